@@ -1,0 +1,88 @@
+"""A user's own aggregate in Python: the slow path, with the shape of the others."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import attrs
+import polars as pl
+
+from stages.aggregates import Aggregate, Part, Schema
+
+
+class CombineFn:
+    """An aggregate in four functions, as in Beam; it must not matter how elements are split over accumulators.
+
+    Accumulators are kept in state with pickle, so they must be picklable.
+    """
+
+    def create_accumulator(self) -> Any:
+        """The accumulator of no elements."""
+        raise NotImplementedError
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """The accumulator with one more element; it may change the accumulator in place."""
+        raise NotImplementedError
+
+    def merge_accumulators(self, accumulators: list[Any]) -> Any:
+        """One accumulator for several; it may change the first in place."""
+        raise NotImplementedError
+
+    def extract_output(self, accumulator: Any) -> Any:
+        """The result."""
+        raise NotImplementedError
+
+
+def _is_combine_fn(owner: object, attribute: attrs.Attribute[object], value: object) -> None:
+    methods = ("create_accumulator", "add_input", "merge_accumulators", "extract_output")
+    missing = [name for name in methods if not callable(getattr(value, name, None))]
+    if missing:
+        raise TypeError(f"combine: {value!r} is no CombineFn: it lacks {', '.join(missing)}")
+
+
+@attrs.frozen
+class Combine(Aggregate):
+    """A `CombineFn` over the values of a column, with results of type `result`."""
+
+    fn: CombineFn = attrs.field(validator=_is_combine_fn)
+    column: str
+    result: pl.DataType
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def dtype(self, schema: Schema) -> pl.DataType:
+        return self.result
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        return {"pickle": Part(pl.Binary())}
+
+    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
+        return {"pickle": pl.col(self.column).map_batches(self._lift, return_dtype=pl.Binary, is_elementwise=True)}
+
+    def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
+        merged = acc["pickle"].map_batches(self._merge, return_dtype=pl.Binary, returns_scalar=True)
+        return {"pickle": merged}
+
+    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+        return acc["pickle"].map_batches(self._extract, return_dtype=self.result, is_elementwise=True)
+
+    def _lift(self, values: pl.Series) -> pl.Series:
+        fn = self.fn
+        lifted = [pickle.dumps(fn.add_input(fn.create_accumulator(), value)) for value in values]
+        return pl.Series(values.name, lifted, pl.Binary)
+
+    def _merge(self, group: pl.Series) -> bytes | None:
+        accumulators = [pickle.loads(data) for data in group.drop_nulls()]
+        if not accumulators:
+            return None
+        return pickle.dumps(self.fn.merge_accumulators(accumulators))
+
+    def _extract(self, column: pl.Series) -> pl.Series:
+        fn = self.fn
+        results = [
+            fn.extract_output(fn.create_accumulator() if data is None else pickle.loads(data)) for data in column
+        ]
+        return pl.Series(column.name, results, self.result)

@@ -1,0 +1,67 @@
+"""Emitting: which windows give a pane, what is in it, and what stays of them (BEAM_MODEL: emit and fire_pane)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stages.rows import CLOSED, HOLD, PENDING, Layout
+from stages.watermarks import Watermarks
+from windowing.columns import EVENT_TIME, PANE_LAST, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
+from windowing.panes import ON_TIME, Accumulation, describe, number_next, timing
+from windowing.triggers import ROOT, Moment
+
+
+def ready(layout: Layout, moment: Moment) -> pl.Expr:
+    """Open windows whose trigger is ready."""
+    trigger = layout.windowing.trigger
+    return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, moment)
+
+
+def expires_at(layout: Layout) -> pl.Expr:
+    """The watermark, in microseconds, at which a window is collected: its end plus the allowed lateness."""
+    windowing = layout.windowing
+    return pl.min_horizontal(WINDOW_END, windowing.last_collection) + windowing.allowed_lateness
+
+
+def fire(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """All these windows, which are ready, fire: (the windows after it, their panes)."""
+    trigger = layout.windowing.trigger
+    env = {name: pl.col(name) for name in trigger.cells()}
+    after = trigger.on_fire(env, ROOT, pl.lit(True), moment)
+    rows = rows.with_columns(**{name: after[name] for name in env})
+    last = trigger.finished(env, ROOT)
+    return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, before, moment)
+
+
+def collect(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> pl.DataFrame:
+    """The last panes of these open windows, whose time is over: what is pending is always emitted."""
+    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, before, moment)[1]
+
+
+def _emit(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> tuple[pl.DataFrame, pl.DataFrame]:
+    rows = rows.with_columns(timing(moment.watermark, before.output).alias(PANE_TIMING))
+    # An empty pane says only that the window is complete: it is owed once, on time.
+    emits = (pl.col(PENDING) > 0) | (pl.col(PANE_TIMING) == ON_TIME)
+    return _after(rows, emits, layout), _panes(rows.filter(emits), layout)
+
+
+def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    end = pl.col(WINDOW_END) - 1
+    timestamp = pl.min_horizontal(pl.col(HOLD), end).fill_null(end)
+    return rows.select(
+        *layout.keys,
+        **layout.extract(),
+        **{EVENT_TIME: timestamp},
+        **{column: pl.col(column) for column in WINDOW_COLUMNS},
+        **describe(pl.col(PANE_LAST)),
+    )
+
+
+def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
+    last = pl.col(PANE_LAST)
+    discards = layout.windowing.accumulation is Accumulation.DISCARDING
+    return rows.with_columns(
+        **layout.emptied(pl.lit(True) if discards else last),
+        **number_next(emits),
+        **{PENDING: pl.lit(0, pl.Int64), HOLD: pl.lit(None, pl.Int64), CLOSED: last},
+    ).select(list(layout.state))

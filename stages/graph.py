@@ -1,0 +1,128 @@
+"""The graph of sources and stages: unique names, a fixed order, levels, and errors that show the path."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+import attrs
+import networkx as nx
+
+Inputs = Mapping[str, Iterable[str]] | Iterable[tuple[str, Iterable[str]]]
+
+
+class GraphError(ValueError):
+    """The stages do not form a graph that can run."""
+
+
+class CycleError(GraphError):
+    """A stage reads, over others or directly, what it gives."""
+
+
+class UnknownInput(GraphError, LookupError):
+    """A stage reads from something that is not in the graph."""
+
+
+def _canonical(inputs: Inputs) -> dict[str, tuple[str, ...]]:
+    """Sorted by name, the inputs of each name sorted and each once: the declaration's order does not show."""
+    pairs = inputs.items() if isinstance(inputs, Mapping) else inputs
+    graph: dict[str, tuple[str, ...]] = {}
+    for name, names in pairs:
+        if isinstance(names, str):
+            raise TypeError(f"the inputs of {name!r} must be several names, not the string {names!r}")
+        if name in graph:
+            raise GraphError(f"two stages are called {name!r}; every stage needs a name of its own")
+        graph[name] = tuple(sorted(set(names)))
+    return dict(sorted(graph.items()))
+
+
+@attrs.frozen
+class StageGraph:
+    """Who reads whom: `mapping` has for every source and stage the names that it reads from.
+
+    A source reads from nothing. Every name that is read must be there (`UnknownInput`), and no stage may read
+    what it gives (`CycleError`). Graphs with the same names and inputs are equal, however they were declared.
+    """
+
+    mapping: dict[str, tuple[str, ...]] = attrs.field(converter=_canonical)
+
+    @classmethod
+    def from_inputs(cls, inputs: Inputs) -> StageGraph:
+        """A graph of `{name: names that it reads from}`, or of such pairs, whose names then must differ."""
+        return cls(inputs)
+
+    def __attrs_post_init__(self) -> None:
+        for name, names in self.mapping.items():
+            for wanted in names:
+                if wanted not in self.mapping:
+                    raise UnknownInput(f"{wanted} -> {name}: {name!r} reads from {self._unknown(wanted)}")
+        try:
+            cycle = nx.find_cycle(self._digraph)
+        except nx.NetworkXNoCycle:
+            return
+        raise CycleError(f"the stages form a cycle: {_closed_path([start for start, _ in cycle])}")
+
+    @cached_property
+    def _digraph(self) -> nx.DiGraph:
+        graph = nx.DiGraph()
+        graph.add_nodes_from(self.mapping)
+        graph.add_edges_from((producer, name) for name, names in self.mapping.items() for producer in names)
+        return nx.freeze(graph)
+
+    @cached_property
+    def _order(self) -> tuple[str, ...]:
+        return tuple(nx.lexicographical_topological_sort(self._digraph))
+
+    @cached_property
+    def _level(self) -> dict[str, int]:
+        level: dict[str, int] = {}
+        for name in self._order:
+            level[name] = 1 + max((level[producer] for producer in self.mapping[name]), default=-1)
+        return level
+
+    def order(self) -> tuple[str, ...]:
+        """All names, producers before consumers, otherwise by the alphabet."""
+        return self._order
+
+    def sources(self) -> tuple[str, ...]:
+        """The names that read from nothing, by the alphabet."""
+        return tuple(name for name, names in self.mapping.items() if not names)
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """The names that `name` reads from, by the alphabet."""
+        return self.mapping[self._known(name)]
+
+    def consumers(self, name: str) -> tuple[str, ...]:
+        """The names that read from `name`, by the alphabet."""
+        return tuple(sorted(self._digraph.successors(self._known(name))))
+
+    def upstream(self, name: str) -> tuple[str, ...]:
+        """Everything that `name` depends on, directly or over others, by the alphabet."""
+        return tuple(sorted(nx.ancestors(self._digraph, self._known(name))))
+
+    def level(self, name: str) -> int:
+        """The length of the longest path from a source to `name`; 0 for a source."""
+        return self._level[self._known(name)]
+
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """The names by level, sources first; within a level by the alphabet."""
+        depth = 1 + max(self._level.values(), default=-1)
+        return tuple(tuple(name for name in self.mapping if self._level[name] == level) for level in range(depth))
+
+    def _known(self, name: str) -> str:
+        if name not in self.mapping:
+            raise UnknownInput(self._unknown(name))
+        return name
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.mapping, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"{name!r}, which is not in the graph ({', '.join(self.mapping) or 'it is empty'}){hint}"
+
+
+def _closed_path(names: list[str]) -> str:
+    """The cycle as a path that begins and ends with its first name in the alphabet."""
+    first = names.index(min(names))
+    turned = names[first:] + names[:first]
+    return " -> ".join([*turned, turned[0]])

@@ -1,0 +1,86 @@
+"""Watermark strategies of sources: observe (per task, columnar) -> merge (associative) -> watermark.
+
+A summary is plain data (a dict that JSON can hold), so that it travels beside the chunks that it describes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import polars as pl
+
+from windowing.columns import EVENT_TIME
+from windowing.time import MIN_TIME, microseconds
+
+Summary = dict[str, Any]
+
+
+@attrs.frozen
+class WatermarkStrategy:
+    """How complete a source is: W says that no element with an event time before W is still to come.
+
+    Laws: `merge` is associative, commutative and idempotent with `{}` as identity; observing a batch in parts and
+    merging gives what observing it whole gives; the watermark of a merged summary is never before its parts'.
+    """
+
+    def observe(self, frame: pl.DataFrame) -> Summary:
+        """The summary of rows that have an event time."""
+        raise NotImplementedError
+
+    def merge(self, one: Summary, other: Summary) -> Summary:
+        """The summary of both."""
+        raise NotImplementedError
+
+    def watermark(self, summary: Summary, processing_time: int) -> int:
+        """The watermark in microseconds, which the source then never takes back."""
+        raise NotImplementedError
+
+
+def _bound(owner: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value < 0:
+        raise ValueError(f"{type(owner).__name__}: {attribute.name} must not be negative, not {value} us")
+
+
+@attrs.frozen
+class BoundedOutOfOrderness(WatermarkStrategy):
+    """The watermark follows the newest event time at a distance: elements are at most `bound` out of order.
+
+    W = newest - bound; an element at exactly W is not late. (Flink's `newest - bound - 1 ms` says that none at or
+    before it is to come, and closes windows at the same moment.)
+    """
+
+    bound: int = attrs.field(converter=microseconds, validator=_bound)
+
+    def observe(self, frame: pl.DataFrame) -> Summary:
+        """The newest event time."""
+        newest = frame[EVENT_TIME].max()
+        return {} if newest is None else {"newest": newest}
+
+    def merge(self, one: Summary, other: Summary) -> Summary:
+        """The newer of the two."""
+        return max(one, other, key=lambda summary: summary.get("newest", MIN_TIME))
+
+    def watermark(self, summary: Summary, processing_time: int) -> int:
+        """Newest - bound; the beginning of time before the first element."""
+        return max(MIN_TIME, summary.get("newest", MIN_TIME) - self.bound)
+
+
+@attrs.frozen
+class MonotonousTimestamps(BoundedOutOfOrderness):
+    """Event times never go down: the watermark is the newest, a bound of nothing."""
+
+    bound: int = attrs.field(default=0, init=False)
+
+
+@attrs.frozen
+class SourceClock:
+    """What is known of a source so far: the merged summary, and the watermark that it has reached."""
+
+    summary: Summary = attrs.field(factory=dict)
+    watermark: int = MIN_TIME
+
+    def observe(self, strategy: WatermarkStrategy, summary: Summary, processing_time: int) -> SourceClock:
+        """After one more summary: the watermark never goes back."""
+        merged = strategy.merge(self.summary, summary) if summary else self.summary
+        return SourceClock(merged, max(self.watermark, strategy.watermark(merged, processing_time)))

@@ -1,0 +1,67 @@
+"""State as bytes: a small store protocol, and an encoding of frames that carries its own version.
+
+Where the bytes live is the runner's business: a dict in process, RocksDB on Spark.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import Any, Final, Protocol
+
+import attrs
+import polars as pl
+
+ENCODING: Final = 1
+"""Version of the encoding below; a checkpoint of another version is refused."""
+
+_HEADER: Final = struct.Struct("<BI")
+
+
+class StateStore(Protocol):
+    """Values by stage and key. A value that was put is what `get` gives, until it is put again or deleted."""
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        """The value, or None."""
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        """Sets the value."""
+
+    def delete(self, stage: str, key: str) -> None:
+        """Removes the value, which must be there."""
+
+
+@attrs.define
+class DictStore:
+    """State in this process."""
+
+    values: dict[tuple[str, str], bytes] = attrs.field(factory=dict)
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        return self.values.get((stage, key))
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        self.values[stage, key] = value
+
+    def delete(self, stage: str, key: str) -> None:
+        del self.values[stage, key]
+
+
+def encode(frame: pl.DataFrame, facts: dict[str, Any] | None = None) -> bytes:
+    """A frame and a few plain facts as bytes: version, length of the facts, the facts in JSON, Arrow IPC."""
+    head = json.dumps(facts or {}, separators=(",", ":"), sort_keys=True).encode()
+    buffer = io.BytesIO()
+    buffer.write(_HEADER.pack(ENCODING, len(head)))
+    buffer.write(head)
+    frame.write_ipc_stream(buffer, compression="uncompressed")
+    return buffer.getvalue()
+
+
+def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """What `encode` was given. Raises `ValueError` for another version."""
+    version, length = _HEADER.unpack_from(value)
+    if version != ENCODING:
+        raise ValueError(f"state of encoding {version}; this version of beamlike reads encoding {ENCODING}")
+    body = _HEADER.size + length
+    return pl.read_ipc_stream(io.BytesIO(memoryview(value)[body:])), json.loads(value[_HEADER.size : body])

@@ -1,0 +1,23 @@
+"""The columns that the engine adds to a user's rows. Names that begin with two underscores are reserved."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EVENT_TIME: Final = "__event_time"
+"""Int64, microseconds UTC: when the element happened; of a pane, its output timestamp."""
+
+WINDOW_START: Final = "__window_start"
+WINDOW_END: Final = "__window_end"
+"""Int64, microseconds UTC: the window is half-open, `[start, end)`."""
+
+PANE_TIMING: Final = "__pane_timing"
+PANE_INDEX: Final = "__pane_index"
+PANE_NONSPECULATIVE_INDEX: Final = "__pane_nonspeculative_index"
+PANE_FIRST: Final = "__pane_first"
+PANE_LAST: Final = "__pane_last"
+
+WINDOW_COLUMNS: Final = (WINDOW_START, WINDOW_END)
+PANE_COLUMNS: Final = (PANE_TIMING, PANE_INDEX, PANE_NONSPECULATIVE_INDEX, PANE_FIRST, PANE_LAST)
+SYSTEM_COLUMNS: Final = (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
+RESERVED_PREFIX: Final = "__"

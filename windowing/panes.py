@@ -1,0 +1,75 @@
+"""Panes: what a window has emitted so far, and how its next pane is numbered and timed."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import polars as pl
+
+from windowing.columns import (
+    PANE_FIRST,
+    PANE_INDEX,
+    PANE_LAST,
+    PANE_NONSPECULATIVE_INDEX,
+    PANE_TIMING,
+    WINDOW_END,
+)
+
+EARLY, ON_TIME, LATE = "early", "on_time", "late"
+
+NEXT_INDEX = "__next_index"
+NEXT_NONSPECULATIVE = "__next_nonspeculative"
+LAST_TIMING = "__last_timing"
+
+PANE_STATE: Final[dict[str, tuple[pl.DataType, object]]] = {
+    NEXT_INDEX: (pl.Int64(), 0),
+    NEXT_NONSPECULATIVE: (pl.Int64(), 0),
+    LAST_TIMING: (pl.String(), None),
+}
+"""Per window: index of the next pane, of the next that is not early, timing of the last one; with defaults."""
+
+
+class Accumulation(Enum):
+    """What becomes of a window's content when it has been emitted."""
+
+    DISCARDING = "discarding"
+    ACCUMULATING = "accumulating"
+
+
+def timing(input_watermark: int, output_watermark: int) -> pl.Expr:
+    """EARLY* ON_TIME? LATE*: the timing of a window's next pane.
+
+    The stage has this input watermark now and had this output watermark before the step. A pane is late when
+    the output watermark has passed the window, or after a pane that was not early.
+    """
+    only_early = pl.col(LAST_TIMING).is_null() | (pl.col(LAST_TIMING) == EARLY)
+    passed = pl.col(WINDOW_END) - 1 < output_watermark
+    early = pl.col(WINDOW_END) > input_watermark
+    return (
+        pl.when(passed | ~only_early).then(pl.lit(LATE))
+        .when(early).then(pl.lit(EARLY))
+        .otherwise(pl.lit(ON_TIME))
+    )  # fmt: skip
+
+
+def describe(last: pl.Expr) -> dict[str, pl.Expr]:
+    """The pane columns of a row that emits, where PANE_TIMING has been set already; `last`: it closes the window."""
+    early = pl.col(PANE_TIMING) == EARLY
+    return {
+        PANE_TIMING: pl.col(PANE_TIMING),
+        PANE_INDEX: pl.col(NEXT_INDEX),
+        PANE_NONSPECULATIVE_INDEX: pl.when(early).then(-1).otherwise(pl.col(NEXT_NONSPECULATIVE)),
+        PANE_FIRST: pl.col(NEXT_INDEX) == 0,
+        PANE_LAST: last,
+    }
+
+
+def number_next(emitted: pl.Expr) -> dict[str, pl.Expr]:
+    """The pane state after a step in which the rows under `emitted` gave a pane of PANE_TIMING."""
+    counted = emitted & (pl.col(PANE_TIMING) != EARLY)
+    return {
+        NEXT_INDEX: pl.col(NEXT_INDEX) + emitted.cast(pl.Int64),
+        NEXT_NONSPECULATIVE: pl.col(NEXT_NONSPECULATIVE) + counted.cast(pl.Int64),
+        LAST_TIMING: pl.when(emitted).then(pl.col(PANE_TIMING)).otherwise(pl.col(LAST_TIMING)),
+    }
