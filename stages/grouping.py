@@ -59,6 +59,10 @@ class Grouping:
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
         return tuple(dict.fromkeys([*self.keys, *needed]))
 
+    def no_arrivals(self) -> pl.DataFrame:
+        """The arrivals of a bundle in which only the clock moves."""
+        return pl.DataFrame(schema={**{name: self.schema[name] for name in self.columns}, EVENT_TIME: pl.Int64()})
+
     def admit(self, arrivals: pl.DataFrame, before: Watermarks) -> tuple[pl.DataFrame, int]:
         """Arrivals -> (a row per (key, window) of those that are not too late, how many (element, window)s are)."""
         windowed = arrivals if WINDOW_START in arrivals.columns else self.windowing.windows.assign(arrivals)
