@@ -108,7 +108,9 @@ class StageGraph:
     def levels(self) -> tuple[tuple[str, ...], ...]:
         """The names by level, sources first; within a level by the alphabet."""
         depth = 1 + max(self._level.values(), default=-1)
-        return tuple(tuple(name for name in self.mapping if self._level[name] == level) for level in range(depth))
+        return tuple(
+            tuple(name for name in self.mapping if self._level[name] == level) for level in range(depth)
+        )
 
     def _known(self, name: str) -> str:
         if name not in self.mapping:

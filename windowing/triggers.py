@@ -80,6 +80,10 @@ class Trigger:
             env = child.on_elements(env, f"{at}.{index}", mask, count, moment)
         return env
 
+    def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
+        """With its own finished bit, if it has one, set so where the mask holds."""
+        return env
+
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
         """Whether the window should emit now."""
         raise NotImplementedError
@@ -184,6 +188,7 @@ class AfterWatermark(Trigger):
         if self.early is not None:
             env = self.early.on_fire(env, early, mask & ~was_past & ~over, moment)
             env = self.early.reset(env, early, mask & ~was_past)
+            env = self.early.mark(env, early, passes, True)
         if self.late is not None:
             env = self.late.on_fire(env, late, mask & was_past, moment)
             env = self.late.reset(env, late, passes | (mask & was_past))
@@ -195,6 +200,8 @@ class AfterWatermark(Trigger):
         env = super().on_merge(env, at, mask, moment)
         if self.early is not None:
             env = self.early.reset(env, early, mask & stays_past)
+            env = self.early.mark(env, early, mask & stays_past, True)
+            env = self.early.mark(env, early, mask & ~stays_past, False)
         if self.late is not None:
             env = self.late.reset(env, late, mask & ~stays_past)
         return {**env, past: pl.when(mask).then(stays_past).otherwise(env[past])}
@@ -236,6 +243,10 @@ class AfterCount(Trigger):
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
         seen = f"{at}.count"
         return {**env, seen: pl.when(mask).then(env[seen] + count).otherwise(env[seen])}
+
+    def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
+        done = f"{at}.done"
+        return {**env, done: pl.when(mask).then(finished).otherwise(env[done])}
 
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
         return (env[f"{at}.count"] >= self.count) & ~env[f"{at}.done"]

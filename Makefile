@@ -1,0 +1,41 @@
+# Needs make and Python 3.11 or newer; everything else is installed into .venv, also a Java if there is none.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: bench demo help lint setup test
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv and install into it; the other targets do this by themselves
+	@$(BIN)/python -m beamlike.spark.java 2>/dev/null || \
+	{ echo "No Java 17 or newer here: installing one into $(VENV)"; $(PIP_INSTALL) -e '.[dev,java]' && \
+	$(BIN)/python -m beamlike.spark.java; }
+
+demo: setup ## one million events through the example pipelines, on Spark
+	$(BIN)/python -m examples.demo $(ARGS)
+
+test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## check style, layers and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup ## measure the example against the same job written by hand for Spark
+	$(BIN)/python -m benchmarks.flagship $(ARGS)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Python 3.11 or newer is needed, and $(PYTHON) is not: try make PYTHON=python3.12"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) || \
+	{ echo "$(PYTHON) cannot make a virtual environment (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
+	@echo "Installing into $(VENV); Spark is a large download"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@

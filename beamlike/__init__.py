@@ -1,0 +1,116 @@
+"""WHAT: event-time pipelines, declared once, run in process on polars or on Spark Structured Streaming."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beamlike.collection import Collection, flatten
+from beamlike.errors import CheckpointError, PlanError, StepError
+from beamlike.expressions import (
+    col,
+    collect,
+    combine,
+    count,
+    event_time,
+    first,
+    last,
+    lit,
+    max,
+    mean,
+    min,
+    pane_first,
+    pane_index,
+    pane_last,
+    pane_nonspeculative_index,
+    pane_timing,
+    sum,
+    when,
+    window_end,
+    window_length,
+    window_start,
+)
+from beamlike.io import CSV, Callback, Console, JSONLines, Memory, Parquet, Rows, SparkSource
+from beamlike.local import LocalRunner
+from beamlike.pipeline import Pipeline
+from stages.combine import CombineFn
+from stages.sources import BoundedOutOfOrderness, MonotonousTimestamps
+from windowing.combiners import TimestampCombiner
+from windowing.panes import Accumulation
+from windowing.triggers import AfterCount, AfterWatermark, DefaultTrigger, Repeatedly
+from windowing.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+
+if TYPE_CHECKING:
+    from beamlike.spark.runner import SparkRunner
+
+ACCUMULATING = Accumulation.ACCUMULATING
+DISCARDING = Accumulation.DISCARDING
+EARLIEST = TimestampCombiner.EARLIEST
+END_OF_WINDOW = TimestampCombiner.END_OF_WINDOW
+LATEST = TimestampCombiner.LATEST
+
+__all__ = [
+    "ACCUMULATING",
+    "CSV",
+    "DISCARDING",
+    "EARLIEST",
+    "END_OF_WINDOW",
+    "LATEST",
+    "Accumulation",
+    "AfterCount",
+    "AfterWatermark",
+    "BoundedOutOfOrderness",
+    "Callback",
+    "CheckpointError",
+    "Collection",
+    "CombineFn",
+    "Console",
+    "DefaultTrigger",
+    "FixedWindows",
+    "GlobalWindows",
+    "JSONLines",
+    "LocalRunner",
+    "Memory",
+    "MonotonousTimestamps",
+    "Parquet",
+    "Pipeline",
+    "PlanError",
+    "Repeatedly",
+    "Rows",
+    "Sessions",
+    "SlidingWindows",
+    "SparkRunner",
+    "SparkSource",
+    "StepError",
+    "TimestampCombiner",
+    "col",
+    "collect",
+    "combine",
+    "count",
+    "event_time",
+    "first",
+    "flatten",
+    "last",
+    "lit",
+    "max",
+    "mean",
+    "min",
+    "pane_first",
+    "pane_index",
+    "pane_last",
+    "pane_nonspeculative_index",
+    "pane_timing",
+    "sum",
+    "when",
+    "window_end",
+    "window_length",
+    "window_start",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Only who asks for it needs Spark: importing pyspark takes longer than many a local run.
+    if name == "SparkRunner":
+        from beamlike.spark.runner import SparkRunner
+
+        return SparkRunner
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,256 @@
+"""What a declaration must hold, checked at the call that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import narwhals as nw
+import polars as pl
+
+import beamlike.expressions as expressions
+from beamlike.describe import function_name, windowing_choices
+from beamlike.dtypes import require_column_name, schema_text, type_name
+from beamlike.errors import (
+    DuplicateName,
+    PlanError,
+    ReservedName,
+    UnboundedGrouping,
+    UnlikeCollections,
+    WrongType,
+    nearest,
+    unknown_column,
+)
+from beamlike.event_time import check_event_time_type
+from beamlike.inference import Shape
+from stages.aggregates import Aggregate
+from stages.sources import WatermarkStrategy
+from windowing.columns import EVENT_TIME
+from windowing.strategy import Windowing
+from windowing.time import microseconds
+from windowing.triggers import DefaultTrigger
+from windowing.windows import GlobalWindows, WindowFn
+
+if TYPE_CHECKING:
+    from beamlike.collection import Collection
+
+AGGREGATES = (
+    "collect", "combine", "count", "first", "last", "max", "mean", "min", "sum", "window_length"
+)  # fmt: skip
+
+
+def require_name(name: object, what: str) -> None:
+    """Names are one line of text: they appear in plans, metrics and the keys of state."""
+    if not isinstance(name, str):
+        raise WrongType(f"the name of a {what} must be a string, not {name!r}")
+    if not name.strip() or not name.isprintable() or name != name.strip():
+        raise PlanError(
+            f"{name!r} cannot name a {what}: a name is one line of text that does not begin or end blank"
+        )
+    if name.startswith("@"):
+        raise ReservedName(f"{name!r} cannot name a {what}: names that begin with @ are the engine's own")
+
+
+def require_source(source: Any, step: str) -> pl.Schema:
+    """The columns of something that can be read."""
+    if (
+        isinstance(source, type)
+        or not callable(getattr(source, "schema", None))
+        or not hasattr(source, "bounded")
+    ):
+        example = "; did you mean bl.Parquet(...)?" if isinstance(source, str) else ""
+        raise WrongType(
+            f"expected a source such as bl.Parquet('data/plays'), got {source!r}{example}", step=step
+        )
+    schema = pl.Schema(source.schema())
+    for column in schema:
+        require_column_name(column, step)
+    return schema
+
+
+def require_timestamp(schema: pl.Schema, column: object, unit: str | None, step: str) -> None:
+    """The event time is in a column that is there, and whose type can be read as a time."""
+    if column not in schema:
+        raise unknown_column(column, schema, step, note="; timestamp= names the column with the event time")
+    check_event_time_type(schema[str(column)], unit, column=str(column), step=step)
+
+
+def require_watermark(watermark: object, step: str) -> None:
+    """How far the source is complete must be said by a strategy."""
+    if not isinstance(watermark, WatermarkStrategy):
+        example = (
+            f"bl.BoundedOutOfOrderness({watermark!r})"
+            if isinstance(watermark, str)
+            else ("bl.BoundedOutOfOrderness('5s')")
+        )
+        raise WrongType(f"watermark= must be a strategy such as {example}, not {watermark!r}", step=step)
+
+
+def require_event_time(shape: Shape, step: str) -> None:
+    """Windows and groupings need one; only dead letters have none."""
+    if EVENT_TIME not in shape.system:
+        raise PlanError(
+            "dead letters have no event time, so they can be neither windowed nor grouped", step=step
+        )
+
+
+def rewindowed(before: Windowing, windows: object, changes: Mapping[str, Any], step: str) -> Windowing:
+    """The windowing with other windows and the given changes; allowed lateness never shrinks."""
+    if not isinstance(windows, WindowFn):
+        raise WrongType(f"expected windows such as bl.FixedWindows('2m'), got {windows!r}", step=step)
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        given["allowed_lateness"] = _at_least(before.allowed_lateness, given.get("allowed_lateness", 0))
+        return changed(before, windows=windows, **given)
+    except TypeError as error:
+        raise WrongType(str(error.args[0]), step=step) from error
+    except ValueError as error:
+        raise PlanError(str(error), step=step) from error
+
+
+def _at_least(before: int, given: Any) -> str:
+    """The larger of the two. A negative one is left as it is, for its own check."""
+    lateness = microseconds(given)
+    return f"{lateness if lateness < 0 else max(before, lateness)}us"
+
+
+def changed(windowing: Windowing, **changes: Any) -> Windowing:
+    """The windowing with these changes. A number would be converted once more, as so many seconds."""
+    return attrs.evolve(windowing, **{"allowed_lateness": f"{windowing.allowed_lateness}us", **changes})
+
+
+def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:
+    """Keys are columns whose values are equal exactly when their text is: shards are chosen by it."""
+    if not keys:
+        raise PlanError(
+            "group_by needs a key; to aggregate all rows of a window call .aggregate(...)", step=step
+        )
+    for index, key in enumerate(keys):
+        if isinstance(key, nw.Expr | pl.Expr):
+            raise WrongType(
+                "a key is the name of a column; compute it with with_columns(...) before", step=step
+            )
+        require_column_name(key, step)
+        if key not in schema:
+            raise unknown_column(key, schema, step)
+        if key in keys[:index]:
+            raise DuplicateName(f"the key {key!r} is given twice", step=step)
+        _require_key_type(key, schema[key], step)
+
+
+def _require_key_type(key: str, dtype: pl.DataType, step: str) -> None:
+    if dtype.is_nested() or dtype.is_float() or dtype in (pl.Binary, pl.Object, pl.Null):
+        raise WrongType(
+            f"the key {key!r} is {type_name(dtype)}; a key may be text, a whole number, Decimal, Boolean or "
+            "a time: cast it with with_columns(...) before",
+            step=step,
+        )
+
+
+def require_end(windowing: Windowing, bounded: bool, step: str) -> None:
+    """The global window ends with the input: a trigger must emit before where the input has no end."""
+    if bounded or not isinstance(windowing.windows, GlobalWindows):
+        return
+    if isinstance(windowing.trigger, DefaultTrigger):
+        raise UnboundedGrouping(
+            "the input has no end and it is in the global window, so the default trigger would never emit; "
+            "call window_into(...) before, for example with bl.FixedWindows('2m') or "
+            "trigger=bl.Repeatedly(bl.AfterCount(100))",
+            step=step,
+        )
+
+
+def aggregated(
+    schema: pl.Schema, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any], step: str
+) -> pl.Schema:
+    """The columns of a grouping: keys, then aggregates, whose columns and types are checked."""
+    if unnamed:
+        raise PlanError("give every aggregate a name: aggregate(plays=bl.count())", step=step)
+    if not aggregates:
+        raise PlanError("give at least one aggregate: aggregate(plays=bl.count())", step=step)
+    result = {key: schema[key] for key in keys}
+    for name, aggregate in aggregates.items():
+        require_column_name(name, step)
+        if name in result:
+            raise DuplicateName(f"the aggregate {name!r} has the name of a key", step=step)
+        result[name] = _aggregate_type(schema, name, aggregate, step)
+    return pl.Schema(result)
+
+
+def _aggregate_type(schema: pl.Schema, name: str, aggregate: Any, step: str) -> pl.DataType:
+    if not isinstance(aggregate, Aggregate):
+        raise WrongType(f"{name} must be an aggregate such as bl.count(), not {_shown(aggregate)}", step=step)
+    for column in aggregate.columns:
+        if column not in schema:
+            raise unknown_column(column, schema, step)
+    try:
+        return aggregate.dtype(schema)
+    except TypeError as error:
+        raise WrongType(f"{name}: {error}", step=step) from error
+
+
+def _shown(given: Any) -> str:
+    """What was given in place of an aggregate, with what was perhaps meant."""
+    if isinstance(given, str):
+        hint = nearest(given, AGGREGATES).replace("'", "")
+        return f"{given!r}{hint}; a step is named with .named({given!r})"
+    if isinstance(given, nw.Expr):
+        return "an expression: compute columns with with_columns(...) before, and aggregate columns by name"
+    function = function_name(given) if callable(given) else ""
+    if getattr(expressions, function, None) is given:
+        return f"the function itself; call it: bl.{function}(...)"
+    return repr(given)
+
+
+def require_collections(given: Sequence[Any], step: str) -> None:
+    """At least two collections of one pipeline."""
+    for item in given:
+        if not hasattr(item, "shape"):
+            raise WrongType(f"expected collections, got {item!r}", step=step)
+    if len(given) < 2:
+        raise PlanError(f"flatten needs at least two collections, got {len(given)}", step=step)
+    pipelines = list(dict.fromkeys(item.pipeline.name for item in given))
+    if any(item.pipeline is not given[0].pipeline for item in given):
+        raise PlanError(f"these collections are of different pipelines: {', '.join(pipelines)}", step=step)
+
+
+def require_alike(collections: Sequence[Collection], step: str) -> None:
+    """The same windowing and the same columns, in any order."""
+    first, *others = collections
+    for other in others:
+        _require_same_columns(first, other, step)
+        _require_same_windowing(first, other, step)
+
+
+def _require_same_columns(first: Collection, other: Collection, step: str) -> None:
+    if dict(first.schema) != dict(other.schema):
+        ours, theirs = dict(first.schema.items()), dict(other.schema.items())
+        here = {name: dtype for name, dtype in ours.items() if theirs.get(name) != dtype}
+        there = {name: dtype for name, dtype in theirs.items() if ours.get(name) != dtype}
+        raise UnlikeCollections(
+            f"unlike columns: {first.name!r} has {schema_text(here)}, "
+            f"{other.name!r} has {schema_text(there)}; make them alike with select(...)",
+            step=step,
+        )
+    if (EVENT_TIME in first.shape.system) != (EVENT_TIME in other.shape.system):
+        raise UnlikeCollections(
+            "dead letters and rows with an event time cannot be one collection", step=step
+        )
+
+
+def _require_same_windowing(first: Collection, other: Collection, step: str) -> None:
+    ours, theirs = windowing_choices(first.windowing), windowing_choices(other.windowing)
+    differences = [
+        f"{choice} {ours[choice]} in {first.name!r} but {theirs[choice]} in {other.name!r}"
+        for choice in ours
+        if ours[choice] != theirs[choice]
+    ]
+    if first.merged != other.merged:
+        merged, fresh = (first, other) if first.merged else (other, first)
+        differences.append(
+            f"{merged.name!r} was grouped, so its sessions are merged, and {fresh.name!r} was not"
+        )
+    if differences:
+        remedy = "call window_into(...) with the same choices on each before"
+        raise UnlikeCollections(f"unlike windowings: {'; '.join(differences)}; {remedy}", step=step)

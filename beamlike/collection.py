@@ -1,0 +1,276 @@
+"""Collections: what users build pipelines from. Each call adds one frozen declaration; nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import narwhals as nw
+import polars as pl
+
+from beamlike import checks
+from beamlike.dtypes import SchemaLike, as_schema, schema_text
+from beamlike.errors import PlanError, WrongType
+from beamlike.event_time import DEAD_LETTERS
+from beamlike.inference import Shape, batches_schema, expressions, flat, outputs, predicates, run_empty
+from beamlike.steps import Filter, FlatMap, Map, MapBatches, Row, Select, Step, WindowInto, WithColumns
+from stages.aggregates import Aggregate
+from stages.sources import WatermarkStrategy
+from windowing.columns import EVENT_TIME, PANE_COLUMNS, WINDOW_COLUMNS
+from windowing.strategy import Windowing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from beamlike.io.base import Sink, Source
+    from beamlike.pipeline import Pipeline
+    from windowing.combiners import TimestampCombiner
+    from windowing.panes import Accumulation
+    from windowing.time import Duration
+    from windowing.triggers import Trigger
+    from windowing.windows import WindowFn
+
+IntoColumn = str | nw.Expr
+
+
+@attrs.frozen
+class Read:
+    """The rows of a source. `unit` is that of an integer event time."""
+
+    source: Source
+    timestamp: str
+    unit: str | None
+    watermark: WatermarkStrategy
+
+
+@attrs.frozen
+class DeadLetters:
+    """The rows of a source whose event time is null or cannot be read."""
+
+
+@attrs.frozen
+class Flatten:
+    """The rows of several collections."""
+
+
+@attrs.frozen
+class Group:
+    """Aggregates per key and window."""
+
+    keys: tuple[str, ...]
+    aggregates: dict[str, Aggregate]
+
+
+Origin = Read | DeadLetters | Flatten | Group | Step
+
+
+@attrs.frozen(eq=False)
+class Collection:
+    """Rows with a schema, an event time and a windowing, that come from a source or from a step.
+
+    `origin` is the declaration that makes it from `inputs`; `base` begins the derived names of steps after
+    it. `merged` says that its windows are those that an earlier grouping has merged.
+    """
+
+    pipeline: Pipeline = attrs.field(repr=False)
+    name: str
+    origin: Origin
+    inputs: tuple[Collection, ...]
+    shape: Shape
+    windowing: Windowing
+    base: str
+    merged: bool = False
+    bounded: bool = True
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The user's columns and their polars types."""
+        return self.shape.user
+
+    def __repr__(self) -> str:
+        return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
+
+    def named(self, name: str) -> Collection:
+        """The same, with this name for its step: names appear in errors, metrics, plans and state."""
+        if isinstance(self.origin, Read):
+            raise PlanError("the name of a source is given in read(...)", step=self.name)
+        self.pipeline.rename(self.name, name)
+        origin = attrs.evolve(self.origin, name=name) if isinstance(self.origin, Step) else self.origin
+        return attrs.evolve(self, name=name, base=name, origin=origin)
+
+    def filter(self, *conditions: IntoColumn, name: str | None = None) -> Collection:
+        """The rows for which all conditions are true."""
+        name, base = self._new_name("filter", name)
+        return self._step(Filter(name, predicates(self.shape, conditions, step=name)), base)
+
+    def select(self, *columns: IntoColumn, **named: Any) -> Collection:
+        """Rows of only these columns: names or expressions. A keyword names its column; see also `named`."""
+        step, base = self._new_name("select")
+        chosen = expressions(self.shape, columns, named, step=step)
+        gives = tuple(tuple(schema) for schema in outputs(self.shape, chosen, step=step))
+        return self._step(Select(step, chosen, gives, self.shape.system), base)
+
+    def with_columns(self, *columns: IntoColumn, **named: Any) -> Collection:
+        """The rows with these columns added or replaced. A keyword names its column; see also `named`."""
+        step, base = self._new_name("with_columns")
+        chosen = expressions(self.shape, columns, named, step=step)
+        gives = tuple(tuple(schema) for schema in outputs(self.shape, chosen, step=step))
+        return self._step(WithColumns(step, chosen, gives), base)
+
+    def map(
+        self, fn: Callable[[Row], Row], schema: SchemaLike | None = None, *, name: str | None = None
+    ) -> Collection:
+        """`fn` gives a dict for the dict of each row; `schema` has its columns and types, if they change.
+
+        Types are Python's (`{"user": str, "score": float}`), polars' or narwhals'. Rows keep their time.
+        """
+        name, base = self._new_name("map", name)
+        return self._step(Map(name, *self._function(fn, schema, name)), base)
+
+    def flat_map(
+        self, fn: Callable[[Row], Iterable[Row]], schema: SchemaLike | None = None, *, name: str | None = None
+    ) -> Collection:
+        """`fn` gives any number of dicts for the dict of each row; they keep its event time and window."""
+        name, base = self._new_name("flat_map", name)
+        return self._step(FlatMap(name, *self._function(fn, schema, name)), base)
+
+    def map_batches(
+        self, fn: Callable[[pa.Table], pa.Table], schema: SchemaLike | None = None, *, name: str | None = None
+    ) -> Collection:
+        """`fn` gives an Arrow table for an Arrow table of the same length, row for row.
+
+        Without `schema`, `fn` is called with an empty table to find it.
+        """
+        name, base = self._new_name("map_batches", name)
+        step = MapBatches(name, *self._function(fn, schema, name))
+        if schema is None:
+            step = attrs.evolve(step, schema=batches_schema(self.shape, step))
+        return self._step(step, base, infer=False)
+
+    def window_into(
+        self,
+        windows: WindowFn,
+        *,
+        trigger: Trigger | None = None,
+        accumulation: Accumulation | str | None = None,
+        timestamp_combiner: TimestampCombiner | str | None = None,
+        allowed_lateness: Duration | None = None,
+        allow_data_loss: bool | None = None,
+        name: str | None = None,
+    ) -> Collection:
+        """The rows in these windows; what is not given stays as it is, and allowed lateness never shrinks."""
+        name, base = self._new_name("window_into", name)
+        checks.require_event_time(self.shape, name)
+        changes = {
+            "trigger": trigger,
+            "accumulation": accumulation,
+            "timestamp_combiner": timestamp_combiner,
+            "allowed_lateness": allowed_lateness,
+            "allow_data_loss": allow_data_loss,
+        }
+        windowing = checks.rewindowed(self.windowing, windows, changes, name)
+        after = self._step(WindowInto(name, windowing), base, infer=False)
+        shape = attrs.evolve(self.shape, system=self.shape.with_windows())
+        return attrs.evolve(after, shape=shape, windowing=windowing, merged=False)
+
+    def group_by(self, *keys: str, name: str | None = None) -> Grouped:
+        """Groups by these columns and by window: `.aggregate(...)` on the result says what to compute."""
+        step, _ = self._new_name("aggregate", name)
+        checks.require_event_time(self.shape, step)
+        checks.require_keys(self.schema, keys, step)
+        return Grouped(self, keys, name)
+
+    def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Collection:
+        """Aggregates over all rows of each window: `aggregate(plays=bl.count(), mean=bl.mean("length"))`."""
+        return Grouped(self, (), None).aggregate(*unnamed, **aggregates)
+
+    def dead_letters(self, *, name: str | None = None) -> Collection:
+        """The rows of this source without a readable event time: Strings `step`, `error`, `row` (JSON)."""
+        name, base = self._new_name("dead_letters", name)
+        if not isinstance(self.origin, Read):
+            raise PlanError("only a collection made by read has dead letters; call it there", step=name)
+        return self._next(name=name, base=base, origin=DeadLetters(), shape=Shape(DEAD_LETTERS, ()))
+
+    def write(self, name: str, sink: Sink) -> Collection:
+        """Writes the rows to the sink, under this name; the collection again, for more steps."""
+        self.pipeline.add_sink(name, sink, self)
+        return self
+
+    def _new_name(self, kind: str, name: str | None = None) -> tuple[str, str]:
+        """The step's name, and the base for names after it, which a given name begins anew."""
+        new = self.pipeline.new_name(name, f"{self.base}.{kind}")
+        return new, self.base if name is None else new
+
+    def _function(
+        self, fn: Callable[..., Any], schema: SchemaLike | None, step: str
+    ) -> tuple[Callable[..., Any], tuple[str, ...], pl.Schema]:
+        if not callable(fn):
+            raise WrongType(f"expected a function, got {fn!r}", step=step)
+        declared = self.schema if schema is None else as_schema(schema, step)
+        if not declared:
+            raise PlanError("schema= has no columns; give at least one", step=step)
+        return fn, tuple(self.schema), declared
+
+    def _step(self, step: Step, base: str, *, infer: bool = True) -> Collection:
+        user = step.schema if isinstance(step, Map | FlatMap | MapBatches) else self.schema
+        if infer:
+            user = run_empty(self.shape, step)
+        shape = attrs.evolve(self.shape, user=user)
+        return self._next(name=step.name, base=base, origin=step, shape=shape)
+
+    def _next(self, **changes: Any) -> Collection:
+        """A new collection, made from this one; its name is taken from now on."""
+        after: Collection = attrs.evolve(self, inputs=(self,), **changes)
+        self.pipeline.register(after.name)
+        return after
+
+
+@attrs.frozen
+class Grouped:
+    """A collection grouped by keys, waiting for its aggregates."""
+
+    collection: Collection
+    keys: tuple[str, ...]
+    name: str | None
+
+    def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Collection:
+        """One row per key, window and pane: the keys, then these aggregates, each named by its keyword."""
+        before = self.collection
+        step = before.pipeline.new_name(self.name, f"{before.base}.aggregate")
+        checks.require_event_time(before.shape, step)
+        checks.require_end(before.windowing, before.bounded, step)
+        user = checks.aggregated(before.schema, self.keys, unnamed, aggregates, step)
+        windowing = before.windowing
+        return before._next(
+            name=step,
+            base=step,
+            origin=Group(self.keys, dict(aggregates)),
+            shape=Shape(user, (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)),
+            windowing=checks.changed(windowing, trigger=windowing.trigger.continuation()),
+            merged=windowing.windows.merging,
+        )
+
+
+def flatten(*collections: Collection | Iterable[Collection], name: str | None = None) -> Collection:
+    """The rows of all collections, which must have the same columns and the same windowing."""
+    inputs: list[Collection] = flat(collections)
+    step = name or f"flatten({', '.join(getattr(item, 'name', '?') for item in inputs)})"
+    checks.require_collections(inputs, step)
+    checks.require_alike(inputs, step)
+    first = inputs[0]
+    step = first.pipeline.new_name(name, "flatten")
+    first.pipeline.register(step)
+    common = (
+        column for column in first.shape.system if all(column in other.shape.system for other in inputs)
+    )
+    union: Collection = attrs.evolve(
+        first,
+        name=step,
+        base=step,
+        origin=Flatten(),
+        inputs=tuple(inputs),
+        shape=Shape(first.schema, tuple(common)),
+        bounded=all(other.bounded for other in inputs),
+    )
+    return union

@@ -1,0 +1,101 @@
+"""Column types: as users write them (Python, polars, narwhals), as polars dtypes, and as words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+from narwhals.dtypes import DType as NarwhalsDType
+
+from beamlike.errors import ReservedName, WrongType
+from windowing.columns import PANE_FIRST, PANE_LAST, PANE_TIMING, RESERVED_PREFIX
+
+DTypeLike = Any
+"""A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`), a polars or narwhals dtype."""
+
+SchemaLike = Mapping[str, DTypeLike]
+
+_SYSTEM_TYPES = {PANE_TIMING: pl.String(), PANE_FIRST: pl.Boolean(), PANE_LAST: pl.Boolean()}
+
+
+def as_dtype(dtype: DTypeLike) -> pl.DataType:
+    """The polars dtype; a `datetime` is in microseconds UTC. Raises `TypeError` for what is no type."""
+    if dtype is datetime:
+        return pl.Datetime("us", "UTC")
+    if isinstance(dtype, pl.DataType):
+        return dtype
+    if isinstance(dtype, type) and issubclass(dtype, pl.DataType):
+        return dtype()
+    if isinstance(dtype, NarwhalsDType) or (isinstance(dtype, type) and issubclass(dtype, NarwhalsDType)):
+        return _from_narwhals(dtype)
+    if isinstance(dtype, str):
+        raise TypeError(f"{dtype!r} is text, not a type; write for example float or pl.Float64")
+    return _from_python(dtype)
+
+
+def _from_narwhals(dtype: Any) -> pl.DataType:
+    native: pl.DataType = nw.new_series("", [], dtype, backend="polars").to_native().dtype
+    return native
+
+
+def _from_python(dtype: object) -> pl.DataType:
+    try:
+        parsed = pl.DataType.from_python(dtype)  # type: ignore[arg-type]
+    except (TypeError, ValueError, pl.exceptions.PolarsError):
+        raise TypeError(
+            f"{dtype!r} is no column type; write int, float, str, bool, datetime or bytes, or a polars dtype"
+        ) from None
+    return parsed() if isinstance(parsed, type) else parsed
+
+
+def as_schema(schema: SchemaLike, step: str) -> pl.Schema:
+    """The polars schema of user columns that a step declares."""
+    if not isinstance(schema, Mapping):
+        raise WrongType(f'schema= must be a dict such as {{"user": str}}, not {schema!r}', step=step)
+    checked = {}
+    for name, dtype in schema.items():
+        require_column_name(name, step)
+        try:
+            checked[name] = as_dtype(dtype)
+        except TypeError as error:
+            raise WrongType(f"schema of column {name!r}: {error}", step=step) from None
+    return pl.Schema(checked)
+
+
+def require_column_name(name: object, step: str | None) -> None:
+    """Only text that does not begin as the engine's own columns do can name a user's column."""
+    if not isinstance(name, str):
+        raise WrongType(f"a column is named by a string, not by {name!r}", step=step)
+    if name.startswith(RESERVED_PREFIX):
+        raise ReservedName(
+            f"column {name!r}: names that begin with two underscores are the engine's own; choose another",
+            step=step,
+        )
+
+
+def system_schema(columns: tuple[str, ...]) -> pl.Schema:
+    """The types of system columns: Int64, but String for the timing and Boolean for the flags of a pane."""
+    return pl.Schema({name: _SYSTEM_TYPES.get(name, pl.Int64()) for name in columns})
+
+
+def type_name(dtype: pl.DataType) -> str:
+    """The type in a word: `Datetime(us, UTC)` rather than polars' longer form."""
+    if isinstance(dtype, pl.Datetime):
+        return (
+            f"Datetime({dtype.time_unit}, {dtype.time_zone})"
+            if dtype.time_zone
+            else f"Datetime({dtype.time_unit})"
+        )
+    if isinstance(dtype, pl.List):
+        return f"List({type_name(dtype.inner)})"  # type: ignore[arg-type]
+    if isinstance(dtype, pl.Duration):
+        return f"Duration({dtype.time_unit})"
+    return str(dtype)
+
+
+def schema_text(schema: Mapping[str, pl.DataType]) -> str:
+    """`user String, length Float64`."""
+    return ", ".join(f"{name} {type_name(dtype)}" for name, dtype in schema.items()) or "no columns"

@@ -1,0 +1,84 @@
+"""What can be wrong with a pipeline while it is declared, and with a user's function while it runs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PlanError(ValueError):
+    """A pipeline cannot be run as it is declared. `step` names the step at fault, where there is one."""
+
+    def __init__(self, message: str, *, step: str | None = None) -> None:
+        super().__init__(message if step is None else f"step {step!r}: {message}")
+        self.step = step
+
+    def __str__(self) -> str:
+        # KeyError, a base of some kinds, would show the text in quotes.
+        return str(self.args[0])
+
+
+class UnknownColumn(PlanError, KeyError):
+    """A step reads a column that its input does not have."""
+
+
+class UnknownName(PlanError, KeyError):
+    """A name that stands for nothing here."""
+
+
+class WrongType(PlanError, TypeError):
+    """A value or a column has a type that cannot be used here."""
+
+
+class DuplicateName(PlanError):
+    """Two steps, or two columns of one step, have the same name."""
+
+
+class ReservedName(PlanError):
+    """A column begins with two underscores, as only the engine's own columns do."""
+
+
+class UnlikeCollections(PlanError):
+    """Collections were flattened that do not have the same windowing or the same columns."""
+
+
+class UnboundedGrouping(PlanError):
+    """A grouping would wait for the end of an input that has none."""
+
+
+class StepError(RuntimeError):
+    """A user's function gave something that its step cannot use."""
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(step, message)
+        self.step = step
+
+    def __str__(self) -> str:
+        return f"step {self.args[0]!r}: {self.args[1]}"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint belongs to another plan, or cannot be used."""
+
+
+def nearest(word: object, words: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"`, or nothing where no word is near."""
+    near = difflib.get_close_matches(str(word), list(words), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def listed(words: Iterable[str]) -> str:
+    """The words as a list to read; `none` where there are none."""
+    return ", ".join(words) or "none"
+
+
+def unknown_column(
+    name: object, known: Iterable[str], step: str | None, where: str = "", *, note: str = ""
+) -> UnknownColumn:
+    """The error for a column that is not there (in `where`): says which there are, and the nearest."""
+    known = list(known)
+    place = f" in {where}" if where else ""
+    message = (
+        f"there is no column {name!r}{place}; the columns are {listed(known)}{nearest(name, known)}{note}"
+    )
+    return UnknownColumn(message, step=step)

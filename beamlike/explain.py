@@ -1,0 +1,124 @@
+"""The plan as text to read: names and no ids, in the order of the plan, so the same for the same pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from beamlike.describe import aggregate_text, describe, windowing_choices
+from beamlike.dtypes import schema_text, type_name
+from beamlike.plan import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.routes import Route
+from windowing.columns import RESERVED_PREFIX
+
+Tree = Mapping[str, "Tree | None"]
+"""Lines by what stands on them, each with the lines below it."""
+
+_WIDTH = 12
+"""Facts begin in one column: `keys        user`."""
+
+
+def explain(plan: Plan) -> str:
+    """Sources, stages by level with their windowing, sinks, and the PySpark operators of all that."""
+    tree: dict[str, Tree | None] = {
+        "sources": {_title(name, source): _source(source) for name, source in plan.sources.items()}
+    }
+    for level, names in enumerate(plan.levels, start=1):
+        tree[f"level {level}"] = {
+            _reads(name, plan.stages[name].inputs): _stage(plan.stages[name]) for name in names
+        }
+    tree["sinks"] = {_reads(name, sink.inputs): _sink(sink) for name, sink in plan.sinks.items()}
+    tree["on Spark"] = dict.fromkeys(_operators(plan))
+    return "\n".join([f"pipeline {plan.name}", *_lines(tree)]) + "\n"
+
+
+def _lines(tree: Tree, indent: str = "") -> Iterable[str]:
+    """The tree with its branches drawn."""
+    for index, (text, below) in enumerate(tree.items(), start=1):
+        last = index == len(tree)
+        yield f"{indent}{'└─ ' if last else '├─ '}{text}"
+        yield from _lines(below or {}, indent + ("   " if last else "│  "))
+
+
+def _facts(facts: Mapping[str, str], rest: Tree | None = None) -> Tree:
+    """Named facts, aligned, with what else stands below."""
+    return {f"{name:{_WIDTH}}{text}": None for name, text in facts.items()} | dict(rest or {})
+
+
+def _reads(name: str, inputs: Iterable[str]) -> str:
+    return f"{name}  <- {', '.join(inputs)}"
+
+
+def _title(name: str, source: SourcePlan) -> str:
+    return f"{name}  {describe(source.source)}"
+
+
+def _source(source: SourcePlan) -> Tree:
+    dtype = type_name(source.schema[source.timestamp])
+    unit = f" in {source.unit}" if source.unit else ""
+    facts = {
+        "columns": schema_text(source.schema),
+        "event time": f"{source.timestamp} {dtype}{unit}",
+        "watermark": describe(source.watermark),
+    }
+    return _facts(facts, _routes(source.routes))
+
+
+def _stage(plan: StagePlan) -> Tree:
+    grouping = plan.stage.grouping
+    choices = windowing_choices(grouping.windowing)
+    if grouping.windowing.windows.merging and not grouping.merging:
+        choices["windows"] += ", as an earlier grouping has merged them"
+    facts = {
+        "windows": choices["windows"],
+        "trigger": choices["trigger"],
+        "panes": f"{choices['accumulation']}, timestamp {choices['timestamp']}",
+        "lateness": choices["allowed lateness"],
+        "keys": ", ".join(grouping.keys) or "none: one row per window",
+        "aggregates": ", ".join(
+            f"{name} = {aggregate_text(value)}" for name, value in grouping.aggregates.items()
+        ),
+        "gives": schema_text(plan.schema),
+    }
+    return _facts(facts, _routes(plan.routes))
+
+
+def _sink(plan: SinkPlan) -> Tree:
+    user = {name: dtype for name, dtype in plan.schema.items() if not name.startswith(RESERVED_PREFIX)}
+    return _facts({"writes": describe(plan.sink), "columns": schema_text(user)})
+
+
+def _routes(routes: Iterable[Route]) -> Tree:
+    """Where the rows go; two routes that read the same are told apart by a count."""
+    tree: dict[str, Tree | None] = {}
+    for route in routes:
+        text = _route_title(route)
+        number = 1
+        while text in tree:
+            number += 1
+            text = f"{_route_title(route)} (way {number})"
+        tree[text] = {f"{step.name}: {step.kind} {step.detail()}": None for step in route.steps}
+    return tree
+
+
+def _route_title(route: Route) -> str:
+    shipped = [column for column in route.columns if not column.startswith(RESERVED_PREFIX)]
+    carried = _carried(route.columns)
+    what = "dead letters " if route.output == "dead_letters" else ""
+    return f"{what}-> {route.consumer}  ships {', '.join([*shipped, *carried])}"
+
+
+def _carried(columns: Iterable[str]) -> list[str]:
+    """The system columns in words, those of a window and of a pane as one."""
+    words = {"event_time": "event time", "window_start": "window", "window_end": "window"}
+    plain = (column.removeprefix(RESERVED_PREFIX) for column in columns if column.startswith(RESERVED_PREFIX))
+    return list(dict.fromkeys(words.get(name, "pane") for name in plain))
+
+
+def _operators(plan: Plan) -> Iterable[str]:
+    """One PySpark operator per line, in the order of the query."""
+    for name, source in plan.sources.items():
+        read = "readStream(binaryFile listing)" if hasattr(source.source, "files") else "spark reader"
+        yield f"{name}: {read} -> mapInArrow(ingest)"
+    for level, names in enumerate(plan.levels, start=1):
+        yield f"groupBy(shard).transformWithStateInPandas(level {level}: {', '.join(names)})"
+    yield f"foreachBatch({', '.join(plan.sinks)})"

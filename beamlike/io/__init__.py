@@ -1,0 +1,25 @@
+"""Sources and sinks: declarations that know how to read and write."""
+
+from beamlike.io.base import Part, Sink, Source, output_frame, output_schema
+from beamlike.io.callback import Callback
+from beamlike.io.console import Console
+from beamlike.io.files import CSV, Files, JSONLines, Parquet
+from beamlike.io.memory import Memory, Rows
+from beamlike.io.spark_source import SparkSource
+
+__all__ = [
+    "CSV",
+    "Callback",
+    "Console",
+    "Files",
+    "JSONLines",
+    "Memory",
+    "Parquet",
+    "Part",
+    "Rows",
+    "Sink",
+    "Source",
+    "SparkSource",
+    "output_frame",
+    "output_schema",
+]

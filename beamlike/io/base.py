@@ -1,0 +1,118 @@
+"""What a source and a sink are, and the frame that a sink gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol, Self, runtime_checkable
+
+import attrs
+import polars as pl
+
+from beamlike.dtypes import SchemaLike, as_dtype, require_column_name
+from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_TIMING, RESERVED_PREFIX, WINDOW_END, WINDOW_START
+
+Declared = tuple[tuple[str, pl.DataType], ...]
+"""A schema as part of a declaration: hashable."""
+
+# A Python datetime shows the years 1 to 9999. The limits of the global window lie far outside.
+_FIRST: Final = -62_135_596_800_000_000
+_LAST: Final = 253_402_300_799_999_999
+_MOMENT: Final = pl.Datetime("us", "UTC")
+
+
+def declared(schema: SchemaLike | Declared | None) -> Declared | None:
+    """The schema that a user gave a source, checked. Raises `TypeError` for what is no schema or no type."""
+    if schema is None:
+        return None
+    columns = dict(schema) if isinstance(schema, tuple) else schema
+    if not isinstance(columns, Mapping):
+        raise TypeError(f'schema= must be a dict such as {{"user": str}}, not {schema!r}')
+    for name in columns:
+        require_column_name(name, None)
+    return tuple((name, as_dtype(dtype)) for name, dtype in columns.items())
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where rows come from."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the input has an end."""
+
+    def schema(self) -> pl.Schema:
+        """The user's columns."""
+
+    def for_event_time(self, column: str) -> Self:
+        """The source, told which column is the event time.
+
+        Text formats then leave that column as text, unless its type is declared, so that a value that is no
+        time can be shown as it was written.
+        """
+
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """The input in order of arrival, in pieces of about `rows` rows, for a run in process."""
+
+
+@attrs.frozen
+class Part:
+    """One piece of output: of this query (or run), batch and task. Writing it again replaces it.
+
+    `sink` is the name of the step that writes, for titles.
+    """
+
+    query: str
+    batch: int
+    task: int = 0
+    sink: str = ""
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where the frames of `output_frame` go."""
+
+    @property
+    def distributed(self) -> bool:
+        """Whether tasks on other machines may write, rather than the driver only."""
+
+    def start(self, run: str) -> None:
+        """Called once when a run begins from nothing: forgets what an earlier run of that name wrote."""
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Writes the part, or replaces it."""
+
+
+def output_frame(frame: pl.DataFrame) -> pl.DataFrame:
+    """A collection's frame as sinks get it: times are Datetime(us, UTC), system columns have plain names.
+
+    Columns: window_start, window_end (if there are windows); the user's; event_time; pane_timing, pane_index
+    (if there are panes). A column of the user's keeps its name, and the system's of that name is left out. A
+    time that a datetime cannot show, such as the limits of the global window, is null.
+    """
+    return frame.select(_output(frame.schema))
+
+
+def output_schema(schema: Mapping[str, pl.DataType]) -> pl.Schema:
+    """The schema of `output_frame` for frames of this one."""
+    return output_frame(pl.DataFrame(schema=schema)).schema
+
+
+def _output(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    users = [name for name in schema if not name.startswith(RESERVED_PREFIX)]
+    before = {WINDOW_START: _moment(WINDOW_START), WINDOW_END: _moment(WINDOW_END)}
+    after = {
+        EVENT_TIME: _moment(EVENT_TIME),
+        PANE_TIMING: pl.col(PANE_TIMING),
+        PANE_INDEX: pl.col(PANE_INDEX),
+    }
+
+    def shown(system: dict[str, pl.Expr]) -> list[pl.Expr]:
+        names = {name: name.removeprefix(RESERVED_PREFIX) for name in system if name in schema}
+        return [system[name].alias(plain) for name, plain in names.items() if plain not in users]
+
+    return [*shown(before), *(pl.col(name) for name in users), *shown(after)]
+
+
+def _moment(column: str) -> pl.Expr:
+    time = pl.col(column)
+    return pl.when(time.is_between(_FIRST, _LAST)).then(time).cast(_MOMENT)

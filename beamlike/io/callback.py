@@ -1,0 +1,31 @@
+"""A sink that is a function of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Part
+
+
+@attrs.frozen
+class Callback:
+    """Calls `fn(frame, batch)` on the driver for every batch with rows.
+
+    After a failure a batch may come again, under the same number and with the same rows.
+    """
+
+    fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=attrs.validators.is_callable())
+
+    distributed: ClassVar[bool] = False
+
+    def start(self, run: str) -> None:
+        """Nothing to forget."""
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Calls the function, unless there are no rows."""
+        if not frame.is_empty():
+            self.fn(frame, part.batch)

@@ -1,0 +1,81 @@
+"""A sink for people: a table per batch on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Part
+from beamlike.io.text import csv_columns, time_text
+
+_DIGITS: Final = 6  # of a float, significant
+
+
+@attrs.frozen
+class Console:
+    """Prints a table of each batch that has rows, at most `rows` of them."""
+
+    rows: int = attrs.field(default=20, validator=[attrs.validators.instance_of(int), attrs.validators.gt(0)])
+
+    distributed: ClassVar[bool] = False
+
+    def start(self, run: str) -> None:
+        """Nothing to forget."""
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Prints the table, unless there are no rows."""
+        if frame.is_empty():
+            return
+        from rich.console import Console as Terminal
+        from rich.table import Table
+
+        shown = frame.head(self.rows)
+        left = frame.height - shown.height
+        day = _common_day(shown)
+        title = f"{part.sink or part.query}, batch {part.batch}" + (f", {day} UTC" if day else "")
+        table = Table(caption=f"and {left} more" if left else None, caption_justify="left")
+        for name, dtype in shown.schema.items():
+            right = dtype.is_numeric() or dtype.is_temporal()
+            table.add_column(name, justify="right" if right else "left", no_wrap=right)
+        for row in shown.select(_cells(shown, day)).iter_rows():
+            table.add_row(*("" if cell is None else cell for cell in row))
+        terminal = Terminal(markup=False, highlight=False)
+        terminal.print(title, style="bold")
+        terminal.print(table)
+
+
+def _times(schema: Mapping[str, pl.DataType]) -> dict[str, pl.Datetime]:
+    return {name: dtype for name, dtype in schema.items() if isinstance(dtype, pl.Datetime)}
+
+
+def _common_day(frame: pl.DataFrame) -> str | None:
+    """The day, `2026-01-01`, if all times of the frame are on one: then the table need only say it once."""
+    times = _times(frame.schema).items()
+    days = {day for name, dtype in times for day in _texts(frame, name, dtype, "%Y-%m-%d")}
+    return days.pop() if len(days) == 1 else None
+
+
+def _texts(frame: pl.DataFrame, name: str, dtype: pl.Datetime, form: str) -> list[str]:
+    return frame.select(time_text(pl.col(name), dtype, form)).to_series().drop_nulls().unique().to_list()
+
+
+def _cells(frame: pl.DataFrame, day: str | None) -> list[pl.Expr]:
+    """Every column as short text; null stays null."""
+    plain = csv_columns(frame.schema)
+    return [
+        _cell(frame, name, dtype, day, text).alias(name)
+        for (name, dtype), text in zip(frame.schema.items(), plain, strict=True)
+    ]
+
+
+def _cell(frame: pl.DataFrame, name: str, dtype: pl.DataType, day: str | None, text: pl.Expr) -> pl.Expr:
+    if isinstance(dtype, pl.Datetime):
+        whole = _texts(frame, name, dtype, "%.6f") == [".000000"]
+        form = ("" if day else "%Y-%m-%d ") + ("%H:%M:%S" if whole else "%H:%M:%S%.3f")
+        return time_text(pl.col(name), dtype, form)
+    if dtype.is_float():
+        return pl.col(name).round_sig_figs(_DIGITS).cast(pl.String)
+    return text.cast(pl.String)

@@ -1,0 +1,114 @@
+"""Rows in memory: as a source, and collected by a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+import attrs
+import narwhals as nw
+import polars as pl
+
+from beamlike.dtypes import SchemaLike
+from beamlike.io.base import Part, declared
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+    Tabular: TypeAlias = Sequence[Mapping[str, Any]] | pl.DataFrame | pandas.DataFrame | pyarrow.Table
+
+
+@attrs.frozen(eq=False, init=False)
+class Rows:
+    """Rows given in the program: dicts, or a polars, pandas or Arrow frame, in order of arrival.
+
+    `schema` names the columns and their types. With `rows_per_batch`, a batch is that many rows.
+    """
+
+    frame: pl.DataFrame = attrs.field(repr=lambda frame: f"<{frame.height} rows>")
+    rows_per_batch: int | None = attrs.field(
+        validator=attrs.validators.optional([attrs.validators.instance_of(int), attrs.validators.gt(0)])
+    )
+
+    bounded: ClassVar[bool] = True
+
+    def __init__(
+        self, rows: Tabular, schema: SchemaLike | None = None, rows_per_batch: int | None = None
+    ) -> None:
+        columns = declared(schema)
+        frame = _frame(rows, None if columns is None else pl.Schema(columns))
+        self.__attrs_init__(frame, rows_per_batch)
+
+    def schema(self) -> pl.Schema:
+        """The columns of the rows."""
+        return self.frame.schema
+
+    def for_event_time(self, column: str) -> Self:
+        """The same: rows in memory have types."""
+        return self
+
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """The rows in pieces of `rows_per_batch`, else of `rows`."""
+        for piece in self.frame.iter_slices(self.rows_per_batch or rows):
+            if piece.height:
+                yield piece.lazy()
+
+
+def _frame(rows: Tabular, schema: pl.Schema | None) -> pl.DataFrame:
+    """The rows as polars columns; `TypeError` if they are none, or do not fit the schema."""
+    try:
+        if isinstance(rows, list | tuple):
+            return _from_dicts(rows, schema)
+        native: Any = rows
+        frame: pl.DataFrame = nw.from_native(native, eager_only=True).to_polars()
+        if schema is None:
+            return frame
+        return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        expected = "dicts, or a polars, pandas or Arrow frame, that fit its schema"
+        raise TypeError(f"Rows takes {expected}: {error}") from error
+
+
+def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pl.Schema | None) -> pl.DataFrame:
+    wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
+    if wrong is not None:
+        raise TypeError(f"{wrong!r} is no dict")
+    if not rows and schema is None:
+        raise ValueError("there are no rows to see the columns from; give schema=")
+    return pl.from_dicts([dict(row) for row in rows], schema=schema, infer_schema_length=None)
+
+
+@attrs.frozen(eq=False)
+class Memory:
+    """Keeps what was written, for tests and notebooks. A copy that was pickled is empty."""
+
+    _parts: dict[Part, pl.DataFrame] = attrs.field(factory=dict, init=False, repr=False)
+    _columns: dict[str, pl.DataType] = attrs.field(factory=dict, init=False, repr=False)
+
+    distributed: ClassVar[bool] = False
+
+    def start(self, run: str) -> None:
+        """Forgets everything."""
+        self._parts.clear()
+        self._columns.clear()
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Keeps the part, or replaces it."""
+        self._columns.update(frame.schema)
+        if frame.is_empty():
+            self._parts.pop(part, None)
+        else:
+            self._parts[part] = frame
+
+    def frame(self) -> pl.DataFrame:
+        """Everything, in order of query, batch and task. Without a single row there are still the columns."""
+        order = sorted(self._parts, key=lambda part: (part.query, part.batch, part.task))
+        return pl.concat([pl.DataFrame(schema=self._columns), *(self._parts[part] for part in order)])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The same as dicts."""
+        return self.frame().to_dicts()
+
+    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
+        return Memory, ()

@@ -1,0 +1,130 @@
+"""Finds and opens files: local ones, and those of object stores by way of pyarrow's file systems."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
+_WILDCARD: Final = re.compile(r"[*?\[]")
+_GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
+_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
+
+
+def path_text(path: object) -> str:
+    """The path of a declaration as text; `file:` paths as local ones."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise TypeError(f"a path is text or a pathlib.Path, not {path!r}")
+    if not text:
+        raise ValueError("a path must not be empty")
+    return _FILE_SCHEME.sub("", text, count=1)
+
+
+def is_remote(path: str) -> bool:
+    """Whether the path has a scheme, such as `s3://`, and so is not of this machine's file system."""
+    return _SCHEME.match(path) is not None
+
+
+def is_pattern(path: str) -> bool:
+    """Whether the path has wildcards, and is not itself the name of a file."""
+    return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))
+
+
+def list_files(path: str) -> list[str]:
+    """The files that a path, directory or glob names, by modification time (ms, as in Spark), then path.
+
+    Directories are searched in depth. Below the path, files and directories whose name begins with `_` or `.`
+    are left out. Raises `FileNotFoundError` if the path is no glob and does not exist.
+    """
+    found = _remote(path) if is_remote(path) else _local(path)
+    return [name for _, name in sorted(set(found))]
+
+
+def _local(path: str) -> Iterator[tuple[int, str]]:
+    if not is_pattern(path):
+        yield from _under(path)
+        return
+    for match in glob.glob(path, recursive=True):
+        if not _hidden(match.rstrip("/")):
+            yield from _under(match)
+
+
+def _under(root: str) -> Iterator[tuple[int, str]]:
+    if not os.path.isdir(root):
+        yield _timed(root)
+    for folder, folders, names in os.walk(root, followlinks=True):
+        folders[:] = [name for name in folders if not _hidden(name)]
+        for name in names:
+            if not _hidden(name):
+                yield _timed(os.path.join(folder, name))
+
+
+def _timed(path: str) -> tuple[int, str]:
+    try:
+        return os.stat(path).st_mtime_ns // 1_000_000, path
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file or directory {path!r}") from None
+
+
+def _hidden(path: str) -> bool:
+    return os.path.basename(path).startswith(("_", "."))
+
+
+def _remote(path: str) -> Iterator[tuple[int, str]]:
+    """As `_local`, from one recursive listing of the directory before the first wildcard."""
+    from pyarrow import fs
+
+    wildcard = _WILDCARD.search(path)
+    root = path if wildcard is None else path[: path.rindex("/", 0, wildcard.start()) + 1]
+    system, base = file_system(root)
+    here = system.get_file_info(base)
+    if root == path and here.type == fs.FileType.NotFound:
+        raise FileNotFoundError(f"there is no file or directory {path!r}")
+    if here.type == fs.FileType.File:
+        yield (here.mtime_ns or 0) // 1_000_000, path
+        return
+    for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
+        below = info.path[len(base) :].strip("/")
+        name = f"{root.rstrip('/')}/{below}"
+        hidden = any(_hidden(part) for part in below.split("/"))
+        if info.type == fs.FileType.File and not hidden and (root == path or _matches(path, name)):
+            yield (info.mtime_ns or 0) // 1_000_000, name
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Whether the glob names the file or a directory above it; `*` stays within a name."""
+    parts, end = [], 0
+    for token in _GLOB.finditer(pattern):
+        deep, star, one, choice = token.groups()
+        wild = ".*" if deep else "[^/]*" if star else "[^/]" if one else choice.replace("[!", "[^", 1)
+        parts += [re.escape(pattern[end : token.start()]), wild]
+        end = token.end()
+    return re.fullmatch("".join(parts) + re.escape(pattern[end:]) + "(/.*)?", name) is not None
+
+
+def file_system(path: str) -> tuple[Any, str]:
+    """pyarrow's file system for a path with a scheme, and the path in it; `ValueError` if it knows none."""
+    from pyarrow import ArrowInvalid, fs
+
+    try:
+        system, bare = fs.FileSystem.from_uri(path)
+    except ArrowInvalid as error:
+        raise ValueError(f"cannot list the files of {path!r}: {error}") from error
+    return system, bare
+
+
+def open_file(path: str) -> BinaryIO:
+    """The file's bytes, unpacked if its name ends as those of compressed files do."""
+    if not is_remote(path) and not path.endswith(_COMPRESSED):
+        return open(path, "rb")
+    import pyarrow
+
+    if not is_remote(path):
+        return pyarrow.input_stream(path, compression="detect")  # type: ignore[no-any-return]
+    system, bare = file_system(path)
+    return system.open_input_stream(bare, compression="detect")  # type: ignore[no-any-return]

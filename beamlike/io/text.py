@@ -1,0 +1,176 @@
+"""Values as text: ISO 8601 times read and written, columns typed from text, rows as JSON.
+
+Text without a zone is UTC, as are all times without one. What cannot be read is null, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import polars as pl
+
+from windowing.columns import RESERVED_PREFIX
+
+TimeUnit = Literal["ns", "us", "ms"]
+
+# In order of how often they are met; each is tried only on what those before it could not read.
+_FORMS: Final = (
+    "%+",  # RFC 3339, with a zone, after `T` or a blank
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M:%S%.f%#z",
+    "%Y-%m-%dT%H:%M:%S%.f%#z",
+    "%Y-%m-%d %H:%M%#z",
+    "%Y-%m-%dT%H:%M%#z",
+    "%Y%m%dT%H%M%S%.f",
+    "%Y%m%dT%H%M%S%.f%#z",
+)
+_TICKS: Final = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAYS_SHOWN: Final = 260_000 * 365  # polars cannot write a date some 262_000 years away from 1970: it aborts
+_SECONDS_SHOWN: Final = _DAYS_SHOWN * 86_400
+_SECONDS_IN_NS: Final = 9_223_372_035  # what Int64 nanoseconds hold
+_SPECIAL: Final = (pl.Datetime, pl.Date, pl.Binary, pl.Duration)
+
+
+def read_times(text: pl.Series, time_unit: TimeUnit = "us") -> pl.Series:
+    """ISO 8601 text -> Datetime(time_unit, UTC); fractions finer than the unit are cut off."""
+    text = text.str.strip_chars()
+    found = _read(text, _FORMS[0], time_unit)
+    for form in _FORMS[1:]:
+        left = (found.is_null() & text.is_not_null()).arg_true()
+        if left.is_empty():
+            break
+        found = found.scatter(left, _read(text.gather(left), form, time_unit))
+    return found
+
+
+def _read(text: pl.Series, form: str, time_unit: TimeUnit) -> pl.Series:
+    return text.str.to_datetime(form, time_unit=time_unit, time_zone="UTC", strict=False, cache=False)
+
+
+def time_of(text: pl.Expr, time_unit: TimeUnit = "us") -> pl.Expr:
+    """The same as an expression over a String column."""
+    read = text.map_batches(
+        lambda values: read_times(values, time_unit),
+        return_dtype=pl.Datetime(time_unit, "UTC"),
+        is_elementwise=True,
+    )
+    if time_unit != "ns":
+        return read
+    # In nanoseconds polars wraps times beyond 1677 and 2262 around.
+    seconds = time_of(text, "us").to_physical() // 1_000_000
+    return pl.when(seconds.is_between(-_SECONDS_IN_NS, _SECONDS_IN_NS)).then(read)
+
+
+def reads_natively(dtype: pl.DataType) -> bool:
+    """Whether polars' own readers of CSV and JSON take the type and give null for what is not of it."""
+    return dtype.is_integer() or dtype.is_float() or dtype in (pl.Boolean, pl.String)
+
+
+def from_text(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A String column read as `dtype`; null where it cannot be. `TypeError` for types without a text form."""
+    if isinstance(dtype, pl.Datetime):
+        return _zoned(time_of(text, dtype.time_unit), dtype)
+    if dtype == pl.Date:
+        return text.str.to_date("%Y-%m-%d", strict=False)
+    if dtype == pl.Time:
+        return text.str.to_time("%H:%M:%S%.f", strict=False)
+    if dtype == pl.Binary:
+        return text.str.decode("base64", strict=False)
+    if dtype.is_decimal() or isinstance(dtype, pl.Categorical | pl.Enum):
+        return text.cast(dtype, strict=False)
+    raise TypeError(f"text cannot be read as {dtype}; declare String and convert it in a step")
+
+
+def _zoned(time: pl.Expr, dtype: pl.Datetime) -> pl.Expr:
+    if dtype.time_zone is None:
+        return time.dt.replace_time_zone(None)
+    return time if dtype.time_zone == "UTC" else time.dt.convert_time_zone(dtype.time_zone)
+
+
+def time_text(time: pl.Expr, dtype: pl.Datetime, form: str | None = None) -> pl.Expr:
+    """ISO 8601 in UTC: `2026-01-01T12:00:00.000000Z`; nine digits for a column in nanoseconds.
+
+    A time that no calendar shows (some 260_000 years away) is written as its number and unit.
+    """
+    form = form or f"%Y-%m-%dT%H:%M:%S%.{9 if dtype.time_unit == 'ns' else 6}fZ"
+    number = time.to_physical()
+    limit = _SECONDS_SHOWN * _TICKS[dtype.time_unit]
+    naive = number.cast(pl.Datetime(dtype.time_unit))
+    if limit < 2**63:  # nanoseconds never come that far
+        naive = pl.when(number.is_between(-limit, limit)).then(naive)
+    otherwise = pl.concat_str(number.cast(pl.String), pl.lit(dtype.time_unit))
+    return pl.coalesce(naive.dt.strftime(form), otherwise)
+
+
+def _date_text(date: pl.Expr) -> pl.Expr:
+    number = date.to_physical()
+    shown = pl.when(number.is_between(-_DAYS_SHOWN, _DAYS_SHOWN)).then(date)
+    return pl.coalesce(shown.dt.to_string("iso"), pl.concat_str(number.cast(pl.String), pl.lit("d")))
+
+
+def json_ready(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """The column with times as ISO 8601 in UTC and bytes as base64, at any depth: what JSON can hold."""
+    if not _special(dtype):
+        return value
+    if isinstance(dtype, pl.Datetime):
+        return time_text(value, dtype)
+    if dtype == pl.Date:
+        return _date_text(value)
+    if dtype == pl.Binary:
+        return value.bin.encode("base64")
+    if dtype == pl.Duration:
+        return value.dt.to_string("iso")
+    if isinstance(dtype, pl.Struct):
+        fields = [
+            json_ready(value.struct.field(field.name), _instance(field.dtype)).alias(field.name)
+            for field in dtype.fields
+        ]
+        return pl.when(value.is_not_null()).then(pl.struct(fields))
+    inner = json_ready(pl.element(), _instance(dtype.inner))  # type: ignore[attr-defined]
+    return (value.arr.to_list() if isinstance(dtype, pl.Array) else value).list.eval(inner)
+
+
+def _special(dtype: pl.DataType) -> bool:
+    """Whether some part of the type needs a form of its own in text."""
+    if isinstance(dtype, pl.Struct):
+        return any(_special(_instance(field.dtype)) for field in dtype.fields)
+    if isinstance(dtype, pl.List | pl.Array):
+        return _special(_instance(dtype.inner))
+    return dtype in _SPECIAL
+
+
+def _instance(dtype: object) -> pl.DataType:
+    """Nested types may be given as classes."""
+    made = dtype() if isinstance(dtype, type) else dtype
+    assert isinstance(made, pl.DataType)
+    return made
+
+
+def json_columns(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    """Every column, ready for JSON."""
+    return [json_ready(pl.col(name), dtype).alias(name) for name, dtype in schema.items()]
+
+
+def csv_columns(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    """Every column, ready for CSV: as for JSON, and nested ones as JSON text."""
+    return [_csv_ready(name, dtype).alias(name) for name, dtype in schema.items()]
+
+
+def _csv_ready(name: str, dtype: pl.DataType) -> pl.Expr:
+    value = json_ready(pl.col(name), dtype)
+    if not dtype.is_nested():
+        return value
+    # Only structs can be encoded, so a list is wrapped in one and unwrapped as text: {"v":...}
+    text = pl.struct(value.alias("v")).struct.json_encode().str.strip_prefix('{"v":').str.head(-1)
+    return pl.when(pl.col(name).is_not_null()).then(text)
+
+
+def row_json(schema: Mapping[str, pl.DataType]) -> pl.Expr:
+    """The user's columns of a row as one JSON text."""
+    users = {name: dtype for name, dtype in schema.items() if not name.startswith(RESERVED_PREFIX)}
+    return pl.struct(json_columns(users)).struct.json_encode() if users else pl.lit("{}")

@@ -1,0 +1,136 @@
+"""The pipeline: where collections begin and end, and who knows which names are taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import attrs
+
+from beamlike import checks
+from beamlike.collection import Collection, Read
+from beamlike.errors import DuplicateName, WrongType
+from beamlike.inference import Shape
+from stages.sources import WatermarkStrategy
+from windowing.columns import EVENT_TIME
+from windowing.strategy import Windowing
+
+if TYPE_CHECKING:
+    from beamlike.io.base import Sink, Source
+    from beamlike.plan import Plan
+
+
+class Runner(Protocol):
+    """What carries a plan out."""
+
+    def run(self, plan: Plan) -> Any:
+        """Runs the plan to the end of its input, or begins to; the result says what happened."""
+
+
+@attrs.frozen
+class Write:
+    """A collection that goes to a sink."""
+
+    name: str
+    sink: Sink
+    collection: Collection
+
+
+@attrs.define(eq=False)
+class Pipeline:
+    """A graph of collections from sources to sinks, declared step by step and run by a runner.
+
+    Every source, step and sink has a name of its own; steps that are given none get one that is derived from
+    where they stand, such as `mobile.filter`.
+    """
+
+    name: str = attrs.field()
+    writes: list[Write] = attrs.field(factory=list, init=False, repr=False)
+    _names: set[str] = attrs.field(factory=set, init=False, repr=False)
+
+    @name.validator
+    def _is_a_name(self, attribute: attrs.Attribute[str], value: object) -> None:
+        checks.require_name(value, "pipeline")
+
+    def read(
+        self,
+        name: str,
+        source: Source,
+        *,
+        timestamp: str,
+        watermark: WatermarkStrategy,
+        timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None,
+    ) -> Collection:
+        """The rows of a source, as a collection in the global window.
+
+        `timestamp` names the column with the event time: a Datetime or Date (in UTC where it has no zone),
+        text in ISO 8601, or a number since 1970 in `timestamp_unit`. Rows in which it is null or cannot be
+        read go to `dead_letters()`. `watermark` says how far the source is complete.
+        """
+        self.new_name(name, "")
+        schema = checks.require_source(source, name)
+        if timestamp in schema:
+            source = source.for_event_time(timestamp)
+            schema = checks.require_source(source, name)
+        checks.require_timestamp(schema, timestamp, timestamp_unit, name)
+        checks.require_watermark(watermark, name)
+        self.register(name)
+        return Collection(
+            self,
+            name,
+            Read(source, timestamp, timestamp_unit, watermark),
+            inputs=(),
+            shape=Shape(schema, (EVENT_TIME,)),
+            windowing=Windowing(),
+            base=name,
+            bounded=bool(source.bounded),
+        )
+
+    def add_sink(self, name: str, sink: Sink, collection: Collection) -> None:
+        """What `collection.write` calls."""
+        self.new_name(name, "")
+        if isinstance(sink, type) or not callable(getattr(sink, "write", None)):
+            raise WrongType(f"expected a sink such as bl.Parquet('out/averages'), got {sink!r}", step=name)
+        self.register(name)
+        self.writes.append(Write(name, sink, collection))
+
+    def new_name(self, name: str | None, derived: str) -> str:
+        """A name that is free: the given one, else the derived one, with a number where that is taken."""
+        if name is not None:
+            checks.require_name(name, "step")
+            if name in self._names:
+                raise DuplicateName(f"the name is taken in pipeline {self.name!r}; give another", step=name)
+            return name
+        number, free = 2, derived
+        while free in self._names:
+            number, free = number + 1, f"{derived}_{number}"
+        return free
+
+    def register(self, name: str) -> None:
+        """The name is taken from now on."""
+        self._names.add(name)
+
+    def rename(self, before: str, after: str) -> None:
+        """One name is given up for another."""
+        self.new_name(after, "")
+        self._names.discard(before)
+        self.register(after)
+
+    def plan(self) -> Plan:
+        """What runners run: a pure function of what has been declared."""
+        from beamlike.plan import compile_plan
+
+        return compile_plan(self)
+
+    def explain(self) -> str:
+        """The plan as text, which is the same each time: stages, windowings, levels and Spark's operators."""
+        from beamlike.explain import explain
+
+        return explain(self.plan())
+
+    def run(self, runner: Runner | None = None) -> Any:
+        """Runs the pipeline: in this process, unless another runner is given. Gives what the runner gives."""
+        if runner is None:
+            from beamlike.local import LocalRunner
+
+            runner = LocalRunner()
+        return runner.run(self.plan())

@@ -1,0 +1,253 @@
+"""The plan: a pipeline cut at its groupings into sources, stages and sinks, with routes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import attrs
+import polars as pl
+
+from beamlike.collection import Collection, DeadLetters, Flatten, Group, Read
+from beamlike.errors import DuplicateName, PlanError
+from beamlike.routes import Output, Route
+from beamlike.steps import PythonStep, Step, WindowInto
+from stages.graph import StageGraph
+from stages.grouping import Grouping
+from stages.sources import WatermarkStrategy
+from stages.stage import Stage
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_START
+
+if TYPE_CHECKING:
+    from beamlike.io.base import Sink, Source
+    from beamlike.pipeline import Pipeline
+
+_OWN_PACKAGES = ("beamlike", "stages", "windowing")
+
+
+@attrs.frozen
+class SourcePlan:
+    """A source, how its event time is read, and where its rows go. `schema` has the user's columns."""
+
+    name: str
+    source: Source
+    timestamp: str
+    unit: str | None
+    watermark: WatermarkStrategy
+    schema: pl.Schema
+    routes: tuple[Route, ...]
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that its routes begin with: the event time, then those of the user's that they need."""
+        wanted = frozenset[str]().union(*(route.needed for route in self.routes if route.output == "main"))
+        return (EVENT_TIME, *(column for column in self.schema if column in wanted))
+
+
+@attrs.frozen
+class StagePlan:
+    """A stage, the names of what it reads from, and where its panes go. `schema` has their user columns.
+
+    `level` is the length of the longest way from a source. `keyed` says that shards can share the work.
+    """
+
+    name: str
+    stage: Stage
+    inputs: tuple[str, ...]
+    level: int
+    keyed: bool
+    schema: pl.Schema
+    routes: tuple[Route, ...]
+
+
+@attrs.frozen
+class SinkPlan:
+    """A sink and the names of what it is fed from. `schema` has the user's columns, then the system's."""
+
+    name: str
+    sink: Sink
+    inputs: tuple[str, ...]
+    schema: pl.Schema
+
+
+@attrs.frozen
+class Plan:
+    """What both runners run. `stages` are in order: a stage comes after all that it reads from.
+
+    `graph` has sources and stages; `levels` has the names of the stages, level 1 first.
+    """
+
+    name: str
+    sources: dict[str, SourcePlan]
+    stages: dict[str, StagePlan]
+    sinks: dict[str, SinkPlan]
+    graph: StageGraph
+    levels: tuple[tuple[str, ...], ...]
+
+    @property
+    def producers(self) -> dict[str, SourcePlan | StagePlan]:
+        """All that has routes, by name: sources, then stages in order."""
+        return {**self.sources, **self.stages}
+
+    def modules(self) -> tuple[str, ...]:
+        """The names of the modules of the user's functions and classes, which workers must import."""
+        names = {_module(item) for item in self._declared()}
+        return tuple(sorted(name for name in names if name.partition(".")[0] not in _OWN_PACKAGES))
+
+    def _declared(self) -> Iterator[object]:
+        """Everything in the plan that may be of the user's making."""
+        for source in self.sources.values():
+            yield from (source.source, source.watermark, getattr(source.source, "reader", source.source))
+        for stage in self.stages.values():
+            windowing = stage.stage.grouping.windowing
+            yield from (windowing.windows, windowing.trigger)
+            for aggregate in stage.stage.grouping.aggregates.values():
+                yield from (aggregate, getattr(aggregate, "fn", aggregate))
+        yield from (sink.sink for sink in self.sinks.values())
+        for producer in self.producers.values():
+            yield from (
+                step.fn for route in producer.routes for step in route.steps if isinstance(step, PythonStep)
+            )
+
+
+def _module(item: object) -> str:
+    """Where a function, or the class of an object, was defined."""
+    while isinstance(item, partial):
+        item = item.func
+    return str(getattr(item, "__module__", None) or type(item).__module__)
+
+
+@attrs.frozen
+class _Way:
+    """One way to a collection: the steps after what produces its rows."""
+
+    producer: str
+    steps: tuple[Step, ...]
+    output: Output = "main"
+
+    def route(self, consumer: str, columns: tuple[str, ...]) -> Route:
+        """The way, continued to a consumer."""
+        return Route(consumer, self.steps, columns, self.output)
+
+
+def _ways(collection: Collection, after: tuple[Step, ...] = ()) -> Iterator[_Way]:
+    """Every way from a source or grouping to the collection, in the order of declaration."""
+    origin = collection.origin
+    if isinstance(origin, Read | Group):
+        yield _Way(collection.name, after)
+    elif isinstance(origin, DeadLetters):
+        yield _Way(collection.inputs[0].name, after, "dead_letters")
+    else:
+        steps = after if isinstance(origin, Flatten) else (origin, *after)
+        for before in collection.inputs:
+            yield from _ways(before, steps)
+
+
+def compile_plan(pipeline: Pipeline) -> Plan:
+    """The plan of everything that leads to a sink. Raises `PlanError` where nothing does."""
+    if not pipeline.writes:
+        raise PlanError(f"pipeline {pipeline.name!r} writes to no sink; call collection.write('name', sink)")
+    reached = _reached(pipeline)
+    writes = sorted(pipeline.writes, key=lambda write: write.name)
+    ways = {name: list(_ways(found.inputs[0])) for name, found in reached.items() if _is_group(found)}
+    written = {write.name: list(_ways(write.collection)) for write in writes}
+    graph = StageGraph.from_inputs({name: _producers(ways.get(name, ())) for name in reached})
+
+    routes: dict[str, list[Route]] = {name: [] for name in reached}
+    for name, own in ways.items():
+        _add_routes(routes, _stage_routes(reached[name], own))
+    for write in writes:
+        columns = tuple(write.collection.shape.everything())
+        _add_routes(routes, [(way.producer, way.route(write.name, columns)) for way in written[write.name]])
+
+    sources = {name: _source_plan(reached[name], routes[name]) for name in reached if name not in ways}
+    stages = {name: _stage_plan(reached[name], graph, routes[name]) for name in graph.order() if name in ways}
+    sinks = {
+        write.name: SinkPlan(
+            write.name, write.sink, _producers(written[write.name]), write.collection.shape.everything()
+        )
+        for write in writes
+    }
+    return Plan(pipeline.name, sources, stages, sinks, graph, graph.levels()[1:])
+
+
+def _reached(pipeline: Pipeline) -> dict[str, Collection]:
+    """Sources and groupings that lead to a sink, by name in the order of the alphabet."""
+    seen: dict[str, Collection] = {}
+    waiting = [write.collection for write in pipeline.writes]
+    while waiting:
+        collection = waiting.pop()
+        if collection.name not in seen:
+            seen[collection.name] = collection
+            waiting += collection.inputs
+        elif seen[collection.name] is not collection:
+            # After x.named(...) one can still build on x, whose old name may by then be that of another step.
+            raise DuplicateName(
+                "two steps have this name; build on what named(...) gave", step=collection.name
+            )
+    return {name: seen[name] for name in sorted(seen) if isinstance(seen[name].origin, Read | Group)}
+
+
+def _is_group(collection: Collection) -> bool:
+    return isinstance(collection.origin, Group)
+
+
+def _producers(ways: Iterable[_Way]) -> tuple[str, ...]:
+    return tuple(sorted({way.producer for way in ways}))
+
+
+def _add_routes(routes: dict[str, list[Route]], new: Iterable[tuple[str, Route]]) -> None:
+    for producer, route in new:
+        routes[producer].append(route)
+
+
+def _grouping(collection: Collection) -> Grouping:
+    origin, (before,) = collection.origin, collection.inputs
+    assert isinstance(origin, Group)
+    needed = [column for aggregate in origin.aggregates.values() for column in aggregate.columns]
+    schema = pl.Schema({column: before.schema[column] for column in (*origin.keys, *needed)})
+    return Grouping(origin.keys, before.windowing, origin.aggregates, schema, merge_windows=not before.merged)
+
+
+def _stage_routes(collection: Collection, ways: list[_Way]) -> Iterator[tuple[str, Route]]:
+    """The routes to a stage, which carry only what it needs.
+
+    Where assigning windows is the last step on all of them, the stage does that, so that an element in
+    several windows is shipped once.
+    """
+    columns = (*_grouping(collection).columns, EVENT_TIME)
+    if all(way.steps and isinstance(way.steps[-1], WindowInto) for way in ways):
+        ways = [attrs.evolve(way, steps=way.steps[:-1]) for way in ways]
+    elif WINDOW_START in collection.inputs[0].shape.system:
+        columns = (*columns, *WINDOW_COLUMNS)
+    for way in ways:
+        yield way.producer, way.route(collection.name, columns)
+
+
+def _source_plan(collection: Collection, routes: list[Route]) -> SourcePlan:
+    read = collection.origin
+    assert isinstance(read, Read)
+    return SourcePlan(
+        collection.name,
+        read.source,
+        read.timestamp,
+        read.unit,
+        read.watermark,
+        collection.schema,
+        tuple(sorted(routes, key=lambda route: route.consumer)),
+    )
+
+
+def _stage_plan(collection: Collection, graph: StageGraph, routes: list[Route]) -> StagePlan:
+    name = collection.name
+    grouping = _grouping(collection)
+    return StagePlan(
+        name,
+        Stage(name, grouping),
+        graph.inputs(name),
+        graph.level(name),
+        bool(grouping.keys),
+        collection.schema,
+        tuple(sorted(routes, key=lambda route: route.consumer)),
+    )

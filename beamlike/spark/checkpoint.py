@@ -1,0 +1,95 @@
+"""What a run keeps beside Spark's checkpoint: its manifest, control files and dead letters; on any file system."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import attrs
+from pyspark.sql import SparkSession
+
+from beamlike.errors import CheckpointError
+from beamlike.manifest import differences
+
+
+@attrs.frozen
+class Checkpoint:
+    """A folder, on a file system that Hadoop knows."""
+
+    session: SparkSession
+    path: str
+
+    def at(self, *names: str) -> str:
+        """A path below the project's own folder in the checkpoint."""
+        return "/".join([self.path.rstrip("/"), "beamlike", *names])
+
+    def manifest(self) -> dict[str, Any] | None:
+        """The manifest of the run that this checkpoint is of; None for a new one."""
+        text = self._read(self.at("manifest.json"))
+        return None if text is None else json.loads(text)
+
+    def open(self, described: dict[str, Any]) -> dict[str, Any]:
+        """The manifest of this plan: the one that is there, if the plan fits it, or a new one.
+
+        Raises `CheckpointError`, which names each stage and what differs.
+        """
+        saved = self.manifest()
+        if saved is None:
+            saved = {**described, "run": uuid.uuid4().hex[:8], "drained": False}
+            self.save(saved)
+        if found := differences(saved, described):
+            listed = "\n  ".join(found)
+            raise CheckpointError(
+                f"this plan does not fit the checkpoint {self.path}:\n  {listed}\n"
+                "go on with the plan that made it, or start anew with another checkpoint"
+            )
+        if saved["drained"]:
+            raise CheckpointError(
+                f"the run of the checkpoint {self.path} was drained: all its windows are closed, so whatever "
+                "came now would be dropped as late; start anew with another checkpoint"
+            )
+        return saved
+
+    def save(self, manifest: dict[str, Any]) -> None:
+        self._write(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
+
+    def control(self) -> str:
+        """The folder of control files, which exists after this."""
+        directory = self.at("control")
+        path, files = self._file(directory)
+        files.mkdirs(path)
+        return directory
+
+    def end(self, sources: tuple[str, ...]) -> None:
+        """Says that these sources are at their end: the next batch closes what only they held open."""
+        self._write(f"{self.control()}/end.json", json.dumps({"end": sorted(sources)}))
+
+    def _file(self, name: str) -> tuple[Any, Any]:
+        jvm = self.session._jvm
+        path = jvm.org.apache.hadoop.fs.Path(name)
+        return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
+
+    def _read(self, name: str) -> str | None:
+        path, files = self._file(name)
+        if not files.exists(path):
+            return None
+        stream = files.open(path)
+        try:
+            return bytes(self.session._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+        finally:
+            stream.close()
+
+    def _write(self, name: str, text: str) -> None:
+        # Under a hidden name first, so that nobody reads half a file.
+        path, files = self._file(name)
+        temporary, _ = self._file(f"{path.getParent().toString()}/.{path.getName()}.tmp")
+        stream = files.create(temporary, True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        if files.exists(path):
+            files.delete(path, False)
+        if not files.rename(temporary, path):
+            raise CheckpointError(f"cannot write {name}")

@@ -1,0 +1,152 @@
+"""From a source to envelopes: what an ingest task does with its files or batches, inside `mapInArrow`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote, urlparse
+
+import attrs
+import polars as pl
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from beamlike.ingest import ingest
+from beamlike.plan import SourcePlan
+from beamlike.records import SourceRecord
+from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, Topology, note, to_arrow
+from stages.sources import Summary
+
+CHUNK_ROWS = 250_000
+NOW = "__now"
+
+Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def source_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology) -> DataFrame:
+    """The streaming DataFrame of envelopes of one source."""
+    source = plan.source
+    if hasattr(source, "files"):
+        # Spark lists the files and keeps the offsets; the tasks read them, so rows never pass the JVM.
+        reader = session.readStream.format("binaryFile").schema(_LISTING)
+        if source.max_files_per_trigger is not None:
+            reader = reader.option("maxFilesPerTrigger", source.max_files_per_trigger)
+        listed = reader.load(source.path).select("path", _now())
+        return listed.mapInArrow(_ingest_files(plan, topology), DDL)
+    rows = source.reader(session)
+    return rows.select("*", _now()).mapInArrow(_ingest_rows(plan, topology), DDL)
+
+
+_LISTING = "path string, modificationTime timestamp, length bigint, content binary"
+
+
+def _now() -> F.Column:
+    """Processing time in microseconds: that of the batch, the same when it is replayed."""
+    return F.unix_micros(F.current_timestamp()).alias(NOW)
+
+
+@attrs.define
+class _Task:
+    """What one ingest task has seen and sent."""
+
+    plan: SourcePlan
+    topology: Topology
+    summary: Summary = attrs.field(factory=dict)
+    elements: int = 0
+    dead_letters: int = 0
+    now: int = 0
+
+    def send(self, chunk: pl.LazyFrame, origin: str, sequence: int) -> pa.RecordBatch | None:
+        ingested = ingest(self.plan, chunk)
+        self.summary = self.plan.watermark.merge(self.summary, ingested.summary)
+        self.elements += ingested.elements
+        self.dead_letters += ingested.dead_letters
+        envelopes = [
+            envelope
+            for consumer, frame in ingested.frames.items()
+            for envelope in self.topology.data(consumer, frame, origin, sequence)
+        ]
+        return to_arrow(envelopes) if envelopes else None
+
+    def close(self) -> pa.RecordBatch:
+        """The summary for every shard that reads the source, and the record for the driver."""
+        facts = {"summary": self.summary, "ended": False, "now": self.now}
+        envelopes = list(summaries(self.plan, self.topology, facts))
+        watermark = self.plan.watermark.watermark(self.summary, self.now)
+        record = attrs.asdict(SourceRecord(watermark, self.elements, self.dead_letters))
+        label = self.topology.label_of(self.plan.name)
+        facts = {"source": record, "now": self.now}
+        return to_arrow([*envelopes, note(label, RECORDS, self.plan.name, Kind.RECORD, facts)])
+
+
+def summaries(plan: SourcePlan, topology: Topology, facts: dict[str, object]) -> Iterator[Envelope]:
+    """A summary for every shard of every stage that reads the source."""
+    for consumer in sorted({route.consumer for route in plan.routes if route.consumer in topology.keys}):
+        yield from topology.broadcast(consumer, plan.name, Kind.SUMMARY, facts)
+
+
+def _ingest_files(plan: SourcePlan, topology: Topology) -> Ingest:
+    def run(listings: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = _Task(plan, topology)
+        for listing in listings:
+            for path, now in zip(listing["path"].to_pylist(), listing[NOW].to_pylist(), strict=True):
+                task.now = now
+                file = local_path(path)
+                for number, chunk in enumerate(plan.source.pieces(file, CHUNK_ROWS)):
+                    # Room for a hundred thousand chunks of a piece, so that sequence keeps the file's order.
+                    batch = task.send(chunk, f"{plan.name}:{file}", number * 100_000)
+                    if batch is not None:
+                        yield batch
+        if task.now:
+            yield task.close()
+
+    return run
+
+
+def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = _Task(plan, topology)
+        context = TaskContext.get()
+        origin = f"{plan.name}:{context.partitionId() if context else 0}"
+        for number, rows in enumerate(batches):
+            if rows.num_rows == 0:
+                continue
+            task.now = rows[NOW][0].as_py()
+            frame = pl.DataFrame(pl.from_arrow(rows)).drop(NOW)
+            batch = task.send(frame.lazy(), origin, number * 100_000)
+            if batch is not None:
+                yield batch
+        if task.now:
+            yield task.close()
+
+    return run
+
+
+def local_path(uri: str) -> str:
+    """A path that polars reads: file URIs become paths, others stay."""
+    return unquote(urlparse(uri).path) if uri.startswith("file:") else uri
+
+
+def control_envelopes(session: SparkSession, directory: str, plans: tuple[SourcePlan, ...], topology: Topology) -> DataFrame:
+    """Control is a source too: lines of JSON such as `{"end": ["mobile"]}`, one file a batch, recorded and replayed."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in batches:
+            for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
+                ended = set(json.loads(line)["end"])
+                facts = {"summary": {}, "ended": True, "now": now}
+                sent = [envelope for plan in plans if plan.name in ended for envelope in summaries(plan, topology, facts)]
+                if sent:
+                    yield to_arrow(sent)
+
+    lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
+    return lines.select("value", _now()).mapInArrow(run, DDL)
+
+
+def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:
+    """The schema of a Spark reader's rows, as polars has it."""
+    empty = to_arrow_schema(reader(session).schema, timezone="UTC").empty_table()
+    return pl.DataFrame(pl.from_arrow(empty)).schema

@@ -1,0 +1,75 @@
+"""Levels as Spark operators: one `transformWithStateInPandas` each, with its state in one MapState of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from beamlike.spark.envelope import ARROW, DDL, Envelope
+from beamlike.spark.level import Level
+
+# Spark parses a schema that is given as text with two more round trips per task.
+_KEY = StructType([StructField("key", StringType())])
+_VALUE = StructType([StructField("value", BinaryType())])
+
+
+@attrs.frozen
+class MapStateStore:
+    """A StateStore over the MapState of one shard."""
+
+    state: Any
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        # Spark logs a warning for each value that is asked for and missing.
+        name = (f"{stage}/{key}",)
+        if not self.state.containsKey(name):
+            return None
+        return bytes(self.state.getValue(name)[0])
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        self.state.updateValue((f"{stage}/{key}",), (value,))
+
+    def delete(self, stage: str, key: str) -> None:
+        self.state.removeKey((f"{stage}/{key}",))
+
+
+class LevelProcessor(StatefulProcessor):
+    """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes."""
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.store = MapStateStore(handle.getMapState("state", _KEY, _VALUE))
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        arrived = (envelope for frame in rows for envelope in _envelopes(frame))
+        sent = list(self.level.run(int(key[0]), arrived, self.store))
+        yield _frame(sent)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _envelopes(frame: pd.DataFrame) -> Iterator[Envelope]:
+    columns = [frame[name].tolist() for name in ARROW.names]
+    for shard, target, origin, kind, sequence, payload in zip(*columns, strict=True):
+        yield Envelope(shard, target, origin, kind, sequence, payload)
+
+
+def _frame(envelopes: list[Envelope]) -> pd.DataFrame:
+    columns = {name: [getattr(envelope, name) for envelope in envelopes] for name in ARROW.names}
+    return pd.DataFrame(columns).astype({"shard": "int32", "sequence": "int64"})
+
+
+def apply_level(envelopes: DataFrame, level: Level) -> DataFrame:
+    """The stream of envelopes after one level."""
+    return envelopes.groupBy("shard").transformWithStateInPandas(
+        LevelProcessor(level), outputStructType=DDL, outputMode="Append", timeMode="None"
+    )

@@ -1,0 +1,185 @@
+"""The Spark runner: a plan as one streaming query with one checkpoint, whatever its graph looks like."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import attrs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from beamlike.io import JSONLines
+from beamlike.manifest import describe
+from beamlike.plan import Plan
+from beamlike.progress import Progress
+from beamlike.records import BatchRecord
+from beamlike.spark.checkpoint import Checkpoint
+from beamlike.spark.envelope import Topology
+from beamlike.spark.ingest import control_envelopes, source_envelopes
+from beamlike.spark.level import Level
+from beamlike.spark.operators import apply_level
+from beamlike.spark.session import open_session, ship, worker_environment
+from beamlike.spark.sinks import BatchWriter
+
+KEPT_BATCHES = 10_000
+_INTERVAL = re.compile(r"\d+(\.\d+)?\s*\w+")
+
+
+def _trigger(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if value != "available_now" and not (isinstance(value, str) and _INTERVAL.fullmatch(value.strip())):
+        raise ValueError(f"SparkRunner: trigger must be 'available_now' or an interval such as '10 seconds', not {value!r}")
+
+
+@attrs.frozen
+class SparkRunner:
+    """Runs a pipeline on Spark Structured Streaming.
+
+    `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one
+    was. Without one, a temporary folder is made and the run cannot be continued.
+    `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
+    `drain`: at the end of the available input, closes all windows; the checkpoint is finished with that.
+    `shards`: how many parts each keyed stage is cut into; by default the cores of the cluster, at most 200.
+    `session`: a session to work in (in a new one beside it: nothing in it changes); otherwise one is made, on
+    `master` (default "local[*]") and with `config`.
+    `on_batch` is called with the record of each batch.
+    """
+
+    checkpoint: str | None = None
+    trigger: str = attrs.field(default="available_now", validator=_trigger)
+    drain: bool = False
+    shards: int | None = None
+    session: SparkSession | None = None
+    master: str | None = None
+    config: Mapping[str, str] = attrs.field(factory=dict)
+    on_batch: Callable[[BatchRecord], None] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.drain and self.trigger != "available_now":
+            raise ValueError("SparkRunner: drain=True needs trigger='available_now': an interval has no end")
+
+    def run(self, plan: Plan) -> SparkRun:
+        """Runs the plan and waits for its end; with an interval, until it is stopped or interrupted."""
+        run = self.start(plan)
+        try:
+            run.wait()
+        except KeyboardInterrupt:
+            run.stop()
+        return run
+
+    def start(self, plan: Plan) -> SparkRun:
+        """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
+        path = self.checkpoint or tempfile.mkdtemp(prefix="beamlike-")
+        session = self._session(plan)
+        run = SparkRun(plan, self, session, Checkpoint(session, path))
+        run.begin()
+        return run
+
+    def _session(self, plan: Plan) -> SparkSession:
+        session = open_session(
+            self.session, master=self.master, shards=self.shards, name=plan.name, config=self.config
+        )
+        ship(session, ())
+        return session
+
+
+@attrs.define
+class SparkRun:
+    """A run on Spark: its records, and the means to wait for it and to stop it."""
+
+    plan: Plan
+    runner: SparkRunner
+    session: SparkSession
+    checkpoint: Checkpoint
+    batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES))
+    _query: StreamingQuery | None = None
+    _manifest: dict[str, Any] = attrs.field(factory=dict)
+    _progress: Progress | None = None
+
+    def begin(self) -> None:
+        """Checks the checkpoint and starts the query."""
+        shards = int(self.session.conf.get("spark.sql.shuffle.partitions"))
+        new = self.checkpoint.manifest() is None
+        self._manifest = self.checkpoint.open(describe(self.plan, shards))
+        if new:
+            for sink in self.plan.sinks.values():
+                sink.sink.start(self._manifest["run"])
+        self._progress = Progress(self.plan.name)
+        self._query = self._start(shards)
+
+    @property
+    def dead_letters(self) -> str:
+        """The folder of the dead letters that no collection of the pipeline takes."""
+        return self.checkpoint.at("dead-letters")
+
+    def wait(self) -> None:
+        """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
+        try:
+            self._finish()
+            if self.runner.drain:
+                self.checkpoint.end(tuple(self.plan.sources))
+                self._query = self._start(int(self._manifest["shards"]))
+                self._finish()
+                self._manifest["drained"] = True
+                self.checkpoint.save(self._manifest)
+        finally:
+            if self._progress is not None:
+                self._progress.close()
+
+    def stop(self) -> None:
+        """Stops the query; a batch in hand is given up and is done again by the next run on the checkpoint."""
+        if self._query is not None:
+            self._query.stop()
+
+    def _finish(self) -> None:
+        assert self._query is not None
+        self._query.awaitTermination()
+
+    def _record(self, record: BatchRecord) -> None:
+        self.batches.append(record)
+        if self._progress is not None:
+            self._progress.update(record)
+        if self.runner.on_batch is not None:
+            self.runner.on_batch(record)
+
+    def _start(self, shards: int) -> StreamingQuery:
+        topology = Topology.of(self.plan, labels(self.session, shards))
+        letters = JSONLines(self.dead_letters)
+        latest = self.batches[-1] if self.batches else None
+        writer = BatchWriter(self.plan, self._manifest["run"], letters, self._record, latest)
+        with worker_environment(self.session):
+            stream = envelopes(self.session, self.plan, topology, self.checkpoint.control())
+            query = stream.writeStream.foreachBatch(writer).queryName(self._name())
+            query = query.option("checkpointLocation", self.checkpoint.path)
+            if self.runner.trigger == "available_now":
+                return query.trigger(availableNow=True).start()
+            return query.trigger(processingTime=self.runner.trigger).start()
+
+    def _name(self) -> str:
+        return f"{self.plan.name}-{self._manifest['run']}"
+
+
+def envelopes(session: SparkSession, plan: Plan, topology: Topology, control: str) -> DataFrame:
+    """All sources as envelopes, through one operator per level: what reaches the end is for sinks and the driver."""
+    sources = tuple(plan.sources.values())
+    streams = [source_envelopes(session, source, topology) for source in sources]
+    streams.append(control_envelopes(session, control, sources, topology))
+    stream = reduce(DataFrame.unionAll, streams)
+    for names in plan.levels:
+        stream = apply_level(stream, Level.of(plan, names, topology))
+    return stream
+
+
+def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
+    """For each of `shards` partitions the least integer that Spark's hash puts on it."""
+    murmur = session._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32
+    found: dict[int, int] = {}
+    candidate = 0
+    while len(found) < shards:
+        found.setdefault(murmur.hashInt(candidate, 42) % shards, candidate)
+        candidate += 1
+    return tuple(found[partition] for partition in range(shards))

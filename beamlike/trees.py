@@ -1,0 +1,202 @@
+"""Looking into narwhals expressions: the columns they read, whether of other rows, and their text.
+
+This is the only place that touches narwhals' tree (`Expr._nodes`); a test holds that it is as assumed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+from narwhals.selectors import Selector
+
+from windowing.columns import RESERVED_PREFIX, SYSTEM_COLUMNS
+
+_INFIX = {
+    "__eq__": ("==", 1),
+    "__ne__": ("!=", 1),
+    "__lt__": ("<", 1),
+    "__le__": ("<=", 1),
+    "__gt__": (">", 1),
+    "__ge__": (">=", 1),
+    "__or__": ("|", 2),
+    "__and__": ("&", 3),
+    "__add__": ("+", 4),
+    "__sub__": ("-", 4),
+    "__mul__": ("*", 5),
+    "__truediv__": ("/", 5),
+    "__floordiv__": ("//", 5),
+    "__mod__": ("%", 5),
+    "__pow__": ("**", 7),
+}
+"""Operators and how tightly they bind, as in Python: comparisons least."""
+
+_REFLECTED = {f"__r{name[2:]}": operator for name, operator in _INFIX.items()}
+_PREFIX = {"__invert__": "~", "__neg__": "-"}
+_UNARY, _ATOM = 6, 9
+_WILDCARDS = ("all", "exclude", "nth")
+
+
+def resolve(expression: nw.Expr, schema: pl.Schema) -> nw.Expr:
+    """The expression with `all()` and selectors replaced by the user's columns that they stand for.
+
+    The engine's columns travel in the same frames, and a wildcard must not touch them.
+    """
+    count = _wildcard_length(expression)
+    nodes = list(expression._nodes)
+    if count:
+        wildcard = _selected(expression, count)
+        names = nw.from_native(schema.to_frame()).select(wildcard).columns
+        nodes[:count] = nw.col(*names)._nodes
+    return nw.Expr(*(_resolve_arguments(node, schema) for node in nodes))
+
+
+def _selected(expression: nw.Expr, count: int) -> nw.Expr:
+    nodes: list[Any] = list(expression._nodes)
+    kind = Selector if nodes[0].name.startswith("selectors.") else nw.Expr
+    return kind(*nodes[:count])
+
+
+def _wildcard_length(expression: nw.Expr) -> int:
+    """How many nodes at the beginning choose columns: one, or more where selectors are combined."""
+    first, *rest = expression._nodes
+    if first.name in _WILDCARDS:
+        return 1
+    if not first.name.startswith("selectors."):
+        return 0
+    count = 1
+    while count <= len(rest) and _combines_selectors(rest[count - 1]):
+        count += 1
+    return count
+
+
+def _combines_selectors(node: Any) -> bool:
+    return node.name == "__invert__" or any(isinstance(other, Selector) for other in node.exprs)
+
+
+def _resolve_arguments(node: Any, schema: pl.Schema) -> Any:
+    if not any(isinstance(argument, nw.Expr) for argument in node.exprs):
+        return node
+    arguments = [resolve(item, schema) if isinstance(item, nw.Expr) else item for item in node.exprs]
+    return type(node)(
+        node.kind,
+        node.name,
+        exprs=arguments,
+        str_as_lit=node.str_as_lit,
+        allow_multi_output=node.allow_multi_output,
+        **node.kwargs,
+    )
+
+
+def columns_read(expression: nw.Expr) -> list[str]:
+    """The columns that a resolved expression names, in order, each once."""
+    return list(dict.fromkeys(_names(expression)))
+
+
+def _names(expression: nw.Expr) -> Iterator[str]:
+    for node in expression._nodes:
+        if node.name == "col":
+            yield from node.kwargs["names"]
+        for argument in node.exprs:
+            if isinstance(argument, nw.Expr):
+                yield from _names(argument)
+            elif isinstance(argument, str) and not node.str_as_lit:
+                yield argument
+
+
+def looks_at_other_rows(expression: nw.Expr) -> str | None:
+    """The name of the first function whose result for a row depends on other rows, if there is one."""
+    for node in expression._nodes:
+        if not node.kind.is_elementwise:
+            return str(node.name)
+        for argument in node.exprs:
+            found = looks_at_other_rows(argument) if isinstance(argument, nw.Expr) else None
+            if found:
+                return found
+    return None
+
+
+def expression_text(expression: nw.Expr) -> str:
+    """The expression as one would read it aloud: `length * 2 + 1 as double`."""
+    return _text(expression)[0]
+
+
+def _text(expression: nw.Expr) -> tuple[str, int]:
+    """The text, and how tightly its outermost operator binds."""
+    text, binding = "", _ATOM
+    nodes: list[Any] = list(expression._nodes)
+    system = _system_reader(nodes)
+    if system:
+        text, nodes = f"{system.removeprefix(RESERVED_PREFIX)}()", nodes[_reader_length(nodes) :]
+    for index, node in enumerate(nodes):
+        if index == 0 and not system:
+            text, binding = _root(node)
+        else:
+            text, binding = _applied(node, text, binding)
+    return text, binding
+
+
+def _system_reader(nodes: list[Any]) -> str | None:
+    names: list[str] = nodes[0].kwargs["names"] if nodes[0].name == "col" else []
+    return names[0] if len(names) == 1 and names[0] in SYSTEM_COLUMNS else None
+
+
+def _reader_length(nodes: list[Any]) -> int:
+    """`event_time()` and its like are a column, perhaps a cast, and an alias."""
+    plain = nodes[0].kwargs["names"][0].removeprefix(RESERVED_PREFIX)
+    aliases = [index for index, node in enumerate(nodes[:3]) if node.name == "alias"]
+    return aliases[0] + 1 if aliases and nodes[aliases[0]].kwargs["name"] == plain else 1
+
+
+def _root(node: Any) -> tuple[str, int]:
+    if node.name == "col":
+        names = node.kwargs["names"]
+        return ", ".join(names), _ATOM if len(names) == 1 else 0
+    if node.name == "lit":
+        return repr(node.kwargs["value"]), _ATOM
+    if node.name == "when_then":
+        condition, *values = (_argument(node, argument) for argument in node.exprs)
+        return f"when({condition})" + "".join(map("{}({})".format, (".then", ".otherwise"), values)), _ATOM
+    if node.name == "all_horizontal" and len(node.exprs) == 1:
+        return _text(node.exprs[0])
+    return f"{node.name}({_arguments(node)})", _ATOM
+
+
+def _applied(node: Any, text: str, binding: int) -> tuple[str, int]:
+    if node.name == "alias":
+        return f"{text} as {node.kwargs['name']}", 0
+    if node.name in _PREFIX:
+        return f"{_PREFIX[node.name]}{_wrapped(text, binding, _UNARY)}", _UNARY
+    if node.name in _INFIX:
+        operator, own = _INFIX[node.name]
+        return f"{_wrapped(text, binding, own)} {operator} {_operand(node, own + 1)}", own
+    if node.name in _REFLECTED:
+        operator, own = _REFLECTED[node.name]
+        return f"{_operand(node, own)} {operator} {_wrapped(text, binding, own + 1)}", own
+    return f"{_wrapped(text, binding, _ATOM)}.{node.name}({_arguments(node)})", _ATOM
+
+
+def _wrapped(text: str, binding: int, needed: int) -> str:
+    return text if binding >= needed else f"({text})"
+
+
+def _operand(node: Any, needed: int) -> str:
+    other = node.exprs[0]
+    return _wrapped(*_text(other), needed) if isinstance(other, nw.Expr) else _argument(node, other)
+
+
+def _arguments(node: Any) -> str:
+    given = {name: value for name, value in node.kwargs.items() if value is not None and value is not False}
+    if len(given) == 1 and not node.exprs:
+        (value,) = given.values()
+        return repr(value) if isinstance(value, str) else str(value)
+    keywords = (f"{name}={value!r}" for name, value in given.items())
+    return ", ".join([*(_argument(node, argument) for argument in node.exprs), *keywords])
+
+
+def _argument(node: Any, argument: object) -> str:
+    if isinstance(argument, nw.Expr):
+        return expression_text(argument)
+    return argument if isinstance(argument, str) and not node.str_as_lit else repr(argument)

@@ -1,0 +1,166 @@
+"""Wall time, CPU time and memory of a command together with every process that comes out of it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+_PR_SET_CHILD_SUBREAPER = 36
+_SIGCHLD_BIT = 1 << (signal.SIGCHLD - 1)
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_INTERVAL = 0.1  # between two looks at the processes, seconds
+_PATIENCE = 30.0  # with processes that outlive the command, seconds
+
+
+@attrs.frozen
+class Usage:
+    """What a command took: wall seconds until it ended, CPU seconds of its whole process tree, the greatest
+    sum of the tree's resident memory (bytes; a shared page counts in each process), and its exit code.
+    """
+
+    wall: float
+    cpu: float
+    memory: int
+    code: int
+
+
+def measure(
+    command: Sequence[str], *, env: Mapping[str, str] | None = None, log: IO[str] | None = None
+) -> Usage:
+    """Run `command` until it and all its descendants have ended, and say what they took. Linux only.
+
+    Output goes to `log` where one is given. The command runs below a process of its own, so that other
+    children of the caller do not count. A descendant that is still there 30 s after the command is killed.
+    """
+    if not sys.platform.startswith("linux"):
+        raise OSError(f"measure: needs Linux (/proc and a child subreaper), this is {sys.platform}")
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
+        helper = [sys.executable, str(Path(__file__).resolve()), report.name, *command]
+        subprocess.run(helper, env=env, stdout=log, stderr=log, check=True)
+        return Usage(**json.load(report))
+
+
+@attrs.frozen
+class _Process:
+    pid: int
+    parent: int
+    ticks: int  # of CPU, its own and those of the children that it waited for
+    memory: int  # bytes
+
+
+class _Watch(threading.Thread):
+    """Looks at the descendants of this process again and again.
+
+    A process whose parent ignores SIGCHLD (the workers of PySpark's daemon) is waited for by nobody, so the
+    kernel adds its CPU time to no account: what it had used when last seen is kept in `unclaimed`.
+    If its parent dies first, it falls to this process after all: those are in `claimed`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.unclaimed: dict[int, int] = {}
+        self.claimed: set[int] = set()
+        self.memory = 0
+        self.deadline = float("inf")
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(_INTERVAL):
+            self._look()
+
+    def lost(self) -> float:
+        """CPU seconds of the processes that nobody waited for."""
+        return sum(ticks for pid, ticks in self.unclaimed.items() if pid not in self.claimed) / _TICKS
+
+    def _look(self) -> None:
+        family = _descendants(os.getpid())
+        ignoring = {parent for parent in {process.parent for process in family} if _ignores_children(parent)}
+        for process in family:
+            if process.parent in ignoring:
+                self.unclaimed[process.pid] = process.ticks
+        self.memory = max(self.memory, sum(process.memory for process in family))
+        if time.monotonic() > self.deadline:
+            for process in family:
+                _kill(process.pid)
+
+
+def _descendants(root: int) -> list[_Process]:
+    children: dict[int, list[_Process]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (process := _process(int(name))) is not None:
+            children.setdefault(process.parent, []).append(process)
+    found: list[_Process] = []
+    parents = [root]
+    while parents:
+        below = children.get(parents.pop(), [])
+        found.extend(below)
+        parents.extend(process.pid for process in below)
+    return found
+
+
+def _process(pid: int) -> _Process | None:
+    try:
+        # The second field, a name, may hold spaces and brackets: count the others from its end (proc(5)).
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return _Process(pid, int(fields[1]), sum(map(int, fields[11:15])), int(fields[21]) * _PAGE)
+
+
+def _ignores_children(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) & _SIGCHLD_BIT)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _run(command: Sequence[str]) -> Usage:
+    """Run the command as a child of this process, to which all orphans of the family fall."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    watch = _Watch()
+    start = time.monotonic()
+    root = os.posix_spawnp(command[0], list(command), os.environ)
+    watch.start()
+    wall, code = 0.0, 0
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+        watch.claimed.add(pid)
+        if pid == root:
+            wall, code = time.monotonic() - start, os.waitstatus_to_exitcode(status)
+            watch.deadline = time.monotonic() + _PATIENCE
+    watch.ended.set()
+    watch.join()
+    account = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = account.ru_utime + account.ru_stime + watch.lost()
+    return Usage(wall, cpu, watch.memory, code)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(attrs.asdict(_run(sys.argv[2:]))))

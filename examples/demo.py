@@ -1,0 +1,172 @@
+"""What `make demo` runs: both variants of the flagship example, their watermarks, and if they are right."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import click
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+import beamlike as bl
+from beamlike.records import BatchRecord
+from beamlike.spark.java import find_java
+from examples import generate, oracle
+from examples.session_lengths import pipeline
+from windowing.time import format_duration, format_time
+
+VARIANTS = {
+    bl.END_OF_WINDOW: "a session's length stands at the end of its window",
+    bl.EARLIEST: "a session's length stands at its first play",
+}
+_SECOND_STAGE = "average"
+_MOMENT = re.compile(r"\d+-\d\d-\d\dT(\d\d:\d\d:\d\d)(?:\.\d+)?Z")  # all plays are of one day
+_POINTS = 4  # of processing time at which the watermarks are shown
+
+
+@attrs.frozen
+class Outcome:
+    """One variant after its run: the batches, the windows written, and the lines in which they are wrong."""
+
+    combiner: bl.TimestampCombiner
+    batches: Sequence[BatchRecord]
+    windows: pl.DataFrame
+    wrong: Sequence[str]
+
+
+def run(combiner: bl.TimestampCombiner, data: Path, work: Path, on: str) -> Outcome:
+    """Run one variant from the beginning and compare what it wrote with the oracle."""
+    folder = work / combiner.value
+    shutil.rmtree(folder, ignore_errors=True)
+    job = pipeline(data, folder / "averages", combiner)
+    done = job.run(runner=_runner(on, folder / "checkpoint"))
+    windows = oracle.written(folder / "averages").sort("window_start")
+    wrong = oracle.differences(windows, oracle.averages(oracle.read(data), combiner.value))
+    return Outcome(combiner, done.batches, windows, wrong)
+
+
+def _runner(on: str, checkpoint: Path) -> bl.SparkRunner | bl.LocalRunner:
+    if on == "local":
+        return bl.LocalRunner()
+    return bl.SparkRunner(checkpoint=str(checkpoint), trigger="available_now", drain=True)
+
+
+def windows_table(outcome: Outcome) -> Table:
+    """Every window of the second stage with the mean session length and the number of sessions."""
+    table = Table("window", title="Average session length", title_justify="left")
+    table.add_column("mean length", justify="right")
+    table.add_column("sessions", justify="right")
+    for start, mean, sessions in outcome.windows.select("window_start", "mean", "sessions").iter_rows():
+        table.add_row(f"{start:%H:%M}", f"{mean:.1f} s", f"{sessions:,}")
+    return table
+
+
+def points(batches: Sequence[BatchRecord]) -> list[BatchRecord]:
+    """A few batches spread evenly over the run, the last one among them."""
+    count = min(_POINTS, len(batches))
+    return [batches[(i + 1) * len(batches) // count - 1] for i in range(count)]
+
+
+def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
+    """The watermarks of every source and stage after each of these batches."""
+    table = Table("after", "source or stage", title="Watermarks", title_justify="left")
+    for name in ("input", "output", "lag"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("held by")
+    for batch in batches:
+        heads = [clock(batch.processing_time), f"batch {batch.batch}"]
+        for name, source in sorted(batch.sources.items()):
+            table.add_row(heads.pop() if heads else "", name, "", clock(source.watermark), "", "")
+        for name, stage in batch.stages.items():
+            marks = clock(stage.input), clock(stage.output), seconds(stage.lag)
+            table.add_row("", name, *marks, _MOMENT.sub(r"\1", stage.holder))
+        table.add_section()
+    return table
+
+
+def clock(us: int) -> str:
+    """The time of day in UTC, in whole seconds; -inf and +inf as they are."""
+    day, _, time = format_time(us).partition("T")
+    return time[:8] or day
+
+
+def seconds(us: int) -> str:
+    """A length of time to the nearest second."""
+    return format_duration(round(us, -6))
+
+
+def behind(batch: BatchRecord) -> int:
+    """How far the second stage's input watermark is behind that of the slowest source, in microseconds."""
+    slowest = min(source.watermark for source in batch.sources.values())
+    return slowest - batch.stages[_SECOND_STAGE].input
+
+
+def finding(end_of_window: Outcome, earliest: Outcome) -> str:
+    """What the watermarks of both variants show, at the middle of their runs."""
+    middle = (min(len(end_of_window.batches), len(earliest.batches)) - 1) // 2
+    told = [f"After batch {end_of_window.batches[middle].batch}:"]
+    for outcome in (end_of_window, earliest):
+        batch = outcome.batches[middle]
+        told.append(
+            f"With {outcome.combiner.name} the second stage has seen everything before "
+            f"{clock(batch.stages[_SECOND_STAGE].input)}, {seconds(behind(batch))} behind the slower source, "
+            f"and has emitted {_emitted(outcome.batches[: middle + 1])} windows."
+        )
+    delay = behind(earliest.batches[middle]) - behind(end_of_window.batches[middle])
+    if delay > 0:
+        told.append(
+            f"EARLIEST delays the second stage by {seconds(delay)}: sessions that are still open hold the "
+            "first stage's output watermark at their first play."
+        )
+    return " ".join(told)
+
+
+def _emitted(batches: Sequence[BatchRecord]) -> int:
+    return sum(sum(batch.stages[_SECOND_STAGE].panes.values()) for batch in batches)
+
+
+def verdict(outcome: Outcome) -> str:
+    """Whether the windows are those of the oracle; if not, which are wrong."""
+    if not outcome.wrong:
+        return f"[green]OK[/green] all {outcome.windows.height} windows equal the plain polars computation"
+    lines = "".join(f"\n  {line}" for line in outcome.wrong)
+    return f"[red]WRONG[/red] {len(outcome.wrong)} windows differ from the plain polars computation:{lines}"
+
+
+def show(console: Console, outcome: Outcome) -> None:
+    """Print one variant: its windows, its watermarks, and whether it is right."""
+    console.rule(f"{outcome.combiner.name}: {VARIANTS[outcome.combiner]}")
+    console.print(windows_table(outcome))
+    console.print(watermarks_table(points(outcome.batches)))
+    console.print(verdict(outcome), highlight=False)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--events", default=1_000_000, type=click.IntRange(1), help="Plays to generate.")
+@click.option("--files", default=10, type=click.IntRange(1), help="Files per source, each a micro-batch.")
+@click.option("--seed", default=7, type=click.IntRange(0), help="Of the generated plays.")
+@click.option("--runner", "on", default="spark", type=click.Choice(["spark", "local"]), help="Where to run.")
+@click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
+def main(events: int, files: int, seed: int, on: str, work: Path) -> None:
+    """Run the flagship example in both variants; exit code 1 if a result is not what it should be."""
+    console = Console()
+    if on == "spark":
+        console.print(f"Spark runs on {find_java()}", highlight=False)
+    data = generate.write(work / "plays", generate.Plays(events, files, seed, ties=True))
+    console.print(f"{events:,} plays, {files} files of each source, below {data}", highlight=False)
+    outcomes = [run(combiner, data, work, on) for combiner in VARIANTS]
+    for outcome in outcomes:
+        show(console, outcome)
+    console.rule("What one sees")
+    console.print(finding(*outcomes), highlight=False)
+    sys.exit(any(outcome.wrong for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tests, and what they share: a model of the semantics, and Hypothesis strategies."""

@@ -1,0 +1,12 @@
+"""Hypothesis profiles: `default`; `ci`, always the same examples; `thorough`, many. Chosen by HYPOTHESIS_PROFILE."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))

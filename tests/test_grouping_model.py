@@ -1,0 +1,307 @@
+"""The grouping stage against the model, step by step; and the laws that both must keep."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import accumulate
+from typing import Any
+
+import attrs
+import polars as pl
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
+from stages.combine import Combine, CombineFn
+from tests.model import MAX_TIME, MIN_TIME, Model, Pane, Window
+from tests.runs import StageRun, panes_of, play, sorted_panes
+from tests.strategies import (
+    Bundle,
+    Stream,
+    crowded_streams,
+    crowded_windowings,
+    elements,
+    fixed_windows,
+    punctual_streams,
+    repeated_counts,
+    scattered_streams,
+    sessions,
+    sliding_windows,
+    streams,
+    us,
+    usual_triggers,
+    windowings,
+)
+from windowing import Accumulation, AfterWatermark, DefaultTrigger, FixedWindows, Sessions, Windowing
+from windowing.columns import WINDOW_END, WINDOW_START
+
+law = settings(max_examples=25)
+"""Laws hold for the model as well, which the first test compares with the stage on many more examples."""
+
+WindowOf = tuple[str, Window]
+default_trigger = st.builds(DefaultTrigger)
+no_lateness = st.just(us(0))
+
+
+def with_accumulation(windowing: Windowing, accumulation: Accumulation) -> Windowing:
+    return Windowing(
+        windowing.windows,
+        windowing.trigger,
+        accumulation,
+        windowing.timestamp_combiner,
+        us(windowing.allowed_lateness),
+        allow_data_loss=True,
+    )
+
+
+def closes_sessions(windowing: Windowing) -> bool:
+    """Whether sessions may finish; only then can a later session have the window of an earlier one."""
+    return isinstance(windowing.windows, Sessions) and windowing.trigger.may_finish()
+
+
+def by_window(panes: list[Pane]) -> dict[WindowOf, list[Pane]]:
+    groups = defaultdict(list)
+    for pane in panes:
+        groups[pane.key, pane.window].append(pane)
+    return groups
+
+
+def assert_same_steps(windowing: Windowing, stream: Stream) -> None:
+    model, stage = Model(windowing), StageRun(windowing)
+    for bundle in stream:
+        assert play(stage, [bundle]) == play(model, [bundle])
+
+
+@settings(max_examples=200)
+@given(windowings(), streams())
+def test_stage_agrees_with_the_model(windowing: Windowing, stream: Stream) -> None:
+    assert_same_steps(windowing, stream)
+
+
+@settings(max_examples=200)
+@given(crowded_windowings, crowded_streams())
+def test_stage_agrees_with_the_model_on_crowded_sessions(windowing: Windowing, stream: Stream) -> None:
+    assert_same_steps(windowing, stream)
+
+
+@settings(max_examples=50)
+@given(windowings(), scattered_streams())
+def test_stage_agrees_with_the_model_on_scattered_windows(windowing: Windowing, stream: Stream) -> None:
+    assert_same_steps(windowing, stream)
+
+
+@law
+@given(windowings(windows=sessions, trigger=default_trigger), st.lists(elements, max_size=12), st.data())
+def test_sessions_do_not_depend_on_the_order_of_arrival(
+    windowing: Windowing, arrivals: list[tuple[str, int, int]], data: st.DataObject
+) -> None:
+    shuffled = data.draw(st.permutations(arrivals))
+    end = Bundle((), MAX_TIME)
+    at_once = panes_of(windowing, (Bundle(tuple(arrivals), MIN_TIME), end))
+    one_by_one = panes_of(windowing, (*(Bundle((element,), MIN_TIME) for element in shuffled), end))
+    assert at_once == one_by_one
+
+
+@law
+@given(windowings(), streams())
+def test_watermarks_never_regress_and_output_is_at_most_input(windowing: Windowing, stream: Stream) -> None:
+    run = StageRun(windowing)
+    marks = []
+    for bundle in stream:
+        step = run.step(bundle.elements, bundle.watermark)
+        assert step.output_watermark <= run.input_watermark == bundle.watermark
+        marks.append((run.input_watermark, step.output_watermark))
+    for column in zip(*marks, strict=True):
+        assert list(column) == list(accumulate(column, max))
+
+
+@law
+@given(windowings(), streams())
+def test_only_late_panes_are_behind_the_output_watermark(windowing: Windowing, stream: Stream) -> None:
+    run, output = StageRun(windowing), MIN_TIME
+    for bundle in stream:
+        step = run.step(bundle.elements, bundle.watermark)
+        assert all(pane.timestamp >= output for pane in step.panes if pane.timing != "late")
+        output = step.output_watermark
+
+
+@law
+@given(windowings(), streams(drained=True))
+def test_discarding_panes_concatenate_to_the_last_accumulating_one(
+    windowing: Windowing, stream: Stream
+) -> None:
+    assume(not closes_sessions(windowing))  # a closed session takes its content with it
+    discarding = panes_of(with_accumulation(windowing, Accumulation.DISCARDING), stream)
+    accumulating = panes_of(with_accumulation(windowing, Accumulation.ACCUMULATING), stream)
+    for (key, window), panes in by_window(accumulating).items():
+        if any(key == other and absorbs(merged, window) for other, merged in by_window(accumulating)):
+            continue  # a session that became part of another
+        parts = [pane for pane in discarding if pane.key == key and within(pane.window, window, windowing)]
+        assert panes[-1].values == sorted(value for pane in parts for value in pane.values)
+
+
+def absorbs(merged: Window, part: Window) -> bool:
+    return merged != part and merged[0] <= part[0] and part[1] <= merged[1]
+
+
+def within(part: Window, window: Window, windowing: Windowing) -> bool:
+    """Whether the content of this window went into that one."""
+    return part == window or (isinstance(windowing.windows, Sessions) and absorbs(window, part))
+
+
+@law
+@given(windowings(trigger=default_trigger), punctual_streams())
+def test_bundling_does_not_change_default_panes_if_nothing_is_late(
+    windowing: Windowing, stream: Stream
+) -> None:
+    together = Bundle(tuple(element for bundle in stream for element in bundle.elements), MIN_TIME)
+    as_is = contents(windowing, stream)
+    assert as_is == contents(windowing, (together, Bundle((), MAX_TIME)))
+    assert as_is == contents(windowing, tuple(one_by_one(stream)))
+
+
+def contents(windowing: Windowing, stream: Stream) -> list[Pane]:
+    """All panes but for whether they are the last: that tells how far the watermark leapt."""
+    return sorted_panes(attrs.evolve(pane, last=True) for pane in panes_of(windowing, stream))
+
+
+def one_by_one(stream: Stream) -> list[Bundle]:
+    """The same elements in bundles of one; the watermark moves where it moved before."""
+    bundles, watermark = [], MIN_TIME
+    for bundle in stream:
+        bundles += [Bundle((element,), watermark) for element in bundle.elements]
+        watermark = bundle.watermark
+        bundles.append(Bundle((), watermark))
+    return bundles
+
+
+# With lateness, a trigger that ignores the watermark may owe an empty on-time pane at collection; whether it does
+# depends on the output watermark, and so on what else is in the shard.
+whatever_the_shard = windowings(allowed_lateness=no_lateness) | windowings(
+    trigger=default_trigger | st.builds(AfterWatermark, early=repeated_counts, late=usual_triggers)
+)
+
+
+@law
+@given(whatever_the_shard, punctual_streams())
+def test_sharding_does_not_change_panes_if_nothing_is_late(windowing: Windowing, stream: Stream) -> None:
+    shards = only(stream, {"a"}), only(stream, {"b", "c"})
+    sharded = [pane for shard in shards for pane in panes_of(windowing, shard)]
+    assert sorted_panes(sharded) == sorted_panes(panes_of(windowing, stream))
+
+
+def only(stream: Stream, keys: set[str]) -> Stream:
+    """What a shard with these keys gets: their elements, and every watermark."""
+    return tuple(
+        Bundle(tuple(element for element in bundle.elements if element[0] in keys), bundle.watermark)
+        for bundle in stream
+    )
+
+
+@law
+@given(windowings(), streams())
+def test_a_window_has_at_most_one_on_time_pane_after_early_and_before_late_ones(
+    windowing: Windowing, stream: Stream
+) -> None:
+    assume(not closes_sessions(windowing))
+    order = ["early", "on_time", "late"]
+    for panes in by_window(panes_of(windowing, stream)).values():
+        timings = [order.index(pane.timing) for pane in panes]
+        assert timings == sorted(timings)
+        assert timings.count(1) <= 1
+
+
+@law
+@given(windowings(), streams(drained=True))
+def test_a_window_that_emitted_its_last_pane_emits_nothing_more(windowing: Windowing, stream: Stream) -> None:
+    assume(not closes_sessions(windowing))
+    for panes in by_window(panes_of(windowing, stream)).values():
+        assert not any(pane.last for pane in panes[:-1])
+        assert [pane.index for pane in panes] == list(range(len(panes)))
+        assert [pane.first for pane in panes] == [True] + [False] * (len(panes) - 1)
+
+
+@law
+@given(windowings(windows=fixed_windows | sliding_windows), streams(drained=True))
+def test_every_element_is_emitted_once_or_counted_as_dropped(windowing: Windowing, stream: Stream) -> None:
+    steps = play(StageRun(with_accumulation(windowing, Accumulation.DISCARDING)), stream)
+    dropped = sum(step.late + step.closed for step in steps)
+    emitted = sum(len(pane.values) for step in steps for pane in step.panes)
+    nothing_dropped = Windowing(windowing.windows, allowed_lateness=us(10**9))
+    assigned = sum(len(pane.values) for pane in panes_of(nothing_dropped, stream, Model))
+    assert emitted + dropped == assigned
+
+
+@law
+@given(windowings(), streams(drained=True))
+def test_every_aggregate_agrees_with_plain_python_over_the_values(
+    windowing: Windowing, stream: Stream
+) -> None:
+    run = StageRun(windowing, EVERY_AGGREGATE)
+    times: list[int] = []  # an element's value is its number, by which its time is found here
+    for bundle in stream:
+        numbered = [(key, n, time) for n, (key, _, time) in enumerate(bundle.elements, start=len(times))]
+        times += [time for _, _, time in numbered]
+        run.step(numbered, bundle.watermark)
+        for row in run.frame.iter_rows(named=True):
+            assert {name: row[name] for name in EVERY_AGGREGATE} == expected(row, times)
+
+
+class Spread(CombineFn):
+    """A user's aggregate: the difference between the greatest and the least value."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add_input(self, accumulator: list[int], element: int) -> list[int]:
+        return [*accumulator, element]
+
+    def merge_accumulators(self, accumulators: list[list[int]]) -> list[int]:
+        return [element for accumulator in accumulators for element in accumulator]
+
+    def extract_output(self, accumulator: list[int]) -> int | None:
+        return max(accumulator) - min(accumulator) if accumulator else None
+
+
+EVERY_AGGREGATE: dict[str, Aggregate] = {
+    "values": Collect("value"),
+    "n": Count(),
+    "n_values": Count("value"),
+    "total": Sum("value"),
+    "least": Min("value"),
+    "most": Max("value"),
+    "mean": Mean("value"),
+    "first": First("value"),
+    "last": Last("value"),
+    "spread": Combine(Spread(), "value", pl.Int64()),
+    "length": WindowLength(),
+}
+
+
+def expected(row: dict[str, Any], times: list[int]) -> dict[str, Any]:
+    """The aggregates of a row from its `values`, which are numbered as they arrived, at these event times."""
+    values = row["values"]
+    length = (row[WINDOW_END] - row[WINDOW_START]) / 1_000_000
+    return {
+        "values": values,
+        "n": len(values),
+        "n_values": len(values),
+        "total": sum(values),
+        "least": min(values, default=None),
+        "most": max(values, default=None),
+        "mean": sum(values) / len(values) if values else None,
+        "first": min(values, key=lambda value: (times[value], value), default=None),
+        "last": max(values, key=lambda value: (times[value], value), default=None),
+        "spread": max(values) - min(values) if values else None,
+        "length": pytest.approx(length, rel=1e-15),
+    }
+
+
+def test_aggregates_leave_nulls_out_but_count_and_collect_see_them() -> None:
+    run = StageRun(Windowing(FixedWindows(us(10))), {**EVERY_AGGREGATE, "spread": Count()})
+    run.step([("a", None, 1), ("a", 3, 2)], 5)
+    run.step([("a", 5, 6), ("a", None, 7), ("b", None, 1)], MAX_TIME)
+    some, none = run.frame.sort("key").select(list(EVERY_AGGREGATE)).iter_rows()
+    assert some == ([None, 3, 5, None], 4, 2, 8, 3, 5, 4.0, None, None, 4, pytest.approx(1e-5))
+    assert none == ([None], 1, 0, 0, None, None, None, None, None, 1, pytest.approx(1e-5))

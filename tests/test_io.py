@@ -1,0 +1,306 @@
+"""Sources give every row once, in order of arrival and typed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pickle
+import tempfile
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from beamlike.dtypes import as_dtype
+from beamlike.io import CSV, JSONLines, Parquet, Part, Rows, Source, SparkSource
+from beamlike.io.files import Files
+from beamlike.io.jsonlines import blocks
+from beamlike.io.paths import list_files, path_text
+
+FORMATS = [Parquet, CSV, JSONLines]
+SCHEMA = {"user": str, "n": int, "at": datetime, "day": date, "share": float, "ok": bool}
+NOON = datetime(2026, 1, 1, 12, 0, 0, 5, tzinfo=UTC)
+
+
+def rows(first: int, count: int) -> pl.DataFrame:
+    return pl.DataFrame(
+        [(f'u"{i},', i, NOON, NOON.date(), i / 7, i % 2 == 0) for i in range(first, first + count)],
+        schema={name: as_dtype(dtype) for name, dtype in SCHEMA.items()},
+        orient="row",
+    )
+
+
+def put(path: Path, content: pl.DataFrame | str | bytes, at: float = 1_000.0) -> Path:
+    """A file that arrived at a time, in seconds since 1970."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, pl.DataFrame):
+        content.write_parquet(path)
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.utime(path, (at, at))
+    return path
+
+
+def write(sink: Files, frames: list[pl.DataFrame]) -> None:
+    """One part per frame, a second apart."""
+    for batch, frame in enumerate(frames):
+        sink.write(frame, Part("q", batch))
+    for second, file in enumerate(sorted(Path(sink.path).iterdir())):
+        os.utime(file, (second, second))
+
+
+def collected(source: Source, size: int = 1_000) -> list[pl.DataFrame]:
+    return [chunk.collect() for chunk in source.chunks(size)]
+
+
+def whole(source: Source, size: int = 1_000) -> pl.DataFrame:
+    return pl.concat(collected(source, size))
+
+
+# Files
+
+
+def test_files_arrive_by_modification_time_then_path(tmp_path: Path) -> None:
+    put(tmp_path / "b", "", at=5)
+    put(tmp_path / "c", "", at=4)
+    put(tmp_path / "a", "", at=5.0004)  # within the same millisecond as b
+    assert [Path(file).name for file in Parquet(tmp_path).files()] == ["c", "a", "b"]
+
+
+def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
+    for name in ("in/day=1/a", "in/_temporary/b", "in/.hidden/c", "in/_SUCCESS", "in/.a.crc", "in/d"):
+        put(tmp_path / name, "")
+    found = [str(tmp_path / "in/d"), str(tmp_path / "in/day=1/a")]
+    assert CSV(tmp_path / "in").files() == found
+    assert CSV(tmp_path / "i*").files() == found
+    assert CSV(tmp_path / "in/*").files() == found
+    assert CSV(f"{tmp_path}/**/d").files() == found[:1]
+    assert CSV(tmp_path / "in/_SUCCESS").files() == [str(tmp_path / "in/_SUCCESS")]
+
+
+@pytest.mark.parametrize("uri", ["file:///data/a b", "file:/data/a b", "file://localhost/data/a b"])
+def test_a_file_uri_is_a_local_path(uri: str) -> None:
+    assert path_text(uri) == "/data/a b"
+
+
+def test_object_stores_are_listed_by_the_same_rules() -> None:
+    from pyarrow import fs
+
+    system, _ = fs.FileSystem.from_uri("mock:///plays")
+    for name in ("bucket/in/b.csv", "bucket/in/_tmp/c.csv", "bucket/in/deep/a.csv", "bucket/out/d.csv"):
+        system.create_dir(os.path.dirname(name))
+        system.open_output_stream(name).close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "beamlike.io.paths.file_system", lambda path: (system, path.removeprefix("mock://").strip("/"))
+        )
+        assert list_files("mock://bucket/in") == ["mock://bucket/in/b.csv", "mock://bucket/in/deep/a.csv"]
+        assert list_files("mock://bucket/*/?.csv") == ["mock://bucket/in/b.csv", "mock://bucket/out/d.csv"]
+        assert list_files("mock://bucket/[!o]*") == ["mock://bucket/in/b.csv", "mock://bucket/in/deep/a.csv"]
+        assert list_files("mock://bucket/in/b.csv") == ["mock://bucket/in/b.csv"]
+        with pytest.raises(FileNotFoundError, match="mock://bucket/no"):
+            list_files("mock://bucket/no")
+
+
+@pytest.mark.parametrize("files", FORMATS)
+@pytest.mark.parametrize("where", ["none", "empty", "none/*"])
+def test_a_source_without_files_asks_for_its_schema(files: type[Files], where: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=rf"{where.replace('*', '.')}.*{files.__name__}.*schema="):
+        files(tmp_path / where).schema()
+    assert files(tmp_path / where, schema=SCHEMA).schema() == rows(0, 1).schema
+
+
+@pytest.mark.parametrize("files", FORMATS)
+@pytest.mark.parametrize(
+    ("chosen", "what"),
+    [
+        ({"path": 5}, "a path is text"),
+        ({"path": ""}, "must not be empty"),
+        ({"schema": "user"}, "must be a dict"),
+        ({"schema": {"user": "str"}}, "not a type"),
+        ({"schema": {"__user": str}}, "two underscores"),
+        ({"max_files_per_trigger": 0}, "must be > 0"),
+        ({"max_files_per_trigger": "2"}, "must be <class 'int'>"),
+    ],
+)
+def test_a_file_source_is_checked_when_declared(
+    files: type[Files], chosen: dict[str, Any], what: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=what):
+        files(**{"path": "in", **chosen})
+
+
+@pytest.mark.parametrize("files", FORMATS)
+def test_what_is_written_is_read_back(files: type[Files], tmp_path: Path) -> None:
+    write(files(tmp_path), [rows(0, 300), rows(300, 0), rows(300, 5)])
+    assert len(list(tmp_path.iterdir())) == 2
+    assert_frame_equal(whole(files(tmp_path, schema=SCHEMA)), rows(0, 305))
+    if files is Parquet:
+        assert_frame_equal(whole(files(tmp_path)), rows(0, 305))
+
+
+@pytest.mark.parametrize("files", FORMATS)
+@settings(max_examples=25)
+@given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6), size=st.integers(1, 60))
+def test_chunks_are_the_input_in_order_in_pieces(files: type[Files], sizes: list[int], size: int) -> None:
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    with tempfile.TemporaryDirectory() as folder:
+        write(files(folder), [rows(first, count) for first, count in zip(starts, sizes, strict=True)])
+        chunks = collected(files(folder, schema=SCHEMA), size)
+    assert all(0 < chunk.height <= size for chunk in chunks)
+    assert_frame_equal(pl.concat([rows(0, 0), *chunks]), rows(0, sum(sizes)))
+
+
+@pytest.mark.parametrize("files", FORMATS)
+def test_with_max_files_per_trigger_a_chunk_is_that_many_files(files: type[Files], tmp_path: Path) -> None:
+    write(files(tmp_path), [rows(0, 3), rows(3, 1), rows(4, 2)])
+    source = files(tmp_path, schema=SCHEMA, max_files_per_trigger=2)
+    assert [chunk["n"].to_list() for chunk in collected(source, 1)] == [[0, 1, 2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("files", FORMATS)
+def test_only_what_is_needed_is_read_of_a_file(files: type[Files], tmp_path: Path) -> None:
+    write(files(tmp_path), [rows(0, 50)])
+    source = files(tmp_path, schema=SCHEMA)
+    (file,) = source.files()
+    lf = source.scan(file).filter(pl.col("n") >= 40).select("n", "at").head(5)
+    assert_frame_equal(lf.collect(), rows(40, 5).select("n", "at"))
+    assert_frame_equal(source.scan(file).head(3).select("user").collect(), rows(0, 3).select("user"))
+    pieces = [piece.collect().height for piece in source.pieces(file, 30)]
+    assert pieces == ([25, 25] if files is Parquet else [30, 20])
+
+
+@pytest.mark.parametrize("files", FORMATS)
+def test_the_columns_travel_with_the_declaration(files: type[Files], tmp_path: Path) -> None:
+    write(files(tmp_path), [rows(0, 3)])
+    source = files(tmp_path)
+    schema = source.schema()
+    for file in tmp_path.iterdir():
+        file.unlink()
+    shipped = pickle.loads(pickle.dumps(source))
+    assert shipped == source
+    assert hash(shipped) == hash(source)
+    assert shipped.schema() == schema
+
+
+def test_a_parquet_file_that_lacks_a_column_is_named(tmp_path: Path) -> None:
+    put(tmp_path / "f", pl.DataFrame({"user": ["u"]}))
+    with pytest.raises(ValueError, match=r"no column 'usr' in file '.*/f'.*did you mean 'user'"):
+        collected(Parquet(tmp_path, schema={"usr": str}))
+
+
+def test_parquet_types_are_made_those_declared_or_refused(tmp_path: Path) -> None:
+    put(tmp_path / "f", pl.DataFrame({"n": pl.Series([1_000], dtype=pl.Int32), "at": [datetime(2026, 1, 1)]}))
+    assert whole(Parquet(tmp_path, schema={"at": datetime, "n": float})).rows() == [
+        (datetime(2026, 1, 1, tzinfo=UTC), 1_000.0)
+    ]
+    wrong = r"file '.*/f': column 'at' is Datetime\(us\), which cannot be read as List"
+    with pytest.raises(TypeError, match=wrong):
+        collected(Parquet(tmp_path, schema={"at": pl.List(pl.Int64)}))
+    with pytest.raises(pl.exceptions.InvalidOperationError):  # a value that does not fit is no null
+        collected(Parquet(tmp_path, schema={"n": pl.Int8}))
+
+
+def test_csv_goes_by_name_and_gives_null_for_what_is_not_of_the_type(tmp_path: Path) -> None:
+    put(tmp_path / "1.csv", "n,extra,user\n1,x,a\nfoo,x,\n3\n4,x,d,too,many\n", at=1)
+    put(tmp_path / "2.csv", b"user\n\xff\n", at=2)
+    put(tmp_path / "3.csv", "", at=3)
+    put(tmp_path / "4.csv", "user,n\n", at=4)
+    put(tmp_path / "5.csv.gz", gzip.compress(b'user,n\r\n"a\n""b""",7\r\n'), at=5)
+    frame = whole(CSV(tmp_path, schema={"user": str, "n": int}))
+    expected = [("a", 1), (None, None), (None, 3), ("d", 4), ("\ufffd", None), ('a\n"b"', 7)]
+    assert frame.rows() == expected
+
+
+def test_json_lines_give_null_for_what_is_not_of_the_type(tmp_path: Path) -> None:
+    first = '{"n": 1, "at": "2026-01-01", "tags": ["a"]}'
+    lines = [first, '{"n": "foo", "at": 5}', "", '{"x": 1}', "[1]", "5"]
+    put(tmp_path / "a", "\ufeff" + "\n".join(lines))
+    put(tmp_path / "b.gz", gzip.compress(b'{"n": 2.0}'))
+    source = JSONLines(tmp_path, schema={"n": int, "at": datetime, "tags": list[str]})
+    nothing = (None, None, None)
+    assert whole(source).rows()[:3] == [(1, datetime(2026, 1, 1, tzinfo=UTC), ["a"]), nothing, nothing]
+    assert whole(source).height == 6
+
+
+def test_a_line_that_is_no_json_costs_only_itself_and_is_kept_as_event_time(tmp_path: Path) -> None:
+    put(tmp_path / "f", b'{"t": "x", "n": 1}\n{"t": "y", "n"\n\xff\n\n{"t": "z", "n": 4}\n{"t": "cut o')
+    source = JSONLines(tmp_path)
+    assert source.schema() == {"t": pl.String, "n": pl.Int64}
+    assert whole(source).rows() == [("x", 1), (None, None), (None, None), ("z", 4), (None, None)]
+    assert whole(source.for_event_time("t")).rows() == [
+        ("x", 1),
+        ('{"t": "y", "n"', None),
+        ("\ufffd", None),
+        ("z", 4),
+        ('{"t": "cut o', None),
+    ]
+
+
+@pytest.mark.parametrize("files", [CSV, JSONLines])
+def test_the_event_time_of_text_stays_text_unless_declared(files: type[Files], tmp_path: Path) -> None:
+    write(files(tmp_path), [pl.DataFrame({"t": [1, 2], "n": [1, 2]})])
+    assert files(tmp_path).schema() == {"t": pl.Int64, "n": pl.Int64}
+    assert files(tmp_path).for_event_time("t").schema() == {"t": pl.String, "n": pl.Int64}
+    assert whole(files(tmp_path).for_event_time("t"))["t"].to_list() == ["1", "2"]
+    assert files(tmp_path, schema={"t": int}).for_event_time("t").schema() == {"t": pl.Int64}
+    assert files(tmp_path, max_files_per_trigger=3).for_event_time("t").max_files_per_trigger == 3
+
+
+@pytest.mark.parametrize("files", [CSV, JSONLines])
+def test_a_type_that_text_cannot_hold_is_refused(files: type[Files], tmp_path: Path) -> None:
+    write(files(tmp_path), [pl.DataFrame({"d": ["PT1S"]})])
+    with pytest.raises(TypeError, match="cannot be read as Duration"):
+        collected(files(tmp_path, schema={"d": pl.Duration("us")}))
+
+
+@given(st.lists(st.binary(max_size=9).filter(lambda line: b"\n" not in line)), st.integers(1, 20))
+def test_blocks_cut_only_at_line_ends_and_lose_nothing(lines: list[bytes], size: int) -> None:
+    text = b"{}\n" + b"\n".join(lines)
+    with tempfile.TemporaryDirectory() as folder:
+        cut = list(blocks(str(put(Path(folder) / "f", text)), size))
+    assert b"".join(cut) == text
+    assert all(block.endswith(b"\n") for block in cut[:-1])
+
+
+# Rows
+
+
+def test_rows_come_from_dicts_and_frames_of_every_kind() -> None:
+    frame = pl.DataFrame({"user": ["a", "b", None], "n": [1, 2, 3]})
+    for given_rows in (frame.to_dicts(), frame, frame.to_pandas(), frame.to_arrow(), tuple(frame.to_dicts())):
+        assert_frame_equal(whole(Rows(given_rows)), frame)
+        typed = frame.select(pl.col("n").cast(pl.Float64))
+        assert_frame_equal(whole(Rows(given_rows, schema={"n": float})), typed)
+    assert [chunk.height for chunk in collected(Rows(frame), 2)] == [2, 1]
+    assert [chunk.height for chunk in collected(Rows(frame, rows_per_batch=1), 2)] == [1, 1, 1]
+
+
+def test_rows_that_say_no_columns_or_do_not_fit_are_refused() -> None:
+    assert Rows([], schema={"n": int}).schema() == {"n": pl.Int64}
+    for wrong in ([], [1], "abc", 5, None, {"n": [1]}, pl.Series([1]), pl.LazyFrame({"n": [1]})):
+        with pytest.raises(TypeError, match="Rows takes dicts"):
+            Rows(wrong)  # type: ignore[arg-type]
+    for unfit in ([{"n": "x"}], pl.DataFrame({"n": ["x"]}), pd.DataFrame({"m": [1]})):
+        with pytest.raises(TypeError, match="Rows takes dicts"):
+            Rows(unfit, schema={"n": int})
+
+
+# Spark, without Spark
+
+
+def test_a_spark_source_is_a_declaration_that_only_spark_can_read() -> None:
+    source = SparkSource(lambda spark: spark.table("plays"), schema={"user": str})
+    assert isinstance(source, Source)
+    assert source.schema() == {"user": pl.String}
+    with pytest.raises(NotImplementedError, match="SparkRunner"):
+        source.chunks(10)
+    with pytest.raises(TypeError):
+        SparkSource("plays")  # type: ignore[arg-type]
