@@ -10,7 +10,7 @@ import narwhals as nw
 import polars as pl
 
 import beamlike.expressions as expressions
-from beamlike.describe import function_name, windowing_choices
+from beamlike.describe import describe, function_name, windowing_choices
 from beamlike.dtypes import require_column_name, schema_text, type_name
 from beamlike.errors import (
     DuplicateName,
@@ -29,7 +29,7 @@ from stages.sources import WatermarkStrategy
 from windowing.columns import EVENT_TIME
 from windowing.strategy import Windowing
 from windowing.time import microseconds
-from windowing.triggers import DefaultTrigger
+from windowing.triggers import AfterWatermark, DefaultTrigger
 from windowing.windows import GlobalWindows, WindowFn
 
 if TYPE_CHECKING:
@@ -150,11 +150,12 @@ def _require_key_type(key: str, dtype: pl.DataType, step: str) -> None:
 
 def require_end(windowing: Windowing, bounded: bool, step: str) -> None:
     """The global window ends with the input: a trigger must emit before where the input has no end."""
+    trigger = windowing.trigger
     if bounded or not isinstance(windowing.windows, GlobalWindows):
         return
-    if isinstance(windowing.trigger, DefaultTrigger):
+    if isinstance(trigger, DefaultTrigger) or (isinstance(trigger, AfterWatermark) and trigger.early is None):
         raise UnboundedGrouping(
-            "the input has no end and it is in the global window, so the default trigger would never emit; "
+            f"the input has no end and it is in the global window, so {describe(trigger)} would never emit; "
             "call window_into(...) before, for example with bl.FixedWindows('2m') or "
             "trigger=bl.Repeatedly(bl.AfterCount(100))",
             step=step,

@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 import polars as pl
 
-from beamlike.dtypes import schema_text
 from stages.aggregates import Aggregate
 from stages.combine import Combine
 from windowing.strategy import Windowing
@@ -20,15 +19,13 @@ _FACTORY: Any = type(attrs.Factory(list))
 
 
 def describe(value: Any) -> str:
-    """The value as a user would write it, without what is left at its default; durations as `1m30s`."""
+    """The value as a user would write it, without defaults and without columns; durations as `1m30s`."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, str | PurePath):
         return f'"{value}"'
     if callable(value) and hasattr(value, "__qualname__"):
         return function_name(value)
-    if _is_schema(value):
-        return f"{{{schema_text(dict(value))}}}"
     if not attrs.has(type(value)):
         return repr(value)
     fields = [field for field in attrs.fields(type(value)) if field.init and field.repr]
@@ -39,9 +36,7 @@ def describe(value: Any) -> str:
 
 
 def _argument(field: attrs.Attribute[Any], value: Any, first: bool) -> str:
-    if field.default is not attrs.NOTHING and value == _default(field.default):
-        return ""
-    if field.default is attrs.NOTHING and value is None:
+    if value is None or _is_schema(value) or _is_default(field, value):
         return ""
     name = (field.alias or field.name).lstrip("_")
     converter: object = field.converter
@@ -57,8 +52,11 @@ def _is_schema(value: Any) -> bool:
     return pairs and bool(value) and all(isinstance(dtype, pl.DataType) for _, dtype in value)
 
 
-def _default(default: Any) -> Any:
-    return default.factory() if isinstance(default, _FACTORY) else default
+def _is_default(field: attrs.Attribute[Any], value: Any) -> bool:
+    default: Any = field.default
+    if default is attrs.NOTHING:
+        return False
+    return bool(value == (default.factory() if isinstance(default, _FACTORY) else default))
 
 
 def function_name(function: Any) -> str:

@@ -8,6 +8,7 @@ from beamlike.describe import aggregate_text, describe, windowing_choices
 from beamlike.dtypes import schema_text, type_name
 from beamlike.plan import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.routes import Route
+from beamlike.steps import Step
 from windowing.columns import RESERVED_PREFIX
 
 Tree = Mapping[str, "Tree | None"]
@@ -96,8 +97,14 @@ def _routes(routes: Iterable[Route]) -> Tree:
         while text in tree:
             number += 1
             text = f"{_route_title(route)} (way {number})"
-        tree[text] = {f"{step.name}: {step.kind} {step.detail()}": None for step in route.steps}
+        tree[text] = dict.fromkeys(map(_step, route.steps))
     return tree
+
+
+def _step(step: Step) -> str:
+    """Name, kind and detail; a derived name says the kind itself."""
+    derived = step.name.rpartition(".")[2].rstrip("_0123456789") == step.kind
+    return f"{step.name}  {step.detail()}" if derived else f"{step.name}  {step.kind} {step.detail()}"
 
 
 def _route_title(route: Route) -> str:

@@ -66,7 +66,7 @@ def _expression(given: Any, step: str, *, literal: bool) -> nw.Expr:
     if isinstance(given, str):
         return nw.col(given)
     if literal and isinstance(given, _LITERALS):
-        return nw.lit(given)
+        return nw.lit(given, _constant_type(given))
     hint = (
         "; a constant column has a name, as in with_columns(answer=42)"
         if isinstance(given, _LITERALS)
@@ -79,6 +79,12 @@ def _expression(given: Any, step: str, *, literal: bool) -> nw.Expr:
     raise WrongType(
         f"expected a column name or an expression such as bl.col('x') + 1, got {given!r}{hint}", step=step
     )
+
+
+def _constant_type(given: Any) -> Any:
+    """Whole numbers are Int64, as where a user declares `int`, and not as small as they may be."""
+    whole = isinstance(given, int) and not isinstance(given, bool)
+    return nw.Int64 if whole and abs(given) < 2**63 else None
 
 
 def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:

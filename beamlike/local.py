@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -59,16 +60,16 @@ class LocalRun:
 
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
+        sinks = {name: sink.sink for name, sink in self.plan.sinks.items()}
         letters = JSONLines(self.dead_letters)
-        sinks = {name: sink.sink for name, sink in self.plan.sinks.items()} | {DEAD_LETTERS: letters}
-        for sink in sinks.values():
+        for sink in [*sinks.values(), *([letters] if os.path.isdir(letters.path) else [])]:
             sink.start(self.plan.name)
         self._clocks = {name: SourceClock() for name in self.plan.sources}
         chunks = {name: self._chunks(source) for name, source in self.plan.sources.items()}
         progress = Progress(self.plan.name)
         try:
             while chunks:
-                self._batch(chunks, sinks)
+                self._batch(chunks, {**sinks, DEAD_LETTERS: letters})
                 progress.update(self.batches[-1])
         finally:
             progress.close()
@@ -80,6 +81,9 @@ class LocalRun:
         now = time.time_ns() // 1000
         self._arrived = {}
         sources = {name: self._read(name, chunks, now) for name in self.plan.sources}
+        if not chunks:
+            self._clocks = {name: attrs.evolve(clock, watermark=MAX_TIME) for name, clock in self._clocks.items()}
+            sources = {name: attrs.evolve(record, watermark=MAX_TIME) for name, record in sources.items()}
         stages: dict[str, StageRecord] = {}
         outputs = {name: clock.watermark for name, clock in self._clocks.items()}
 
@@ -98,13 +102,15 @@ class LocalRun:
             self.runner.on_batch(record)
 
     def _read(self, name: str, chunks: dict[str, Iterator[pl.LazyFrame]], now: int) -> SourceRecord:
-        """The next chunk of a source; at its end the watermark is at the end of time."""
-        source = self.plan.sources[name]
+        """The next chunk of a source. When no source has one, all are at the end of time.
+
+        Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same.
+        """
         chunk = next(chunks[name], None) if name in chunks else None
         if chunk is None:
             chunks.pop(name, None)
-            self._clocks[name] = attrs.evolve(self._clocks[name], watermark=MAX_TIME)
-            return SourceRecord(MAX_TIME)
+            return SourceRecord(self._clocks[name].watermark)
+        source = self.plan.sources[name]
         ingested = ingest(source, chunk)
         self._clocks[name] = self._clocks[name].observe(source.watermark, ingested.summary, now)
         self._send(ingested.frames)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,7 +12,7 @@ import polars as pl
 from beamlike.collection import Collection, DeadLetters, Flatten, Group, Read
 from beamlike.errors import DuplicateName, PlanError
 from beamlike.routes import Output, Route
-from beamlike.steps import PythonStep, Step, WindowInto
+from beamlike.steps import Step, WindowInto
 from stages.graph import StageGraph
 from stages.grouping import Grouping
 from stages.sources import WatermarkStrategy
@@ -22,8 +22,6 @@ from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_START
 if TYPE_CHECKING:
     from beamlike.io.base import Sink, Source
     from beamlike.pipeline import Pipeline
-
-_OWN_PACKAGES = ("beamlike", "stages", "windowing")
 
 
 @attrs.frozen
@@ -89,33 +87,6 @@ class Plan:
     def producers(self) -> dict[str, SourcePlan | StagePlan]:
         """All that has routes, by name: sources, then stages in order."""
         return {**self.sources, **self.stages}
-
-    def modules(self) -> tuple[str, ...]:
-        """The names of the modules of the user's functions and classes, which workers must import."""
-        names = {_module(item) for item in self._declared()}
-        return tuple(sorted(name for name in names if name.partition(".")[0] not in _OWN_PACKAGES))
-
-    def _declared(self) -> Iterator[object]:
-        """Everything in the plan that may be of the user's making."""
-        for source in self.sources.values():
-            yield from (source.source, source.watermark, getattr(source.source, "reader", source.source))
-        for stage in self.stages.values():
-            windowing = stage.stage.grouping.windowing
-            yield from (windowing.windows, windowing.trigger)
-            for aggregate in stage.stage.grouping.aggregates.values():
-                yield from (aggregate, getattr(aggregate, "fn", aggregate))
-        yield from (sink.sink for sink in self.sinks.values())
-        for producer in self.producers.values():
-            yield from (
-                step.fn for route in producer.routes for step in route.steps if isinstance(step, PythonStep)
-            )
-
-
-def _module(item: object) -> str:
-    """Where a function, or the class of an object, was defined."""
-    while isinstance(item, partial):
-        item = item.func
-    return str(getattr(item, "__module__", None) or type(item).__module__)
 
 
 @attrs.frozen

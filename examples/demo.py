@@ -35,7 +35,7 @@ class Outcome:
     """One variant after its run: the batches, the windows written, and the lines in which they are wrong."""
 
     combiner: bl.TimestampCombiner
-    batches: Sequence[BatchRecord]
+    batches: Sequence[BatchRecord] = attrs.field(converter=tuple)
     windows: pl.DataFrame
     wrong: Sequence[str]
 

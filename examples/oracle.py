@@ -68,8 +68,9 @@ def written(out: str | os.PathLike[str]) -> pl.DataFrame:
     """
     start = pl.col("window_start").dt.replace_time_zone("UTC").dt.cast_time_unit("us")
     frames = [pl.read_parquet(path) for path in sorted(Path(out).rglob("*.parquet"))]
-    schema = pl.Schema({"window_start": pl.Datetime("us", "UTC"), "mean": pl.Float64, "sessions": pl.Int64})
-    return pl.concat([pl.DataFrame(schema=schema), *(f.select(start, "mean", "sessions") for f in frames)])
+    empty = {"window_start": pl.Datetime("us", "UTC"), "mean": pl.Float64(), "sessions": pl.Int64()}
+    none = pl.DataFrame(schema=empty)
+    return pl.concat([none, *(frame.select(start, "mean", "sessions") for frame in frames)])
 
 
 def differences(result: pl.DataFrame, expected: pl.DataFrame) -> list[str]:

@@ -1,10 +1,14 @@
-"""Hypothesis profiles: `default`; `ci`, always the same examples; `thorough`, many. Chosen by HYPOTHESIS_PROFILE."""
+"""Hypothesis profiles: `default`, `ci` (always the same examples), `thorough` (many): HYPOTHESIS_PROFILE."""
 
 from __future__ import annotations
 
 import os
 
 from hypothesis import HealthCheck, settings
+
+from tests.spark_fixtures import spark
+
+__all__ = ["spark"]
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)

@@ -203,7 +203,7 @@ class Model:
         return [(key, value, time, target[key, window]) for key, value, time, window in placed]
 
     def _merge_states(self, key: Key, parts: list[Window], union: Window) -> None:
-        """The open windows `parts` become one; nothing changes if there is but one, and it spans the rest (here)."""
+        """The open windows `parts` become one; nothing changes if one is all and spans the rest (here)."""
         if parts in ([], [union]):
             return
         states = {part: self.active.pop((key, part)) for part in parts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 import polars as pl
@@ -61,11 +61,11 @@ class StageRun:
         return Step(panes, late, closed, step.watermarks.output, hold, step.live)
 
 
-def _pane(row: dict[str, object]) -> Pane:
+def _pane(row: dict[str, Any]) -> Pane:
     return Pane(
         key=row["key"],
         window=(row[WINDOW_START], row[WINDOW_END]),
-        values=sorted(row.get("values", [])),
+        values=sorted(row["values"], key=lambda value: (value is None, value)),
         timestamp=row[EVENT_TIME],
         timing=row[PANE_TIMING],
         index=row[PANE_INDEX],

@@ -66,7 +66,8 @@ all_windows: st.SearchStrategy[WindowFn] = st.one_of(
 counts = st.integers(1, 4).map(AfterCount)
 accumulations = st.sampled_from(Accumulation)
 combiners = st.sampled_from(TimestampCombiner)
-lateness = st.just(us(0)) | st.integers(1, 40).map(us)
+lateness = st.just(us(0)) | st.integers(1, 40).map(us) | st.just(timedelta(days=2))
+"""Two days are longer than the time between the global window's end and the end of time."""
 
 
 def _composites(children: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
@@ -105,9 +106,10 @@ def windowings(
 
 
 crowded_windowings = windowings(
-    windows=st.builds(Sessions, gap=st.integers(4, 9).map(us)),
-    trigger=st.builds(AfterWatermark, early=st.none() | usual_triggers, late=usual_triggers) | triggers,
-    allowed_lateness=st.integers(0, 30).map(us),
+    windows=st.builds(Sessions, gap=st.integers(5, 10).map(us)),
+    trigger=st.builds(AfterWatermark, early=counts | repeated_counts, late=counts | repeated_counts)
+    | triggers,
+    allowed_lateness=st.integers(3, 40).map(us),
 )
 """Sessions whose trigger has an early and a late phase, for `crowded_streams`."""
 
@@ -137,13 +139,13 @@ def streams(draw: st.DrawFn, drained: bool | None = None) -> Stream:
 
 @st.composite
 def crowded_streams(draw: st.DrawFn) -> Stream:
-    """One key, elements around the watermark: sessions meet, grow and close, and come back to life, all the time."""
+    """One key, elements around the watermark: sessions meet, grow, close and live again, all the time."""
     watermark = 0
     stream = []
-    for _ in range(draw(st.integers(3, 9))):
-        times = [watermark + ahead for ahead in draw(st.lists(st.integers(-12, 8), max_size=3))]
-        bundle = tuple(("a", index, time) for index, time in enumerate(times))
-        watermark += draw(st.integers(0, 6))
+    for _ in range(draw(st.integers(4, 9))):
+        ahead = draw(st.lists(st.integers(-12, 8), min_size=1, max_size=3))
+        bundle = tuple(("a", index, watermark + time) for index, time in enumerate(ahead))
+        watermark += draw(st.integers(0, 7))
         stream.append(Bundle(bundle, watermark))
     return (*stream, Bundle((), MAX_TIME))
 

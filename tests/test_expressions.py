@@ -1,4 +1,4 @@
-"""Expressions: what readers read, how wildcards keep to the user's columns, and what narwhals' tree is taken for."""
+"""Expressions: readers, wildcards that keep to the user's columns, and what narwhals' tree is taken for."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
         datetime(1970, 1, 1, 0, 1, tzinfo=UTC),
         *("on_time", 0, 0, True, True),
     )
-    assert result.select(row).row(0) == tuple(value for (value,) in row.values())
+    assert result.select(*row).row(0) == tuple(value for (value,) in row.values())
 
 
 def test_event_time_before_1970_and_in_the_distance():
@@ -211,7 +211,7 @@ def test_a_combine_function_declares_the_type_of_its_results():
 
 def test_constants_can_be_columns():
     made = plays().with_columns(answer=42, nothing=None, day=datetime(2026, 1, 1, tzinfo=UTC))
-    assert [made.schema[name] for name in ("answer", "day")] == [pl.Int32(), pl.Datetime("us", "UTC")]
+    assert [made.schema[name] for name in ("answer", "day")] == [pl.Int64(), pl.Datetime("us", "UTC")]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.combine import Combine, CombineFn
-from tests.model import MAX_TIME, MIN_TIME, Model, Pane, Window
+from tests.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window
 from tests.runs import StageRun, panes_of, play, sorted_panes
 from tests.strategies import (
     Bundle,
@@ -36,10 +36,11 @@ from tests.strategies import (
 from windowing import Accumulation, AfterWatermark, DefaultTrigger, FixedWindows, Sessions, Windowing
 from windowing.columns import WINDOW_END, WINDOW_START
 
-law = settings(max_examples=25)
-"""Laws hold for the model as well, which the first test compares with the stage on many more examples."""
+law = settings(max_examples=settings().max_examples // 4)
+often = settings(max_examples=settings().max_examples * 2)
+"""More examples where stage and model are compared: what holds for one then holds for the other."""
 
-WindowOf = tuple[str, Window]
+WindowOf = tuple[Key, Window]
 default_trigger = st.builds(DefaultTrigger)
 no_lateness = st.just(us(0))
 
@@ -73,19 +74,18 @@ def assert_same_steps(windowing: Windowing, stream: Stream) -> None:
         assert play(stage, [bundle]) == play(model, [bundle])
 
 
-@settings(max_examples=200)
+@often
 @given(windowings(), streams())
 def test_stage_agrees_with_the_model(windowing: Windowing, stream: Stream) -> None:
     assert_same_steps(windowing, stream)
 
 
-@settings(max_examples=200)
+@often
 @given(crowded_windowings, crowded_streams())
 def test_stage_agrees_with_the_model_on_crowded_sessions(windowing: Windowing, stream: Stream) -> None:
     assert_same_steps(windowing, stream)
 
 
-@settings(max_examples=50)
 @given(windowings(), scattered_streams())
 def test_stage_agrees_with_the_model_on_scattered_windows(windowing: Windowing, stream: Stream) -> None:
     assert_same_steps(windowing, stream)
@@ -176,8 +176,8 @@ def one_by_one(stream: Stream) -> list[Bundle]:
     return bundles
 
 
-# With lateness, a trigger that ignores the watermark may owe an empty on-time pane at collection; whether it does
-# depends on the output watermark, and so on what else is in the shard.
+# With lateness, a trigger that ignores the watermark may owe an empty on-time pane at collection; whether it
+# does depends on the output watermark, and so on what else is in the shard.
 whatever_the_shard = windowings(allowed_lateness=no_lateness) | windowings(
     trigger=default_trigger | st.builds(AfterWatermark, early=repeated_counts, late=usual_triggers)
 )
@@ -300,8 +300,9 @@ def expected(row: dict[str, Any], times: list[int]) -> dict[str, Any]:
 
 def test_aggregates_leave_nulls_out_but_count_and_collect_see_them() -> None:
     run = StageRun(Windowing(FixedWindows(us(10))), {**EVERY_AGGREGATE, "spread": Count()})
-    run.step([("a", None, 1), ("a", 3, 2)], 5)
-    run.step([("a", 5, 6), ("a", None, 7), ("b", None, 1)], MAX_TIME)
+    null: Any = None
+    run.step([("a", null, 1), ("a", 3, 2)], 5)
+    run.step([("a", 5, 6), ("a", null, 7), ("b", null, 1)], MAX_TIME)
     some, none = run.frame.sort("key").select(list(EVERY_AGGREGATE)).iter_rows()
     assert some == ([None, 3, 5, None], 4, 2, 8, 3, 5, 4.0, None, None, 4, pytest.approx(1e-5))
     assert none == ([None], 1, 0, 0, None, None, None, None, None, 1, pytest.approx(1e-5))

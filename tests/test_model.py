@@ -1,4 +1,4 @@
-"""Cases worked out by hand from the rules, for the stage and for the model: so the oracle itself is checked."""
+"""Cases worked out by hand from the rules, for the stage and the model: so the oracle itself is checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.model import GLOBAL_WINDOW, MAX_TIME, MIN_TIME, Model, Step, assign, merge
-from tests.runs import Run, StageRun
+from tests.runs import Run, StageRun, in_order
 from tests.strategies import us
 from windowing import (
     Accumulation,
@@ -41,9 +41,11 @@ def new(request: pytest.FixtureRequest) -> New:
 
     def make(windows: WindowFn = TEN, trigger: Trigger | None = None, late: int = 0, **choices: Any) -> Run:
         trigger = trigger or DefaultTrigger()
-        return request.param(
-            Windowing(windows, trigger, allowed_lateness=us(late), allow_data_loss=True, **choices)
+        lateness = us(late)
+        made: Run = request.param(
+            Windowing(windows, trigger, allowed_lateness=lateness, allow_data_loss=True, **choices)
         )
+        return made
 
     return make
 
@@ -54,8 +56,10 @@ def add(run: Run, *times: int, to: int | None = None) -> Step:
 
 
 def brief(step: Step) -> list[tuple[tuple[int, int], list[int], str, int, int]]:
+    """Window, values, timing, index and nonspeculative index of each pane, in order of windows."""
     return [
-        (pane.window, pane.values, pane.timing, pane.index, pane.nonspeculative_index) for pane in step.panes
+        (pane.window, pane.values, pane.timing, pane.index, pane.nonspeculative_index)
+        for pane in in_order(step).panes
     ]
 
 
@@ -154,7 +158,7 @@ def test_draining_the_global_window_emits_an_empty_on_time_pane(new: New) -> Non
 
 
 def test_lateness_never_keeps_the_global_window_past_the_end_of_input(new: New) -> None:
-    m = new(GlobalWindows(), late=1_000_000)
+    m = new(GlobalWindows(), late=2 * 86_400_000_000)
     add(m, 1)
     step = add(m, to=MAX_TIME)
     assert step.panes[0].last
@@ -234,6 +238,32 @@ def test_sessions_are_per_key_and_merge_across_bundles(new: New) -> None:
     }
 
 
+def test_elements_exactly_a_gap_apart_are_two_sessions(new: New) -> None:
+    m = new(Sessions(us(10)))
+    add(m, 5)
+    add(m, 15, 24)
+    assert brief(add(m, to=MAX_TIME)) == [
+        ((5, 15), [5], "on_time", 0, 0),
+        ((15, 34), [15, 24], "on_time", 0, 0),
+    ]
+
+
+def test_an_element_between_windows_vanishes_without_being_late(new: New) -> None:
+    m = new(SlidingWindows(us(2), us(5)))
+    step = add(m, 1, 2, 4, -1, -5, to=MAX_TIME)
+    assert (step.late, brief(step)) == (
+        0,
+        [((-5, -3), [-5], "on_time", 0, 0), ((0, 2), [1], "on_time", 0, 0)],
+    )
+
+
+def test_windows_before_the_epoch_contain_their_elements(new: New) -> None:
+    assert brief(add(new(), -15, -10, -1, to=MAX_TIME)) == [
+        ((-20, -10), [-15], "on_time", 0, 0),
+        ((-10, 0), [-10, -1], "on_time", 0, 0),
+    ]
+
+
 def test_sessions_are_judged_late_before_they_merge(new: New) -> None:
     m = new(Sessions(us(10)))
     add(m, 5, 14)
@@ -261,6 +291,14 @@ def test_counts_of_an_early_trigger_are_void_once_a_part_was_past_its_end(new: N
     assert brief(add(m, 0, to=10)) == [((0, 10), [0], "on_time", 0, 0)]
     add(m, 18)  # [18, 28) in its early phase, count 1
     assert brief(add(m, 9)) == []  # [0, 28): its count is 1
+
+
+def test_late_elements_count_for_the_early_trigger_of_a_session_that_grows(new: New) -> None:
+    # 4.3: in merging windows the early trigger sees all elements, as a merge may bring its phase back.
+    m = new(Sessions(us(10)), AfterWatermark(early=Repeatedly(AfterCount(2)), late=AfterCount(5)), late=100)
+    assert brief(add(m, 0, to=10)) == [((0, 10), [0], "on_time", 0, 0)]
+    assert brief(add(m, 0)) == []
+    assert brief(add(m, 9)) == [((0, 19), [0, 9], "early", 0, -1)]
 
 
 def test_closed_sessions_do_not_merge(new: New) -> None:

@@ -133,7 +133,10 @@ def test_after_a_grouping_the_trigger_goes_on_as_its_continuation():
 
 def test_rewindowing_inherits_what_is_not_given_and_never_shrinks_lateness():
     first = plays().window_into(
-        bl.FixedWindows("1m"), timestamp_combiner=bl.LATEST, allowed_lateness="1h", accumulation="accumulating"
+        bl.FixedWindows("1m"),
+        timestamp_combiner=bl.LATEST,
+        allowed_lateness="1h",
+        accumulation="accumulating",
     )
     second = first.window_into(bl.FixedWindows("2m"), allowed_lateness="1m")
     assert second.windowing == attrs.evolve(
@@ -237,21 +240,6 @@ def test_names_given_up_and_failed_steps_leave_their_name_free():
     with pytest.raises(bl.PlanError):
         source.filter(bl.col("one"), name="again")
     assert source.filter(bl.col("won"), name="again").name == "again"
-
-
-class Longest(bl.CombineFn):
-    """A user's aggregate, to see where its module is found."""
-
-
-def test_a_plan_knows_the_modules_that_workers_must_import():
-    p = bl.Pipeline("p")
-    mapped = plays(p).map(shout).window_into(bl.FixedWindows("1m"))
-    mapped.aggregate(longest=bl.combine(Longest(), "user", int)).write("out", bl.Callback(print))
-    assert p.plan().modules() == ("tests.pipelines", "tests.test_plan")
-
-
-def shout(row: dict[str, object]) -> dict[str, object]:
-    return row | {"user": str(row["user"]).upper()}
 
 
 def test_a_plan_survives_cloudpickle_and_stays_small():

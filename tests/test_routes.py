@@ -135,7 +135,9 @@ def rewritten(source: bl.Collection) -> dict[str, bl.Collection]:
         "flat_map": source.flat_map(lambda row: [row] * (row["score"] % 3)),
         "map_batches": source.map_batches(lambda table: table.select(["user", "won"])),
         "windows": sliding,
-        "late windows": sliding.select("user", start=bl.window_start()).filter(bl.col("start") > bl.event_time()),
+        "late windows": sliding.select("user", start=bl.window_start()).filter(
+            bl.col("start") > bl.event_time()
+        ),
         "mixed": sliding.filter(bl.col("won")).map(lambda row: row).select("score", w=bl.window_end()),
         "shadowed": source.with_columns(score=bl.col("tick")).select(x=bl.col("score")),
     }

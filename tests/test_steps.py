@@ -1,4 +1,4 @@
-"""Steps that call the user's functions: what the functions get, what becomes of the event time, and what fails."""
+"""Steps that call the user's functions: what these get, what becomes of the event time, and what fails."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_a_type_that_an_empty_table_does_not_show_needs_a_schema():
 
 def test_map_batches_may_widen_but_not_lose():
     def narrow(table: pa.Table) -> pa.Table:
-        return pa.table({"n": table["score"].cast(pa.int32()), "at": table["at"].cast(pa.timestamp("ns", "UTC"))})
+        return pa.table(
+            {"n": table["score"].cast(pa.int32()), "at": table["at"].cast(pa.timestamp("ns", "UTC"))}
+        )
 
     wide = plays().map_batches(narrow, schema={"n": float, "at": datetime})
     assert run(wide, frame(7)).schema["n"] == pl.Float64

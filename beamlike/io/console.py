@@ -39,7 +39,7 @@ class Console:
         table = Table(caption=f"and {left} more" if left else None, caption_justify="left")
         for name, dtype in shown.schema.items():
             right = dtype.is_numeric() or dtype.is_temporal()
-            table.add_column(name, justify="right" if right else "left", no_wrap=right)
+            table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
         for row in shown.select(_cells(shown, day)).iter_rows():
             table.add_row(*("" if cell is None else cell for cell in row))
         terminal = Terminal(markup=False, highlight=False)

@@ -160,7 +160,7 @@ def _as_declared(found: pl.Schema, name: str, dtype: pl.DataType, file: str) -> 
 
 
 def _widens(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """Whether values of one type can stand for the other; one that does not fit is an error when it is read."""
+    """Whether values of one type can stand for the other; one that does not fit is an error when read."""
     text = (pl.String, pl.Categorical, pl.Enum)
     return (
         type(found) is type(dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from urllib.parse import unquote, urlparse
 
 import attrs
 import polars as pl
@@ -14,11 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from beamlike.errors import PlanError
 from beamlike.ingest import ingest
+from beamlike.io.paths import path_text
 from beamlike.plan import SourcePlan
 from beamlike.records import SourceRecord
 from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, Topology, note, to_arrow
 from stages.sources import Summary
+from windowing.time import MAX_TIME
 
 CHUNK_ROWS = 250_000
 NOW = "__now"
@@ -31,12 +33,14 @@ def source_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology
     source = plan.source
     if hasattr(source, "files"):
         # Spark lists the files and keeps the offsets; the tasks read them, so rows never pass the JVM.
-        reader = session.readStream.format("binaryFile").schema(_LISTING)
+        reader = session.readStream.format("binaryFile").schema(_LISTING).option("recursiveFileLookup", "true")
         if source.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", source.max_files_per_trigger)
         listed = reader.load(source.path).select("path", _now())
         return listed.mapInArrow(_ingest_files(plan, topology), DDL)
     rows = source.reader(session)
+    if not rows.isStreaming:
+        raise PlanError("the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name)
     return rows.select("*", _now()).mapInArrow(_ingest_rows(plan, topology), DDL)
 
 
@@ -94,7 +98,7 @@ def _ingest_files(plan: SourcePlan, topology: Topology) -> Ingest:
         for listing in listings:
             for path, now in zip(listing["path"].to_pylist(), listing[NOW].to_pylist(), strict=True):
                 task.now = now
-                file = local_path(path)
+                file = path_text(path)
                 for number, chunk in enumerate(plan.source.pieces(file, CHUNK_ROWS)):
                     # Room for a hundred thousand chunks of a piece, so that sequence keeps the file's order.
                     batch = task.send(chunk, f"{plan.name}:{file}", number * 100_000)
@@ -125,11 +129,6 @@ def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
     return run
 
 
-def local_path(uri: str) -> str:
-    """A path that polars reads: file URIs become paths, others stay."""
-    return unquote(urlparse(uri).path) if uri.startswith("file:") else uri
-
-
 def control_envelopes(session: SparkSession, directory: str, plans: tuple[SourcePlan, ...], topology: Topology) -> DataFrame:
     """Control is a source too: lines of JSON such as `{"end": ["mobile"]}`, one file a batch, recorded and replayed."""
 
@@ -137,13 +136,16 @@ def control_envelopes(session: SparkSession, directory: str, plans: tuple[Source
         for rows in batches:
             for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
                 ended = set(json.loads(line)["end"])
-                facts = {"summary": {}, "ended": True, "now": now}
-                sent = [envelope for plan in plans if plan.name in ended for envelope in summaries(plan, topology, facts)]
-                if sent:
-                    yield to_arrow(sent)
+                yield to_arrow([sent for plan in plans if plan.name in ended for sent in _ended(plan, topology, now)])
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
     return lines.select("value", _now()).mapInArrow(run, DDL)
+
+
+def _ended(plan: SourcePlan, topology: Topology, now: int) -> Iterator[Envelope]:
+    yield from summaries(plan, topology, {"summary": {}, "ended": True, "now": now})
+    facts = {"source": attrs.asdict(SourceRecord(MAX_TIME)), "now": now}
+    yield note(topology.label_of(plan.name), RECORDS, plan.name, Kind.RECORD, facts)
 
 
 def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:

@@ -22,9 +22,11 @@ from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.envelope import Topology
 from beamlike.spark.ingest import control_envelopes, source_envelopes
 from beamlike.spark.level import Level
+from beamlike.spark.modules import modules_of
 from beamlike.spark.operators import apply_level
+from beamlike.spark.rows import with_rows_as_files
 from beamlike.spark.session import open_session, ship, worker_environment
-from beamlike.spark.sinks import BatchWriter
+from beamlike.spark.sinks import BatchWriter, write_in_tasks
 
 KEPT_BATCHES = 10_000
 _INTERVAL = re.compile(r"\d+(\.\d+)?\s*\w+")
@@ -75,15 +77,16 @@ class SparkRunner:
         """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
         path = self.checkpoint or tempfile.mkdtemp(prefix="beamlike-")
         session = self._session(plan)
-        run = SparkRun(plan, self, session, Checkpoint(session, path))
-        run.begin()
+        checkpoint = Checkpoint(session, path)
+        run = SparkRun(with_rows_as_files(plan, checkpoint), self, session, checkpoint)
+        run.begin(plan)
         return run
 
     def _session(self, plan: Plan) -> SparkSession:
         session = open_session(
             self.session, master=self.master, shards=self.shards, name=plan.name, config=self.config
         )
-        ship(session, ())
+        ship(session, modules_of(plan))
         return session
 
 
@@ -100,11 +103,11 @@ class SparkRun:
     _manifest: dict[str, Any] = attrs.field(factory=dict)
     _progress: Progress | None = None
 
-    def begin(self) -> None:
-        """Checks the checkpoint and starts the query."""
+    def begin(self, declared: Plan) -> None:
+        """Holds the plan as it was declared against the checkpoint, and starts the query."""
         shards = int(self.session.conf.get("spark.sql.shuffle.partitions"))
         new = self.checkpoint.manifest() is None
-        self._manifest = self.checkpoint.open(describe(self.plan, shards))
+        self._manifest = self.checkpoint.open(describe(declared, shards))
         if new:
             for sink in self.plan.sinks.values():
                 sink.sink.start(self._manifest["run"])
@@ -150,9 +153,11 @@ class SparkRun:
         topology = Topology.of(self.plan, labels(self.session, shards))
         letters = JSONLines(self.dead_letters)
         latest = self.batches[-1] if self.batches else None
-        writer = BatchWriter(self.plan, self._manifest["run"], letters, self._record, latest)
+        run = self._manifest["run"]
+        writer = BatchWriter(self.plan, run, self._record, latest)
         with worker_environment(self.session):
             stream = envelopes(self.session, self.plan, topology, self.checkpoint.control())
+            stream = write_in_tasks(stream, self.plan, run, letters)
             query = stream.writeStream.foreachBatch(writer).queryName(self._name())
             query = query.option("checkpointLocation", self.checkpoint.path)
             if self.runner.trigger == "available_now":

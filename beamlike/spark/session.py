@@ -78,8 +78,9 @@ def _set(session: SparkSession, key: str, value: str) -> None:
     try:
         session.conf.set(key, value)
     except AnalysisException as error:
-        current = session.sparkContext.getConf().get(key)
-        if current != value:
+        current = session.sparkContext.getConf().get(key, "")
+        extended = key.endswith("JavaOptions") and value in current  # Spark adds options of its own
+        if value != current and not extended:
             raise ValueError(
                 f"config: {key}={value!r} can only be set when Spark starts; it runs, with {current!r}"
             ) from error

@@ -1,4 +1,4 @@
-"""What becomes of a batch: tasks write files, the driver gets the rest, in one Spark job.
+"""What becomes of a batch: its tasks write files, the driver gets the rest, in the one job that runs it.
 
 A batch that is replayed writes the same parts again, so nothing is doubled.
 """
@@ -6,7 +6,6 @@ A batch that is replayed writes the same parts again, so nothing is doubled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import attrs
 import polars as pl
@@ -18,7 +17,7 @@ from beamlike.ingest import DEAD_LETTERS
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.plan import Plan
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged
-from beamlike.spark.envelope import ARROW, DDL, RECORDS, Envelope, Kind
+from beamlike.spark.envelope import DDL, RECORDS, Envelope, to_arrow
 from windowing.time import MIN_TIME
 
 
@@ -28,20 +27,16 @@ class BatchWriter:
 
     plan: Plan
     run: str
-    dead_letters: Sink
     on_batch: Callable[[BatchRecord], None]
     latest: BatchRecord | None = None
 
     def __call__(self, envelopes: DataFrame, batch: int) -> None:
-        sinks = {name: sink.sink for name, sink in self.plan.sinks.items()} | {DEAD_LETTERS: self.dead_letters}
-        by_tasks = {name: sink for name, sink in sinks.items() if sink.distributed}
-        rest = envelopes.mapInArrow(_write_in_task(by_tasks, self.run, batch), DDL)
-        arrived = [Envelope(*row) for row in rest.collect()]
+        arrived = [Envelope(*row) for row in envelopes.collect()]
         arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
-        for name, sink in sinks.items():
+        for name, sink in self.plan.sinks.items():
             frames = [envelope.frame() for envelope in arrived if envelope.target == name]
             if frames:
-                sink.write(output_frame(pl.concat(frames)), Part(self.run, batch, sink=name))
+                sink.sink.write(output_frame(pl.concat(frames)), Part(self.run, batch, sink=name))
         self.latest = self._record(batch, [envelope for envelope in arrived if envelope.target == RECORDS])
         self.on_batch(self.latest)
 
@@ -69,26 +64,30 @@ def _quiet(before: StageRecord | None) -> StageRecord:
     return before.quiet() if before else StageRecord(MIN_TIME, MIN_TIME, "nothing has come yet")
 
 
-def _write_in_task(
-    sinks: Mapping[str, Sink], run: str, batch: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Writes what is for these sinks, one part per task, and lets the rest through."""
+def write_in_tasks(envelopes: DataFrame, plan: Plan, run: str, dead_letters: Sink) -> DataFrame:
+    """Has the tasks write what is for sinks that they can write, one part per task, and lets the rest through."""
+    sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {DEAD_LETTERS: dead_letters}
+    by_tasks = {name: sink for name, sink in sinks.items() if sink.distributed}
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        task = context.partitionId() if context else 0
-        held: dict[str, list[dict[str, Any]]] = {}
+        held: dict[str, list[Envelope]] = {name: [] for name in by_tasks}
         for rows in batches:
-            passing = []
-            for row in rows.to_pylist():
-                if row["target"] in sinks and row["kind"] == Kind.DATA:
-                    held.setdefault(row["target"], []).append(row)
-                else:
-                    passing.append(row)
-            yield pa.RecordBatch.from_pylist(passing, schema=ARROW)
-        for name, parts in held.items():
-            parts.sort(key=lambda row: (row["origin"], row["sequence"]))
-            frames = [Envelope(**row).frame() for row in parts]
-            sinks[name].write(output_frame(pl.concat(frames)), Part(run, batch, task, name))
+            arrived = [Envelope(**row) for row in rows.to_pylist()]
+            yield to_arrow([envelope for envelope in arrived if envelope.target not in held])
+            for envelope in arrived:
+                if envelope.target in held:
+                    held[envelope.target].append(envelope)
+        _write_parts(by_tasks, held, run)
 
-    return write
+    return envelopes.mapInArrow(write, DDL)
+
+
+def _write_parts(sinks: Mapping[str, Sink], held: Mapping[str, list[Envelope]], run: str) -> None:
+    context = TaskContext.get()
+    assert context is not None
+    batch = int(context.getLocalProperty("streaming.sql.batchId"))
+    for name, envelopes in held.items():
+        if envelopes:
+            envelopes.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
+            frame = output_frame(pl.concat([envelope.frame() for envelope in envelopes]))
+            sinks[name].write(frame, Part(run, batch, context.partitionId(), name))

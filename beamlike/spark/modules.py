@@ -1,0 +1,31 @@
+"""Which modules the functions of a plan come from, so that their code can be sent along."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from pyspark.cloudpickle import CloudPickler
+
+from beamlike.plan import Plan
+
+
+class _Witness(CloudPickler):
+    """Pickles as Spark does, and notes the module of every function and class that it meets."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+        self.modules: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        module = getattr(obj if hasattr(obj, "__qualname__") else type(obj), "__module__", None)
+        if isinstance(module, str):
+            self.modules.add(module)
+        return super().reducer_override(obj)
+
+
+def modules_of(plan: Plan) -> set[str]:
+    """The modules of whatever a worker unpickles of this plan: the user's functions, CombineFns, sinks."""
+    witness = _Witness()
+    witness.dump(({**plan.sources}, {**plan.stages}, {n: s.sink for n, s in plan.sinks.items() if s.sink.distributed}))
+    return witness.modules

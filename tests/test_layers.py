@@ -1,0 +1,86 @@
+"""Layers: who imports whom, and what `import beamlike` leaves alone."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import beamlike as bl
+
+ROOT = Path(__file__).parents[1]
+LAYERS = {
+    "windowing": {"windowing"},
+    "stages": {"windowing", "stages"},
+    "beamlike": {"windowing", "stages", "beamlike"},
+}
+
+
+def run(code: str) -> str:
+    """What a new Python prints."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_beamlike_does_not_import_spark_or_what_only_some_need():
+    slow = ("pyspark", "pandas", "pyarrow", "click")
+    assert run(f"import sys, beamlike; print([name for name in {slow} if name in sys.modules])") == "[]"
+
+
+def test_a_pipeline_is_declared_planned_and_run_without_spark():
+    code = """
+import sys
+from datetime import datetime
+import beamlike as bl
+p = bl.Pipeline("p")
+source = bl.Rows([{"at": datetime(2026, 1, 1)}])
+rows = p.read("rows", source, timestamp="at", watermark=bl.MonotonousTimestamps())
+out = bl.Memory()
+rows.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).write("out", out)
+p.explain()
+p.run()
+print(out.frame()["n"].to_list(), "pyspark" in sys.modules)
+"""
+    assert run(code) == "[1] False"
+
+
+def test_the_spark_runner_is_imported_when_it_is_asked_for():
+    pytest.importorskip("pyspark")
+    assert run("import sys, beamlike as bl; bl.SparkRunner; print('pyspark' in sys.modules)") == "True"
+
+
+def test_every_public_name_is_there_once_and_in_order():
+    assert sorted(bl.__all__) == sorted(set(bl.__all__))
+    for name in bl.__all__:
+        assert name == "SparkRunner" or getattr(bl, name) is not None
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = bl.nothing_of_the_kind
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a file imports, at whatever depth."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_each_layer_imports_only_those_before_it(package):
+    for path in sorted((ROOT / package).rglob("*.py")):
+        own = imported(path) & {*LAYERS}
+        assert own <= LAYERS[package], path
+        if "spark" not in path.relative_to(ROOT).parts:
+            assert "pyspark" not in imported(path), path
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_no_file_is_longer_than_400_lines(package):
+    for path in (ROOT / package).rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 400, path
