@@ -102,7 +102,7 @@ def rewindowed(before: Windowing, windows: object, changes: Mapping[str, Any], s
     given = {name: value for name, value in changes.items() if value is not None}
     try:
         given["allowed_lateness"] = _at_least(before.allowed_lateness, given.get("allowed_lateness", 0))
-        return changed(before, windows=windows, **given)
+        return attrs.evolve(before, windows=windows, **given)
     except TypeError as error:
         raise WrongType(str(error.args[0]), step=step) from error
     except ValueError as error:
@@ -113,11 +113,6 @@ def _at_least(before: int, given: Any) -> str:
     """The larger of the two. A negative one is left as it is, for its own check."""
     lateness = microseconds(given)
     return f"{lateness if lateness < 0 else max(before, lateness)}us"
-
-
-def changed(windowing: Windowing, **changes: Any) -> Windowing:
-    """The windowing with these changes. A number would be converted once more, as so many seconds."""
-    return attrs.evolve(windowing, **{"allowed_lateness": f"{windowing.allowed_lateness}us", **changes})
 
 
 def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:

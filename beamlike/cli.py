@@ -26,7 +26,9 @@ class _Target(click.ParamType[Pipeline]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Pipeline:
         module_name, colon, name = str(value).partition(":")
         if not colon or not name:
-            self.fail(f"{value!r}: write MODULE:PIPELINE, such as examples.session_lengths:earliest", param, ctx)
+            self.fail(
+                f"{value!r}: write MODULE:PIPELINE, such as examples.session_lengths:earliest", param, ctx
+            )
         # As `python -m` does: modules in the current folder are found.
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
@@ -39,18 +41,22 @@ class _Target(click.ParamType[Pipeline]):
         found = getattr(module, name, None)
         if callable(found) and not isinstance(found, Pipeline | type):
             found = found()
-        if isinstance(found, Pipeline):
-            return found
-        names = [key for key, object_ in vars(module).items() if isinstance(object_, Pipeline) or _makes(object_)]
-        hint = nearest(name, names)
-        self.fail(f"{module_name} has no pipeline {name!r}; it has {listed(names)}{hint}", param, ctx)
+        names = [
+            key for key, object_ in vars(module).items() if isinstance(object_, Pipeline) or _makes(object_)
+        ]
+        if not isinstance(found, Pipeline):
+            hint = nearest(name, names)
+            self.fail(f"{module_name} has no pipeline {name!r}; it has {listed(names)}{hint}", param, ctx)
+        return found
 
 
 def _makes(candidate: object) -> bool:
     """Whether it is a function without arguments that says it makes a pipeline."""
     returns = getattr(candidate, "__annotations__", {}).get("return")
     arguments = set(getattr(candidate, "__annotations__", {})) - {"return"}
-    return callable(candidate) and not arguments and (returns is Pipeline or str(returns).endswith("Pipeline"))
+    return (
+        callable(candidate) and not arguments and (returns is Pipeline or str(returns).endswith("Pipeline"))
+    )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,9 +69,13 @@ def main() -> None:
 @click.argument("pipeline", type=_Target())
 @click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--checkpoint", help="Spark: the folder in which the run can be continued.")
-@click.option("--trigger", default="available_now", show_default=True, help="Spark: or an interval, '10 seconds'.")
+@click.option(
+    "--trigger", default="available_now", show_default=True, help="Spark: or an interval, '10 seconds'."
+)
 @click.option("--drain", is_flag=True, help="Spark: close all windows at the end of the available input.")
-@click.option("--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores.")
+@click.option(
+    "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
+)
 @click.option("--master", help="Spark: where it runs; default: local[*].")
 def run(pipeline: Pipeline, runner: str, **options: Any) -> None:
     """Run MODULE:PIPELINE and show what it did."""
@@ -113,11 +123,14 @@ def _plainly(action: Callable[[], Any]) -> Any:
 
 def _tell_dead_letters(console: Console, batches: list[BatchRecord], where: str) -> None:
     lost = {
-        name: sum(batch.sources[name].dead_letters for batch in batches) for name in (batches[0].sources if batches else ())
+        name: sum(batch.sources[name].dead_letters for batch in batches)
+        for name in (batches[0].sources if batches else ())
     }
     for name, count in lost.items():
         if count:
-            console.print(f"{count:,} rows of {name} have no event time that can be read: see {where}", highlight=False)
+            console.print(
+                f"{count:,} rows of {name} have no event time that can be read: see {where}", highlight=False
+            )
 
 
 if __name__ == "__main__":

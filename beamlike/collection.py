@@ -247,7 +247,7 @@ class Grouped:
             base=step,
             origin=Group(self.keys, dict(aggregates)),
             shape=Shape(user, (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)),
-            windowing=checks.changed(windowing, trigger=windowing.trigger.continuation()),
+            windowing=attrs.evolve(windowing, trigger=windowing.trigger.continuation()),
             merged=windowing.windows.merging,
         )
 

@@ -14,7 +14,6 @@ from beamlike.routes import apply_routes
 from stages.sources import Summary
 from windowing.columns import EVENT_TIME
 
-
 DEAD_LETTERS: Final = "@dead-letters"
 """Where dead letters go that no collection of the user's takes."""
 

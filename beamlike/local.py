@@ -82,7 +82,9 @@ class LocalRun:
         self._arrived = {}
         sources = {name: self._read(name, chunks, now) for name in self.plan.sources}
         if not chunks:
-            self._clocks = {name: attrs.evolve(clock, watermark=MAX_TIME) for name, clock in self._clocks.items()}
+            self._clocks = {
+                name: attrs.evolve(clock, watermark=MAX_TIME) for name, clock in self._clocks.items()
+            }
             sources = {name: attrs.evolve(record, watermark=MAX_TIME) for name, record in sources.items()}
         stages: dict[str, StageRecord] = {}
         outputs = {name: clock.watermark for name, clock in self._clocks.items()}

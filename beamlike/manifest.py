@@ -47,7 +47,9 @@ def _stage(stage: StagePlan) -> dict[str, str]:
 def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """How a plan does not fit the one that a checkpoint was made with; nothing if it fits."""
     found = [
-        f"{fact}: it has {saved[fact]}, this run {now[fact]}" for fact in ("encoding", "shards") if saved[fact] != now[fact]
+        f"{fact}: it has {saved[fact]}, this run {now[fact]}"
+        for fact in ("encoding", "shards")
+        if saved[fact] != now[fact]
     ]
     for kind in ("source", "stage"):
         found += _differences(kind, saved[f"{kind}s"], now[f"{kind}s"])
@@ -59,5 +61,7 @@ def _differences(kind: str, saved: dict[str, dict[str, str]], now: dict[str, dic
     found += [f"{kind} {name!r} is new" for name in now if name not in saved]
     for name in saved.keys() & now.keys():
         changed = [fact for fact in now[name] if saved[name].get(fact) != now[name][fact]]
-        found += [f"{kind} {name!r}: {fact} was {saved[name].get(fact)}, now {now[name][fact]}" for fact in changed]
+        found += [
+            f"{kind} {name!r}: {fact} was {saved[name].get(fact)}, now {now[name][fact]}" for fact in changed
+        ]
     return sorted(found)

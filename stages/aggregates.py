@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import attrs
 import polars as pl
-
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
 Schema = pl.Schema

@@ -34,7 +34,7 @@ class CombineFn:
         raise NotImplementedError
 
 
-def _is_combine_fn(owner: object, attribute: attrs.Attribute[object], value: object) -> None:
+def _is_combine_fn(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
     methods = ("create_accumulator", "add_input", "merge_accumulators", "extract_output")
     missing = [name for name in methods if not callable(getattr(value, name, None))]
     if missing:
@@ -60,7 +60,9 @@ class Combine(Aggregate):
         return {"pickle": Part(pl.Binary())}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        return {"pickle": pl.col(self.column).map_batches(self._lift, return_dtype=pl.Binary, is_elementwise=True)}
+        return {
+            "pickle": pl.col(self.column).map_batches(self._lift, return_dtype=pl.Binary, is_elementwise=True)
+        }
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         merged = acc["pickle"].map_batches(self._merge, return_dtype=pl.Binary, returns_scalar=True)
@@ -83,6 +85,7 @@ class Combine(Aggregate):
     def _extract(self, column: pl.Series) -> pl.Series:
         fn = self.fn
         results = [
-            fn.extract_output(fn.create_accumulator() if data is None else pickle.loads(data)) for data in column
+            fn.extract_output(fn.create_accumulator() if data is None else pickle.loads(data))
+            for data in column
         ]
         return pl.Series(column.name, results, self.result)

@@ -1,14 +1,14 @@
-"""Emitting: which windows give a pane, what is in it, and what stays of them (BEAM_MODEL: emit and fire_pane)."""
+"""Emitting: which windows give a pane, what is in it, and what stays of them."""
 
 from __future__ import annotations
 
 import polars as pl
-
-from stages.rows import CLOSED, HOLD, PENDING, Layout
-from stages.watermarks import Watermarks
 from windowing.columns import EVENT_TIME, PANE_LAST, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
 from windowing.panes import ON_TIME, Accumulation, describe, number_next, timing
 from windowing.triggers import ROOT, Moment
+
+from stages.rows import CLOSED, HOLD, PENDING, Layout
+from stages.watermarks import Watermarks
 
 
 def ready(layout: Layout, moment: Moment) -> pl.Expr:
@@ -23,7 +23,9 @@ def expires_at(layout: Layout) -> pl.Expr:
     return pl.min_horizontal(WINDOW_END, windowing.last_collection) + windowing.allowed_lateness
 
 
-def fire(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> tuple[pl.DataFrame, pl.DataFrame]:
+def fire(
+    rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All these windows, which are ready, fire: (the windows after it, their panes)."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
@@ -38,7 +40,9 @@ def collect(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Mome
     return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, before, moment)[1]
 
 
-def _emit(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _emit(
+    rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = rows.with_columns(timing(moment.watermark, before.output).alias(PANE_TIMING))
     # An empty pane says only that the window is complete: it is owed once, on time.
     emits = (pl.col(PENDING) > 0) | (pl.col(PANE_TIMING) == ON_TIME)

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 
 import attrs
 import polars as pl
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.combiners import TimestampCombiner
+from windowing.strategy import Windowing
+from windowing.triggers import ROOT, Moment
 
 from stages.aggregates import Aggregate
 from stages.firing import collect, expires_at, fire, ready
 from stages.merging import combine_sessions, combine_windows, reduce_arrivals
 from stages.rows import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
 from stages.watermarks import Clock, Watermarks
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.combiners import TimestampCombiner
-from windowing.strategy import Windowing
-from windowing.triggers import ROOT, Moment
 
 
 @attrs.frozen
@@ -61,7 +61,9 @@ class Grouping:
 
     def no_arrivals(self) -> pl.DataFrame:
         """The arrivals of a bundle in which only the clock moves."""
-        return pl.DataFrame(schema={**{name: self.schema[name] for name in self.columns}, EVENT_TIME: pl.Int64()})
+        return pl.DataFrame(
+            schema={**{name: self.schema[name] for name in self.columns}, EVENT_TIME: pl.Int64()}
+        )
 
     def admit(self, arrivals: pl.DataFrame, before: Watermarks) -> tuple[pl.DataFrame, int]:
         """Arrivals -> (a row per (key, window) of those that are not too late, how many (element, window)s are)."""
@@ -81,7 +83,9 @@ class Grouping:
         windowing = self.windowing
         return windowing.timestamp_combiner.element_hold(windowing.windows.period)
 
-    def advance(self, state: pl.DataFrame, incoming: pl.DataFrame, before: Watermarks, clock: Clock) -> Advanced:
+    def advance(
+        self, state: pl.DataFrame, incoming: pl.DataFrame, before: Watermarks, clock: Clock
+    ) -> Advanced:
         """Elements with the watermarks before this step, then the clock: one decision per window each."""
         touched, untouched, closed, early = self._elements(state, incoming, before, clock)
         rows = pl.concat([touched, untouched])
@@ -107,7 +111,7 @@ class Grouping:
             combined = combine_sessions(both, incoming, self.layout, moment)
         else:
             combined = combine_windows(pl.concat([both, incoming]), self.layout)
-        closed = combined.filter(pl.col(CLOSED))[COUNT].sum()
+        closed = int(combined.filter(pl.col(CLOSED))[COUNT].sum())
         rows, panes = self._look(self._absorb(combined, before, moment), before, moment)
         return rows, untouched, closed, _in_order(panes, self.keys)
 
@@ -124,10 +128,15 @@ class Grouping:
         return combined.with_columns(
             **{name: cells[name] for name in env},
             **self.layout.emptied(pl.col(CLOSED)),
-            **{PENDING: pl.col(PENDING) + pl.when(got).then(COUNT).otherwise(0), HOLD: horizontal(HOLD, placed)},
+            **{
+                PENDING: pl.col(PENDING) + pl.when(got).then(COUNT).otherwise(0),
+                HOLD: horizontal(HOLD, placed),
+            },
         ).select(list(self.layout.state))
 
-    def _look(self, rows: pl.DataFrame, before: Watermarks, moment: Moment) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _look(
+        self, rows: pl.DataFrame, before: Watermarks, moment: Moment
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Windows that are ready fire: (all windows after it, panes)."""
         marked = rows.with_columns(ready(self.layout, moment).alias("__ready"))
         firing = marked.filter(pl.col("__ready")).drop("__ready")
@@ -148,7 +157,9 @@ def _split(state: pl.DataFrame, incoming: pl.DataFrame, on: list[str]) -> tuple[
     """State rows that the arrivals may touch, and the others."""
     if state.is_empty() or not on:
         return state, state.clear()
-    hit = state.with_row_index("__row").join(incoming.select(on).unique(), on=on, how="semi", nulls_equal=True)["__row"]
+    hit = state.with_row_index("__row").join(
+        incoming.select(on).unique(), on=on, how="semi", nulls_equal=True
+    )["__row"]
     mask = pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode())
     return state.filter(mask), state.filter(~mask)
 

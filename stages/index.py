@@ -6,11 +6,11 @@ from typing import Final
 
 import attrs
 import polars as pl
+from windowing.columns import WINDOW_END, WINDOW_START
+from windowing.time import format_time
 
 from stages.state import StateStore, decode, encode
 from stages.watermarks import Watermarks
-from windowing.columns import WINDOW_END, WINDOW_START
-from windowing.time import format_time
 
 KEY: Final = "index"
 BUCKET: Final = "bucket"
@@ -46,7 +46,7 @@ class Index:
     """What a stage knows of its state without reading it; the minimum of its holds is the stage's hold."""
 
     buckets: pl.DataFrame = attrs.field(factory=lambda: pl.DataFrame(schema=SCHEMA))
-    watermarks: Watermarks = Watermarks()
+    watermarks: Watermarks = attrs.field(factory=Watermarks)
 
     @classmethod
     def load(cls, store: StateStore, stage: str) -> Index:
@@ -85,7 +85,7 @@ class Index:
         held = self.buckets.filter(pl.col("hold").is_not_null())
         if held.is_empty():
             return None
-        least = held.row(held["hold"].arg_min(), named=True)  # type: ignore[arg-type]
+        least = held.row(held["hold"].arg_min(), named=True)
         return Holder(least["hold"], least["holder_key"], least["holder_start"], least["holder_end"])
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 import polars as pl
-
-from stages.rows import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
 from windowing.columns import WINDOW_END, WINDOW_START
 from windowing.combiners import TimestampCombiner
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
 from windowing.triggers import ALL, ROOT, Moment
+
+from stages.rows import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
 
 _RUN: Final = "__run"
 _ACTIVE: Final = "__active"
@@ -29,7 +29,9 @@ def sessions(rows: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     # Stable, so that of elements with one event time the one that arrived first stays first.
     ordered = rows.sort(*keys, WINDOW_START, maintain_order=True) if len(rows) > 1 else rows
     start, end = pl.col(WINDOW_START), pl.col(WINDOW_END)
-    new_key = pl.any_horizontal([pl.col(key).ne_missing(pl.col(key).shift()) for key in keys] or [pl.lit(False)])
+    new_key = pl.any_horizontal(
+        [pl.col(key).ne_missing(pl.col(key).shift()) for key in keys] or [pl.lit(False)]
+    )
     first = pl.int_range(pl.len()) == 0
     ordered = ordered.with_columns((new_key | first).alias("__new_key"))
     reach = end.shift()
@@ -68,7 +70,9 @@ def combine_windows(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     return rows.group_by(*layout.keys, WINDOW_START, WINDOW_END, maintain_order=True).agg(**_folds(layout))
 
 
-def combine_sessions(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
+def combine_sessions(
+    state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment
+) -> pl.DataFrame:
     """State and arrivals of merging windows -> one row per session, and the closed ones, which do not merge.
 
     A session that no open one is part of, and that has the bounds of a closed window, is that closed window.
@@ -82,7 +86,10 @@ def combine_sessions(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout
 
 def _merge(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
     rows = pl.concat(
-        [active.with_columns(pl.lit(True).alias(_ACTIVE)), incoming.with_columns(pl.lit(False).alias(_ACTIVE))]
+        [
+            active.with_columns(pl.lit(True).alias(_ACTIVE)),
+            incoming.with_columns(pl.lit(False).alias(_ACTIVE)),
+        ]
     )
     ordered = _with_merged_bounds(sessions(rows, layout.keys))
     # What was there has arrived before what comes: `last` prefers the later of equals.
@@ -97,7 +104,11 @@ def _with_merged_bounds(ordered: pl.DataFrame) -> pl.DataFrame:
         pl.col(WINDOW_START).first().alias(_FIRST_START), pl.col(WINDOW_END).max().alias(_LAST_END)
     )
     run = ordered[_RUN] - 1
-    same = pl.col(_ACTIVE) & (pl.col(WINDOW_START) == pl.col(_FIRST_START)) & (pl.col(WINDOW_END) == pl.col(_LAST_END))
+    same = (
+        pl.col(_ACTIVE)
+        & (pl.col(WINDOW_START) == pl.col(_FIRST_START))
+        & (pl.col(WINDOW_END) == pl.col(_LAST_END))
+    )
     return ordered.with_columns(
         bounds[_FIRST_START].gather(run), bounds[_LAST_END].gather(run)
     ).with_columns(same.alias(_SAME))  # fmt: skip
@@ -106,7 +117,9 @@ def _with_merged_bounds(ordered: pl.DataFrame) -> pl.DataFrame:
 def _masked(layout: Layout) -> dict[str, pl.Expr]:
     """Pane numbering lives on only in the part with the merged bounds; for `cell|all`, the negation of bits."""
     same, active = pl.col(_SAME), pl.col(_ACTIVE)
-    masked = {name: pl.when(same).then(pl.col(name)).otherwise(0) for name in (NEXT_INDEX, NEXT_NONSPECULATIVE)}
+    masked = {
+        name: pl.when(same).then(pl.col(name)).otherwise(0) for name in (NEXT_INDEX, NEXT_NONSPECULATIVE)
+    }
     masked[LAST_TIMING] = pl.when(same).then(pl.col(LAST_TIMING))
     bits = [name for name, cell in layout.windowing.trigger.cells().items() if cell.fold == "any"]
     return masked | {name + _NOT: active & ~pl.col(name) for name in bits}
@@ -123,7 +136,9 @@ def _folds(layout: Layout) -> dict[str, pl.Expr]:
         LAST_TIMING: pl.col(LAST_TIMING).max(),
     }
     for name, cell in layout.windowing.trigger.cells().items():
-        folds[name] = {"any": pl.col(name).any(), "sum": pl.col(name).sum(), "min": pl.col(name).min()}[cell.fold]
+        folds[name] = {"any": pl.col(name).any(), "sum": pl.col(name).sum(), "min": pl.col(name).min()}[
+            cell.fold
+        ]
     return folds | {
         CLOSED: pl.col(CLOSED).any(),
         COUNT: pl.col(COUNT).sum(),
@@ -162,6 +177,6 @@ def _meet_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: Layout) -> 
     fresh = merged.filter(pl.col(_PARTS) == 0).drop(_PARTS)
     open_ = merged.filter(pl.col(_PARTS) > 0).drop(_PARTS)
     remaining = closed.join(open_, on=window, how="anti", nulls_equal=True)
-    return pl.concat([open_, combine_windows(pl.concat([remaining, fresh]), layout)], how="diagonal_relaxed").select(
-        list(layout.incoming)
-    )
+    return pl.concat(
+        [open_, combine_windows(pl.concat([remaining, fresh]), layout)], how="diagonal_relaxed"
+    ).select(list(layout.incoming))

@@ -1,6 +1,6 @@
 """The state of a grouping as columns: one row per (key, window).
 
-    key columns | start end | accumulators | pending | hold | pane numbering | trigger cells | closed
+key columns | start end | accumulators | pending | hold | pane numbering | trigger cells | closed
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 
 import attrs
 import polars as pl
-
-from stages.aggregates import Aggregate, Part
 from windowing.columns import PANE_COLUMNS, PANE_FIRST, PANE_LAST, PANE_TIMING, WINDOW_COLUMNS
 from windowing.panes import PANE_STATE
 from windowing.strategy import Windowing
+
+from stages.aggregates import Aggregate, Part
 
 PENDING: Final = "__pending"
 """Elements since the last pane."""
@@ -111,7 +111,8 @@ class Layout:
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
         """Accumulators set to those of no elements where the mask holds."""
         return {
-            name: pl.when(mask).then(_literal(part)).otherwise(pl.col(name)) for name, part in self.parts.items()
+            name: pl.when(mask).then(_literal(part)).otherwise(pl.col(name))
+            for name, part in self.parts.items()
         }
 
     def fresh(self) -> dict[str, pl.Expr]:
@@ -128,4 +129,6 @@ class Layout:
 
 def _literal(part: Part) -> pl.Expr:
     value = list(part.empty) if isinstance(part.empty, tuple) else part.empty
-    return pl.lit(value, part.dtype) if not isinstance(part.dtype, pl.Duration) else pl.lit(0).cast(part.dtype)
+    return (
+        pl.lit(value, part.dtype) if not isinstance(part.dtype, pl.Duration) else pl.lit(0).cast(part.dtype)
+    )

@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 import polars as pl
-
 from windowing.columns import EVENT_TIME
 from windowing.time import MIN_TIME, microseconds
 
@@ -63,7 +62,7 @@ class BoundedOutOfOrderness(WatermarkStrategy):
 
     def watermark(self, summary: Summary, processing_time: int) -> int:
         """Newest - bound; the beginning of time before the first element."""
-        return max(MIN_TIME, summary.get("newest", MIN_TIME) - self.bound)
+        return max(MIN_TIME, int(summary.get("newest", MIN_TIME)) - self.bound)
 
 
 @attrs.frozen

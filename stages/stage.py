@@ -9,6 +9,8 @@ from typing import Final
 
 import attrs
 import polars as pl
+from windowing.columns import WINDOW_END
+from windowing.triggers import Moment
 
 from stages.grouping import Advanced, Grouping
 from stages.index import BUCKET, Holder, Index, summarize
@@ -16,8 +18,6 @@ from stages.keys import bucket_of
 from stages.rows import HOLD
 from stages.state import StateStore, decode, encode
 from stages.watermarks import Clock, Watermarks
-from windowing.columns import WINDOW_END
-from windowing.triggers import Moment
 
 KEY_BUCKETS: Final = 8
 """Buckets by key: a step that touches all keys then makes some twenty round trips to the store."""
@@ -74,7 +74,9 @@ class Stage:
         return pl.col(WINDOW_END) // width % TIME_BUCKETS
 
     def _touched(self, index: Index, incoming: pl.DataFrame, clock: Clock) -> list[int]:
-        arriving = incoming.select(self._bucket().unique().alias(BUCKET))[BUCKET].to_list() if len(incoming) else []
+        arriving = (
+            incoming.select(self._bucket().unique().alias(BUCKET))[BUCKET].to_list() if len(incoming) else []
+        )
         return sorted({*arriving, *index.due(clock.watermark)})
 
     def _load(self, store: StateStore, index: Index, buckets: list[int]) -> pl.DataFrame:

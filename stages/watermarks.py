@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
+from windowing.time import MAX_TIME, MIN_TIME
 
 from stages.graph import StageGraph
-from windowing.time import MAX_TIME, MIN_TIME
 
 
 @attrs.frozen

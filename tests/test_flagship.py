@@ -78,7 +78,9 @@ def test_two_plays_exactly_one_gap_apart_are_two_sessions(tmp_path: Path) -> Non
     sink = bl.Memory()
     p = bl.Pipeline("ties")
     rows = p.read("plays", bl.Rows(frame), timestamp="event_time", watermark=bl.MonotonousTimestamps())
-    rows.window_into(bl.Sessions("1m")).group_by("user").aggregate(length=bl.window_length()).write("out", sink)
+    rows.window_into(bl.Sessions("1m")).group_by("user").aggregate(length=bl.window_length()).write(
+        "out", sink
+    )
     p.run()
     assert sorted(sink.frame()["length"]) == [60.0, 119.0]
 

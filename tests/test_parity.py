@@ -75,7 +75,9 @@ def sessions_of_two_sources(plays: Path, combiner: bl.TimestampCombiner) -> Buil
             lengths.append(windowed.group_by("user").aggregate(length=bl.window_length(), plays=bl.count()))
         both = bl.flatten(*lengths)
         with_panes(both).write("lengths", sinks["lengths"])
-        average = both.window_into(bl.FixedWindows("2m")).aggregate(mean=bl.mean("length"), sessions=bl.count())
+        average = both.window_into(bl.FixedWindows("2m")).aggregate(
+            mean=bl.mean("length"), sessions=bl.count()
+        )
         with_panes(average).write("averages", sinks["averages"])
         return p, sinks
 
@@ -109,7 +111,9 @@ def diamond() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
     ).filter(bl.col("score") > 0)
     trigger = bl.AfterWatermark(early=bl.AfterCount(3), late=bl.AfterCount(1))
     per_user = (
-        rows.window_into(bl.FixedWindows("30s"), trigger=trigger, allowed_lateness="1m", accumulation="discarding")
+        rows.window_into(
+            bl.FixedWindows("30s"), trigger=trigger, allowed_lateness="1m", accumulation="discarding"
+        )
         .group_by("user")
         .aggregate(clicks=bl.count(), best=bl.max("score"))
     )
@@ -122,8 +126,13 @@ def diamond() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
     with_panes(busy).write("busy", sinks["busy"])
     wide = bl.FixedWindows("3m")
     single = rows.select("user", clicks=bl.lit(1, nw.Int64), best=bl.col("score")).window_into(wide)
-    ways = [way.window_into(wide, trigger=bl.DefaultTrigger(), allowed_lateness="1m") for way in (per_user, single)]
-    with_panes(bl.flatten(*ways).aggregate(clicks=bl.sum("clicks"), best=bl.max("best"))).write("all", sinks["all"])
+    ways = [
+        way.window_into(wide, trigger=bl.DefaultTrigger(), allowed_lateness="1m")
+        for way in (per_user, single)
+    ]
+    with_panes(bl.flatten(*ways).aggregate(clicks=bl.sum("clicks"), best=bl.max("best"))).write(
+        "all", sinks["all"]
+    )
     return p, sinks
 
 

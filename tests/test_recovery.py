@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +37,9 @@ pipeline(plays, out, bl.EARLIEST).run(bl.SparkRunner(checkpoint, master="local[2
 
 @pytest.fixture(scope="module")
 def plays(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return generate.write(tmp_path_factory.mktemp("recovery") / "plays", generate.Plays(5_000, files=4, seed=9))
+    return generate.write(
+        tmp_path_factory.mktemp("recovery") / "plays", generate.Plays(5_000, files=4, seed=9)
+    )
 
 
 def rows(out: Path) -> pl.DataFrame:
@@ -55,7 +58,9 @@ def test_a_killed_run_goes_on_where_it_was(spark: SparkSession, plays: Path, tmp
     assert oracle.differences(rows(out), rows(tmp_path / "unbroken")) == []
 
 
-def test_a_run_in_parts_gives_what_a_run_at_once_gives(spark: SparkSession, plays: Path, tmp_path: Path) -> None:
+def test_a_run_in_parts_gives_what_a_run_at_once_gives(
+    spark: SparkSession, plays: Path, tmp_path: Path
+) -> None:
     part = tmp_path / "plays"
     for name in ("mobile", "console"):
         (part / name).mkdir(parents=True)
@@ -72,8 +77,6 @@ def test_a_run_in_parts_gives_what_a_run_at_once_gives(spark: SparkSession, play
 
 def file_copy(source: Path, target: Path) -> None:
     """With its time, which is its place in the order of arrival."""
-    import shutil
-
     shutil.copy2(source, target)
 
 
@@ -94,7 +97,7 @@ def test_a_plan_that_does_not_fit_the_checkpoint_is_refused_stage_by_stage(
 ) -> None:
     runner = bl.SparkRunner(str(tmp_path), session=spark, shards=1)
     small().run(runner)
-    with pytest.raises(bl.CheckpointError, match="stage 'sessions': windows was .*60000000.*now .*30000000"):
+    with pytest.raises(bl.CheckpointError, match=r"stage 'sessions': windows was .*60000000.*now .*30000000"):
         small(gap="30s").run(runner)
     with pytest.raises(bl.CheckpointError, match="stage 'total' is new"):
         small(extra=True).run(runner)

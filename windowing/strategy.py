@@ -15,15 +15,20 @@ from windowing.windows import GlobalWindows, WindowFn
 Choice = TypeVar("Choice", Accumulation, TimestampCombiner)
 
 
-def _choice(kind: type[Choice]) -> object:
-    def convert(value: Choice | str) -> Choice:
-        try:
-            return kind(value)
-        except ValueError:
-            allowed = ", ".join(repr(member.value) for member in kind)
-            raise ValueError(f"{value!r} is no {kind.__name__}; it may be {allowed}") from None
+def _accumulation(value: Accumulation | str) -> Accumulation:
+    return _member(Accumulation, value)
 
-    return convert
+
+def _combiner(value: TimestampCombiner | str) -> TimestampCombiner:
+    return _member(TimestampCombiner, value)
+
+
+def _member(kind: type[Choice], value: Choice | str) -> Choice:
+    try:
+        return kind(value)
+    except ValueError:
+        allowed = ", ".join(repr(member.value) for member in kind)
+        raise ValueError(f"{value!r} is no {kind.__name__}; it may be {allowed}") from None
 
 
 @attrs.frozen
@@ -37,11 +42,9 @@ class Windowing:
 
     windows: WindowFn = attrs.field(factory=GlobalWindows, validator=attrs.validators.instance_of(WindowFn))
     trigger: Trigger = attrs.field(factory=DefaultTrigger, validator=attrs.validators.instance_of(Trigger))
-    accumulation: Accumulation = attrs.field(
-        default=Accumulation.DISCARDING, converter=_choice(Accumulation)  # type: ignore[misc]
-    )
+    accumulation: Accumulation = attrs.field(default=Accumulation.DISCARDING, converter=_accumulation)
     timestamp_combiner: TimestampCombiner = attrs.field(
-        default=TimestampCombiner.END_OF_WINDOW, converter=_choice(TimestampCombiner)  # type: ignore[misc]
+        default=TimestampCombiner.END_OF_WINDOW, converter=_combiner
     )
     allowed_lateness: int = attrs.field(default=0, converter=microseconds)
     allow_data_loss: bool = attrs.field(default=False, kw_only=True)

@@ -35,21 +35,27 @@ _UNITS: Final = {
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|m|h|d)")
 
 
-def microseconds(duration: Duration) -> int:
-    """The duration in microseconds, exactly.
+class Microseconds(int):
+    """A length of time that has been converted; bare numbers are seconds."""
+
+
+def microseconds(duration: Duration) -> Microseconds:
+    """The duration in microseconds, exactly; what was converted before stays as it is.
 
     Raises `TypeError` for another type and `ValueError` for text that is no duration or a number that is not
     finite. Durations may be negative (window offsets are); who needs a positive one checks that.
     """
+    if isinstance(duration, Microseconds):
+        return duration
     if isinstance(duration, timedelta):
-        return duration // timedelta(microseconds=1)
+        return Microseconds(duration // timedelta(microseconds=1))
     if isinstance(duration, bool) or not isinstance(duration, str | int | float):
         raise TypeError(f"expected a duration such as '90s', a timedelta or seconds, not {duration!r}")
     if isinstance(duration, str):
-        return _parse(duration)
+        return Microseconds(_parse(duration))
     if not math.isfinite(duration):
         raise ValueError(f"a duration must be finite, not {duration!r}")
-    return round(duration * 1_000_000)
+    return Microseconds(round(duration * 1_000_000))
 
 
 def _parse(text: str) -> int:

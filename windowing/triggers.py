@@ -8,7 +8,7 @@ expressions, and one `with_columns` evaluates any trigger over all windows at on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 import polars as pl
@@ -70,8 +70,10 @@ class Trigger:
 
     def reset(self, env: Env, at: str, mask: pl.Expr) -> Env:
         """As new, below `at`, where the mask holds."""
-        return env | {  # type: ignore[operator]
-            name: pl.when(mask).then(cell.literal()).otherwise(env[name]) for name, cell in self.cells(at).items()
+        cells = self.cells(at).items()
+        return {
+            **env,
+            **{name: pl.when(mask).then(cell.literal()).otherwise(env[name]) for name, cell in cells},
         }
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
@@ -129,13 +131,13 @@ class DefaultTrigger(Trigger):
         return pl.when(~moment.window_is_over()).then(pl.col(WINDOW_END))
 
 
-def _optional_trigger(owner: object, attribute: attrs.Attribute[object], value: object) -> None:
+def _optional_trigger(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and not isinstance(value, Trigger):
         hint = f"; AfterCount({value})?" if isinstance(value, int) else ""
         raise TypeError(f"{type(owner).__name__}: {attribute.name} must be a trigger, not {value!r}{hint}")
 
 
-def _trigger(owner: object, attribute: attrs.Attribute[object], value: object) -> None:
+def _trigger(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None:
         raise TypeError(f"{type(owner).__name__}: {attribute.name} must be a trigger, not None")
     _optional_trigger(owner, attribute, value)
@@ -211,7 +213,7 @@ class AfterWatermark(Trigger):
 
     def deadline(self, env: Env, at: str, moment: Moment) -> pl.Expr:
         past, early, late = self._places(at)
-        before = pl.when(~moment.window_is_over()).then(pl.col(WINDOW_END))
+        before: pl.Expr = pl.when(~moment.window_is_over()).then(pl.col(WINDOW_END))
         if self.early is not None:
             before = pl.min_horizontal(before, self.early.deadline(env, early, moment))
         after = pl.lit(None, pl.Int64) if self.late is None else self.late.deadline(env, late, moment)

@@ -17,7 +17,9 @@ _TIME = pl.col(EVENT_TIME)
 
 def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> None:
     if value <= 0:
-        raise ValueError(f"{type(owner).__name__}: {attribute.name} must be longer than nothing, not {value} us")
+        raise ValueError(
+            f"{type(owner).__name__}: {attribute.name} must be longer than nothing, not {value} us"
+        )
 
 
 @attrs.frozen
@@ -81,9 +83,7 @@ class SlidingWindows(WindowFn):
         # The earliest start is the first one after `time - size`.
         count = (last - (_TIME - self.size) + self.period - 1) // self.period
         starts = pl.int_ranges(last - (count - 1) * self.period, last + 1, self.period)
-        exploded = (
-            frame.with_columns(starts.alias(WINDOW_START)).filter(count > 0).explode(WINDOW_START)
-        )
+        exploded = frame.with_columns(starts.alias(WINDOW_START)).filter(count > 0).explode(WINDOW_START)
         return exploded.with_columns((pl.col(WINDOW_START) + self.size).alias(WINDOW_END))
 
 
@@ -107,5 +107,6 @@ class GlobalWindows(WindowFn):
     def assign(self, frame: Frame) -> Frame:
         """The same window for every element."""
         return frame.with_columns(
-            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START), pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END)
+            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
+            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
         )

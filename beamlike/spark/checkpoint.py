@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from pyspark.sql import SparkSession
@@ -66,7 +66,7 @@ class Checkpoint:
         self._write(f"{self.control()}/end.json", json.dumps({"end": sorted(sources)}))
 
     def _file(self, name: str) -> tuple[Any, Any]:
-        jvm = self.session._jvm
+        jvm: Any = self.session._jvm
         path = jvm.org.apache.hadoop.fs.Path(name)
         return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
 
@@ -74,9 +74,9 @@ class Checkpoint:
         path, files = self._file(name)
         if not files.exists(path):
             return None
-        stream = files.open(path)
+        stream, jvm = files.open(path), cast(Any, self.session._jvm)
         try:
-            return bytes(self.session._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
         finally:
             stream.close()
 

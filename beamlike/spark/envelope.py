@@ -131,7 +131,9 @@ class Topology:
             for shard in sorted(parts):
                 yield self.labels[shard[0]], parts[shard]
 
-    def broadcast(self, consumer: str, origin: str, kind: Kind, facts: Mapping[str, Any]) -> Iterator[Envelope]:
+    def broadcast(
+        self, consumer: str, origin: str, kind: Kind, facts: Mapping[str, Any]
+    ) -> Iterator[Envelope]:
         """The same facts for every shard of a stage."""
         for shard in self.shards(consumer):
             yield note(self.labels[shard], consumer, origin, kind, facts)
@@ -143,6 +145,6 @@ def shard_name(stage: str, shard: int) -> str:
 
 
 def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    pieces = -(-max(1, frame.estimated_size()) // CHUNK_BYTES)
+    pieces = -(-max(1, int(frame.estimated_size())) // CHUNK_BYTES)
     rows = -(-len(frame) // pieces)
     yield from frame.iter_slices(rows)

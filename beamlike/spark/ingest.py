@@ -9,12 +9,14 @@ import attrs
 import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from beamlike.errors import PlanError
 from beamlike.ingest import ingest
+from beamlike.io import SparkSource
+from beamlike.io.files import Files
 from beamlike.io.paths import path_text
 from beamlike.plan import SourcePlan
 from beamlike.records import SourceRecord
@@ -31,23 +33,29 @@ Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def source_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology) -> DataFrame:
     """The streaming DataFrame of envelopes of one source."""
     source = plan.source
-    if hasattr(source, "files"):
+    if isinstance(source, Files):
         # Spark lists the files and keeps the offsets; the tasks read them, so rows never pass the JVM.
-        reader = session.readStream.format("binaryFile").schema(_LISTING).option("recursiveFileLookup", "true")
+        reader = (
+            session.readStream.format("binaryFile").schema(_LISTING).option("recursiveFileLookup", "true")
+        )
         if source.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", source.max_files_per_trigger)
         listed = reader.load(source.path).select("path", _now())
-        return listed.mapInArrow(_ingest_files(plan, topology), DDL)
-    rows = source.reader(session)
+        return listed.mapInArrow(_ingest_files(plan, source, topology), DDL)
+    if not isinstance(source, SparkSource):
+        raise PlanError(f"Spark cannot read {source!r}", step=plan.name)
+    rows: DataFrame = source.reader(session)
     if not rows.isStreaming:
-        raise PlanError("the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name)
+        raise PlanError(
+            "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
+        )
     return rows.select("*", _now()).mapInArrow(_ingest_rows(plan, topology), DDL)
 
 
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 
 
-def _now() -> F.Column:
+def _now() -> Column:
     """Processing time in microseconds: that of the batch, the same when it is replayed."""
     return F.unix_micros(F.current_timestamp()).alias(NOW)
 
@@ -92,14 +100,14 @@ def summaries(plan: SourcePlan, topology: Topology, facts: dict[str, object]) ->
         yield from topology.broadcast(consumer, plan.name, Kind.SUMMARY, facts)
 
 
-def _ingest_files(plan: SourcePlan, topology: Topology) -> Ingest:
+def _ingest_files(plan: SourcePlan, source: Files, topology: Topology) -> Ingest:
     def run(listings: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = _Task(plan, topology)
         for listing in listings:
             for path, now in zip(listing["path"].to_pylist(), listing[NOW].to_pylist(), strict=True):
                 task.now = now
                 file = path_text(path)
-                for number, chunk in enumerate(plan.source.pieces(file, CHUNK_ROWS)):
+                for number, chunk in enumerate(source.pieces(file, CHUNK_ROWS)):
                     # Room for a hundred thousand chunks of a piece, so that sequence keeps the file's order.
                     batch = task.send(chunk, f"{plan.name}:{file}", number * 100_000)
                     if batch is not None:
@@ -129,14 +137,18 @@ def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
     return run
 
 
-def control_envelopes(session: SparkSession, directory: str, plans: tuple[SourcePlan, ...], topology: Topology) -> DataFrame:
+def control_envelopes(
+    session: SparkSession, directory: str, plans: tuple[SourcePlan, ...], topology: Topology
+) -> DataFrame:
     """Control is a source too: lines of JSON such as `{"end": ["mobile"]}`, one file a batch, recorded and replayed."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
                 ended = set(json.loads(line)["end"])
-                yield to_arrow([sent for plan in plans if plan.name in ended for sent in _ended(plan, topology, now)])
+                yield to_arrow(
+                    [sent for plan in plans if plan.name in ended for sent in _ended(plan, topology, now)]
+                )
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
     return lines.select("value", _now()).mapInArrow(run, DDL)

@@ -30,6 +30,10 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# Spark matches a regular expression against the whole traceback when a query is stopped inside of a batch,
+# which overflows Java's usual stack of 1 MB.
+_STACK = "-Xss16m"
+
 # What Java, and Spark's Python worker on the driver, print when all is well. The worker adds an empty line.
 _JAVA_NOISE = re.compile(rb"WARNING: (Using incubator modules|package sun\.security\.action not in)")
 _WORKER_NOISE = re.compile(
@@ -55,25 +59,23 @@ def start(master: str | None, name: str, config: Mapping[str, str]) -> SparkSess
     conf.setAll(list(config.items())).setAppName(name)
     if master or not submitted:
         conf.setMaster(master or "local[*]")
-    if running:
-        return SparkSession(SparkContext(conf=conf))
-    with _environment(_launch_environment(conf.get("spark.master", ""))):
-        session = SparkSession(SparkContext(conf=conf, gateway=_quiet_gateway(conf)))
+    with _environment(_launch_environment(conf.get("spark.master") or "", running)):
+        gateway = None if running else _quiet_gateway(conf)
+        session = SparkSession(SparkContext(conf=conf, gateway=gateway))
     if str(session.sparkContext.master).startswith("local-cluster"):
         atexit.register(session.stop)  # before the scratch folder goes, in which its workers live
     return session
 
 
-def _launch_environment(master: str) -> dict[str, str]:
-    """The variables that Java and PySpark read while they start."""
-    found = {"JAVA_HOME": str(find_java().home)}
-    if "PYSPARK_PYTHON" not in os.environ:
-        found["PYSPARK_PYTHON"] = sys.executable
-    if master.startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
-        found["SPARK_LOCAL_IP"] = "127.0.0.1"  # no other machine takes part
-    if master.startswith("local-cluster") and "SPARK_HOME" not in os.environ:
-        found["SPARK_HOME"] = _linked_home()
-    return found
+def _launch_environment(master: str, running: bool) -> dict[str, str]:
+    """The variables that Java, unless it is running, and PySpark read while they start."""
+    wanted = {"PYSPARK_PYTHON": sys.executable}
+    if master.startswith("local"):
+        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"  # no other machine takes part
+    if master.startswith("local-cluster"):
+        wanted["SPARK_HOME"] = _linked_home()
+    wanted = {name: value for name, value in wanted.items() if name not in os.environ}
+    return wanted if running else {**wanted, "JAVA_HOME": str(find_java().home)}
 
 
 def _linked_home() -> str:
@@ -99,11 +101,12 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _quiet_gateway(conf: SparkConf) -> JavaGateway:
-    """Java, with a log configuration of ours unless the user names one, and its standard error filtered."""
-    options = conf.get("spark.driver.extraJavaOptions", "")
-    if "log4j" not in options:
-        logging = Path(__file__).with_name("log4j2.properties").as_uri()
-        conf.set("spark.driver.extraJavaOptions", f"{options} -Dlog4j2.configurationFile={logging}".strip())
+    """Java with the options below, unless the user's say otherwise, and with its standard error filtered."""
+    given = conf.get("spark.driver.extraJavaOptions") or ""
+    options = [_STACK, given]
+    if "log4j" not in given:
+        options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}")
+    conf.set("spark.driver.extraJavaOptions", " ".join(options))
     gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE})
     threading.Thread(target=_pass_on, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True).start()
     return gateway

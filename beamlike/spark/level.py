@@ -23,7 +23,7 @@ class Inputs:
     """What one shard of a stage knows of what is upstream, kept in state as plain facts."""
 
     sources: Mapping[str, SourceClock] = attrs.field(factory=dict)
-    reports: Reports = Reports()
+    reports: Reports = attrs.field(factory=Reports)
     now: int = MIN_TIME
 
     @classmethod
@@ -78,7 +78,9 @@ class Level:
             if mine[stage.name]:
                 yield from self._step(stage, shard, mine[stage.name], store)
 
-    def _step(self, plan: StagePlan, shard: int, arrived: list[Envelope], store: StateStore) -> Iterator[Envelope]:
+    def _step(
+        self, plan: StagePlan, shard: int, arrived: list[Envelope], store: StateStore
+    ) -> Iterator[Envelope]:
         # In a fixed order, so that a replayed batch gives the same bytes.
         arrived = sorted(arrived, key=lambda envelope: (envelope.origin, envelope.sequence))
         inputs = Inputs.load(store, plan.name)
@@ -87,7 +89,8 @@ class Level:
                 inputs = inputs.receive(envelope, self.strategies)
         inputs.save(store, plan.name)
         upstream = {
-            name: min(inputs.reports.of(self.topology.origins(name)), default=MAX_TIME) for name in plan.inputs
+            name: min(inputs.reports.of(self.topology.origins(name)), default=MAX_TIME)
+            for name in plan.inputs
         }
         frames = [envelope.frame() for envelope in arrived if envelope.kind == Kind.DATA]
         clock = Clock(min(upstream.values()), inputs.now)
@@ -97,12 +100,18 @@ class Level:
             yield from self.topology.data(consumer, frame, origin)
         yield from self._report(plan, origin, step.watermarks.output, inputs.now)
         record = attrs.asdict(stage_record(step, upstream))
-        yield note(self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, {"stage": record, "now": inputs.now})
+        yield note(
+            self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, {"stage": record, "now": inputs.now}
+        )
 
     def _report(self, plan: StagePlan, origin: str, watermark: int, now: int) -> Iterator[Envelope]:
         """The output watermark, to every shard of every stage downstream."""
-        for consumer in sorted({route.consumer for route in plan.routes if route.consumer in self.topology.keys}):
-            yield from self.topology.broadcast(consumer, origin, Kind.REPORT, {"watermark": watermark, "now": now})
+        for consumer in sorted(
+            {route.consumer for route in plan.routes if route.consumer in self.topology.keys}
+        ):
+            yield from self.topology.broadcast(
+                consumer, origin, Kind.REPORT, {"watermark": watermark, "now": now}
+            )
 
 
 def _together(frames: list[pl.DataFrame], plan: StagePlan) -> pl.DataFrame:

@@ -14,18 +14,19 @@ class _Witness(CloudPickler):
     """Pickles as Spark does, and notes the module of every function and class that it meets."""
 
     def __init__(self) -> None:
-        super().__init__(io.BytesIO())
+        super().__init__(io.BytesIO())  # type: ignore[no-untyped-call]  # pyspark's copy has no types
         self.modules: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         module = getattr(obj if hasattr(obj, "__qualname__") else type(obj), "__module__", None)
         if isinstance(module, str):
             self.modules.add(module)
-        return super().reducer_override(obj)
+        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
 
 
 def modules_of(plan: Plan) -> set[str]:
     """The modules of whatever a worker unpickles of this plan: the user's functions, CombineFns, sinks."""
     witness = _Witness()
-    witness.dump(({**plan.sources}, {**plan.stages}, {n: s.sink for n, s in plan.sinks.items() if s.sink.distributed}))
+    sinks = {name: sink.sink for name, sink in plan.sinks.items() if sink.sink.distributed}
+    witness.dump((plan.sources, plan.stages, sinks))  # type: ignore[no-untyped-call]
     return witness.modules

@@ -48,7 +48,9 @@ class LevelProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.store = MapStateStore(handle.getMapState("state", _KEY, _VALUE))
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
         arrived = (envelope for frame in rows for envelope in _envelopes(frame))
         sent = list(self.level.run(int(key[0]), arrived, self.store))
         yield _frame(sent)

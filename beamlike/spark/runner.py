@@ -34,7 +34,9 @@ _INTERVAL = re.compile(r"\d+(\.\d+)?\s*\w+")
 
 def _trigger(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
     if value != "available_now" and not (isinstance(value, str) and _INTERVAL.fullmatch(value.strip())):
-        raise ValueError(f"SparkRunner: trigger must be 'available_now' or an interval such as '10 seconds', not {value!r}")
+        raise ValueError(
+            f"SparkRunner: trigger must be 'available_now' or an interval such as '10 seconds', not {value!r}"
+        )
 
 
 @attrs.frozen
@@ -105,7 +107,7 @@ class SparkRun:
 
     def begin(self, declared: Plan) -> None:
         """Holds the plan as it was declared against the checkpoint, and starts the query."""
-        shards = int(self.session.conf.get("spark.sql.shuffle.partitions"))
+        shards = int(self.session.conf.get("spark.sql.shuffle.partitions") or 0)
         new = self.checkpoint.manifest() is None
         self._manifest = self.checkpoint.open(describe(declared, shards))
         if new:
@@ -181,7 +183,8 @@ def envelopes(session: SparkSession, plan: Plan, topology: Topology, control: st
 
 def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
     """For each of `shards` partitions the least integer that Spark's hash puts on it."""
-    murmur = session._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32
+    jvm: Any = session._jvm
+    murmur = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32
     found: dict[int, int] = {}
     candidate = 0
     while len(found) < shards:

@@ -23,6 +23,8 @@ _SETTINGS = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    # By default, Spark waits for ever for a query that does not heed the order to stop.
+    "spark.sql.streaming.stopTimeout": "120s",
     # Stateful queries cannot use it, and it only delays the small jobs of a sink.
     "spark.sql.adaptive.enabled": "false",
     # Rows of a Spark source come in chunks worth a vectorised step. Chunks of envelopes, whose payloads weigh
@@ -30,7 +32,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
 }
-_ARCHIVE = "beamlike.archive"
+_ARCHIVE = "beamlike.archive"  # the archive that was shipped for a session is a setting of that session
 
 
 def open_session(

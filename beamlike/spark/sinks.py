@@ -85,7 +85,7 @@ def write_in_tasks(envelopes: DataFrame, plan: Plan, run: str, dead_letters: Sin
 def _write_parts(sinks: Mapping[str, Sink], held: Mapping[str, list[Envelope]], run: str) -> None:
     context = TaskContext.get()
     assert context is not None
-    batch = int(context.getLocalProperty("streaming.sql.batchId"))
+    batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
     for name, envelopes in held.items():
         if envelopes:
             envelopes.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
