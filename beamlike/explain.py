@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from beamlike.describe import aggregate_text, describe, windowing_choices
 from beamlike.dtypes import schema_text, type_name
+from beamlike.io import Rows
+from beamlike.io.files import Files
 from beamlike.plan import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.routes import Route
 from beamlike.steps import Step
@@ -124,8 +126,16 @@ def _carried(columns: Iterable[str]) -> list[str]:
 def _operators(plan: Plan) -> Iterable[str]:
     """One PySpark operator per line, in the order of the query."""
     for name, source in plan.sources.items():
-        read = "readStream(binaryFile listing)" if hasattr(source.source, "files") else "spark reader"
-        yield f"{name}: {read} -> mapInArrow(ingest)"
+        yield f"{name}: {_reader(source)} -> mapInArrow(ingest)"
+    yield "end of input: readStream(text) -> mapInArrow(control)"
     for level, names in enumerate(plan.levels, start=1):
         yield f"groupBy(shard).transformWithStateInPandas(level {level}: {', '.join(names)})"
-    yield f"foreachBatch({', '.join(plan.sinks)})"
+    by_tasks = [name for name, sink in plan.sinks.items() if getattr(sink.sink, "distributed", False)]
+    yield f"mapInArrow(files: {', '.join([*by_tasks, 'dead letters'])})"
+    yield f"foreachBatch({', '.join([*(name for name in plan.sinks if name not in by_tasks), 'records'])})"
+
+
+def _reader(source: SourcePlan) -> str:
+    if isinstance(source.source, Rows):
+        return "rows kept beside the checkpoint, readStream(binaryFile listing)"
+    return "readStream(binaryFile listing)" if isinstance(source.source, Files) else "spark reader"

@@ -143,8 +143,8 @@ def least(runs: Sequence[Run]) -> Run:
 
 
 def runs_table(runs: Iterable[Run]) -> Table:
-    table = Table("engine", title="Whole runs, start-up included", title_justify="left")
-    for name in ("events", "wall s", "CPU s", "events/s", "CPU s per million", "peak MB"):
+    table = Table("engine")
+    for name in ("events", "wall s", "CPU s", "events/s", "CPU µs/event", "peak MB"):
         table.add_column(name, justify="right")
     table.add_column("answer")
     for run in runs:
@@ -152,14 +152,14 @@ def runs_table(runs: Iterable[Run]) -> Table:
         seconds = f"{use.wall:.1f}", f"{use.cpu:.1f}"
         costs = f"{run.rate:,.0f}", f"{run.cost:.2f}", f"{use.memory / 1e6:,.0f}"
         table.add_row(
-            run.engine, f"{run.events:,}", *seconds, *costs, "right" if run.answer.right else "wrong"
+            run.engine, f"{run.events / 1e6:g} M", *seconds, *costs, "right" if run.answer.right else "wrong"
         )
     return table
 
 
 def marginal_table(marginals: Iterable[Marginal]) -> Table:
-    table = Table("engine", title="One event more, start-up taken out by difference", title_justify="left")
-    for name in ("events/s", "CPU s per million"):
+    table = Table("engine")
+    for name in ("events/s", "CPU µs/event"):
         table.add_column(name, justify="right")
     for each in marginals:
         table.add_row(each.engine, "-" if each.rate is None else f"{each.rate:,.0f}", f"{each.cost:.2f}")
@@ -168,10 +168,12 @@ def marginal_table(marginals: Iterable[Marginal]) -> Table:
 
 def show(console: Console, runs: Sequence[Run], marginals: Sequence[Marginal]) -> None:
     """Print what was measured and how the answers compare with the oracle's."""
+    console.print("Whole runs, start-up included:")
     console.print(runs_table(runs))
     for run in runs:
         console.print(f"{run.engine}, {run.events:,} events: {run.answer}", highlight=False)
     if marginals:
+        console.print("One event more, start-up taken out by difference:")
         console.print(marginal_table(marginals))
     if (share := ratio(marginals)) is not None:
         console.print(f"Marginal CPU of the Spark runner by that of native Spark: {share:.2f}")

@@ -159,7 +159,7 @@ def test_draining_the_global_window_emits_an_empty_on_time_pane(new: New) -> Non
 
 def test_lateness_never_keeps_the_global_window_past_the_end_of_input(new: New) -> None:
     m = new(GlobalWindows(), late=2 * 86_400_000_000)
-    add(m, 1)
+    assert brief(add(m, 1, to=0)) == []
     step = add(m, to=MAX_TIME)
     assert step.panes[0].last
     assert step.live == 0
@@ -322,6 +322,7 @@ def test_an_open_session_takes_the_place_of_a_closed_one(new: New) -> None:
     add(m, 0)  # opens [0, 10)
     step = add(m, 5)
     assert (step.closed, brief(step)) == (0, [((0, 15), [0, 5], "early", 0, -1)])
+    assert step.live == 1
 
 
 def test_holds_of_sessions_fold_when_they_merge(new: New) -> None:

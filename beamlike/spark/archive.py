@@ -54,16 +54,14 @@ def build_archive(modules: Iterable[ModuleType | str]) -> Path:
 
 def _sources(modules: Iterable[ModuleType | str]) -> dict[str, Path]:
     """Name in the archive to source file, found by following imports from `modules`."""
-    sources: dict[str, Path] = {}
-    for package in OWN_PACKAGES:
-        sources.update(_files(package))
+    sources = {key: path for name in OWN_PACKAGES for key, path in _files(name, _places(name))}
     seen = {*OWN_PACKAGES}
     ahead = [name for module in modules for name in _first_names(module)]
     while ahead:
         name = ahead.pop()
         if name not in seen:
             seen.add(name)
-            found = {key: path for key, path in _files(name).items() if not _installed(path)}
+            found = dict(_files(name, [place for place in _places(name) if not _installed(place)]))
             sources.update(found)
             ahead += [used for path in found.values() for used in _imported(path)]
     return sources
@@ -84,23 +82,26 @@ def _first_names(module: ModuleType | str) -> set[str]:
     return {module.__name__.partition(".")[0] for module in used if module is not None} - {"__main__"}
 
 
-def _files(name: str) -> dict[str, Path]:
-    """Name in the archive to source file of the top-level module or package `name`."""
+def _places(name: str) -> list[Path]:
+    """The file of the top-level module `name`, or the folders of the package; none for a compiled module."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):  # a module without a spec, such as one made by hand
-        return {}
+        return []
     if spec is None:
-        return {}
+        return []
     if spec.submodule_search_locations is None:
-        path = Path(spec.origin or "")
-        return {path.name: path} if path.suffix == ".py" and path.is_file() else {}
-    return {
-        f"{name}/{path.relative_to(folder).as_posix()}": path
-        for folder in map(Path, spec.submodule_search_locations)
-        for path in folder.rglob("*.py")
-        if path.is_file()
-    }
+        return [Path(spec.origin)] if spec.origin and spec.origin.endswith(".py") else []
+    return [Path(folder) for folder in spec.submodule_search_locations]
+
+
+def _files(name: str, places: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """Name in the archive and source file, for the module or package `name` at `places`."""
+    for place in places:
+        if place.is_dir():
+            yield from ((f"{name}/{path.relative_to(place).as_posix()}", path) for path in place.rglob("*.py"))
+        else:
+            yield place.name, place
 
 
 def _installed(path: Path) -> bool:
