@@ -135,7 +135,7 @@ def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:
 
 
 def _require_key_type(key: str, dtype: pl.DataType, step: str) -> None:
-    if dtype.is_nested() or dtype.is_float() or dtype in (pl.Binary, pl.Object, pl.Null):
+    if dtype.is_nested() or dtype.is_float() or dtype in (pl.Binary, pl.Duration, pl.Object, pl.Null):
         raise WrongType(
             f"the key {key!r} is {type_name(dtype)}; a key may be text, a whole number, Decimal, Boolean or "
             "a time: cast it with with_columns(...) before",
@@ -178,6 +178,8 @@ def _aggregate_type(schema: pl.Schema, name: str, aggregate: Any, step: str) -> 
     if not isinstance(aggregate, Aggregate):
         raise WrongType(f"{name} must be an aggregate such as bl.count(), not {_shown(aggregate)}", step=step)
     for column in aggregate.columns:
+        if not isinstance(column, str):
+            raise WrongType(f"{name} must aggregate a column by its name, not {_shown(column)}", step=step)
         if column not in schema:
             raise unknown_column(column, schema, step)
     try:
@@ -194,7 +196,7 @@ def _shown(given: Any) -> str:
     if isinstance(given, nw.Expr):
         return "an expression: compute columns with with_columns(...) before, and aggregate columns by name"
     function = function_name(given) if callable(given) else ""
-    if getattr(expressions, function, None) is given:
+    if function and getattr(expressions, function, None) is given:
         return f"the function itself; call it: bl.{function}(...)"
     return repr(given)
 

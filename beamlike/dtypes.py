@@ -10,7 +10,7 @@ import narwhals as nw
 import polars as pl
 from narwhals.dtypes import DType as NarwhalsDType
 
-from beamlike.errors import ReservedName, WrongType
+from beamlike.errors import PlanError, ReservedName, WrongType
 from windowing.columns import PANE_FIRST, PANE_LAST, PANE_TIMING, RESERVED_PREFIX
 
 DTypeLike = Any
@@ -66,9 +66,13 @@ def as_schema(schema: SchemaLike, step: str) -> pl.Schema:
 
 
 def require_column_name(name: object, step: str | None) -> None:
-    """Only text that does not begin as the engine's own columns do can name a user's column."""
+    """Only text that does not begin as the engine's own columns do can name a user's column, and no pattern."""
     if not isinstance(name, str):
         raise WrongType(f"a column is named by a string, not by {name!r}", step=step)
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise PlanError(
+            f"column {name!r}: that is a pattern, which stands for several columns; rename it", step=step
+        )
     if name.startswith(RESERVED_PREFIX):
         raise ReservedName(
             f"column {name!r}: names that begin with two underscores are the engine's own; choose another",

@@ -128,10 +128,13 @@ def _operators(plan: Plan) -> Iterable[str]:
     for name, source in plan.sources.items():
         yield f"{name}: {_reader(source)} -> mapInArrow(ingest)"
     yield "end of input: readStream(text) -> mapInArrow(control)"
-    for level, names in enumerate(plan.levels, start=1):
-        yield f"groupBy(shard).transformWithStateInPandas(level {level}: {', '.join(names)})"
     by_tasks = [name for name, sink in plan.sinks.items() if getattr(sink.sink, "distributed", False)]
-    yield f"mapInArrow(files: {', '.join([*by_tasks, 'dead letters'])})"
+    files = f"files: {', '.join([*by_tasks, 'dead letters'])}"
+    for level, names in enumerate(plan.levels, start=1):
+        writes = f"; {files}" if level == len(plan.levels) else ""
+        yield f"groupBy(shard).transformWithStateInPandas(level {level}: {', '.join(names)}{writes})"
+    if not plan.levels:
+        yield f"mapInArrow({files})"
     yield f"foreachBatch({', '.join([*(name for name in plan.sinks if name not in by_tasks), 'records'])})"
 
 

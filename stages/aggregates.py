@@ -85,14 +85,14 @@ class _OfColumn(Aggregate):
 
     column: str
 
-    wants: ClassVar[str] = "any type"
+    wants: ClassVar[str] = "values that can be stored"
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column,)
 
     def accepts(self, dtype: pl.DataType) -> bool:
-        return True
+        return dtype != pl.Object
 
     def dtype(self, schema: Schema) -> pl.DataType:
         dtype = schema[self.column]
@@ -113,9 +113,11 @@ class _Numeric(_OfColumn):
 
 
 def _summed(dtype: pl.DataType) -> pl.DataType:
-    """Wide enough to add up: small integers and booleans become Int64, small floats Float64."""
+    """Wide enough to add up: small integers and booleans become Int64, floats Float64, decimals of 38 digits."""
     if dtype == pl.Boolean or (dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128)):
         return pl.Int64()
+    if isinstance(dtype, pl.Decimal):
+        return pl.Decimal(38, dtype.scale)
     return pl.Float64() if dtype.is_float() else dtype
 
 
@@ -130,7 +132,7 @@ class Sum(_Numeric):
         return {"sum": Part(self.dtype(schema), 0)}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        return {"sum": pl.col(self.column).cast(self.dtype(schema)).fill_null(0)}
+        return {"sum": pl.col(self.column).cast(self.dtype(schema))}
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {"sum": acc["sum"].sum()}
@@ -208,7 +210,12 @@ class Collect(_OfColumn):
         return {"values": Part(self.dtype(schema), ())}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        return {"values": pl.concat_list(pl.col(self.column))}
+        value = pl.col(self.column)
+        if not isinstance(schema[self.column], pl.List):
+            return {"values": pl.concat_list(value)}
+        # Of lists, concat_list would make one list.
+        wrapped = pl.concat_list(pl.struct(value.alias("value")))
+        return {"values": wrapped.list.eval(pl.element().struct.field("value"))}
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {"values": acc["values"].list.explode(keep_nulls=False, empty_as_null=False)}

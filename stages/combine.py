@@ -39,6 +39,8 @@ def _is_combine_fn(owner: object, attribute: attrs.Attribute[Any], value: object
     missing = [name for name in methods if not callable(getattr(value, name, None))]
     if missing:
         raise TypeError(f"combine: {value!r} is no CombineFn: it lacks {', '.join(missing)}")
+    if isinstance(value, type):
+        raise TypeError(f"combine: {value.__name__} is a class; make one of it: {value.__name__}()")
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ from stages.state import StateStore, decode, encode
 from stages.watermarks import Watermarks
 
 KEY: Final = "index"
-BUCKET: Final = "bucket"
+BUCKET: Final = "__bucket"
 SCHEMA: Final = pl.Schema(
     {
         BUCKET: pl.Int64(),
@@ -93,16 +93,18 @@ def summarize(rows: pl.DataFrame, keys: tuple[str, ...], deadline: pl.Expr, hold
     """State rows with their bucket -> a row of the index per bucket."""
     if rows.is_empty():
         return pl.DataFrame(schema=SCHEMA)
-    least = pl.col(hold).arg_min()
-    name = pl.concat_str([pl.col(key).cast(pl.String).fill_null("null") for key in keys], separator=", ")
+    # Keys get names of ours: a user's may be those of the index's own columns.
+    named = {f"__key.{number}": pl.col(key) for number, key in enumerate(keys)}
+    least = pl.col("hold").arg_min()
+    name = pl.concat_str([pl.col(key).cast(pl.String).fill_null("null") for key in named], separator=", ")
+    bounds = (WINDOW_START, WINDOW_END)
     return (
-        rows.with_columns(deadline.alias("deadline"))
+        rows.select(BUCKET, *bounds, deadline.alias("deadline"), pl.col(hold).alias("hold"), **named)
         .group_by(BUCKET)
         .agg(
             pl.len().cast(pl.Int64).alias("rows"),
-            pl.col("deadline").min(),
-            pl.col(hold).min().alias("hold"),
-            *(pl.col(key).get(least) for key in keys),
+            pl.col("deadline", "hold").min(),
+            *(pl.col(key).get(least) for key in named),
             pl.col(WINDOW_START).get(least).alias("holder_start"),
             pl.col(WINDOW_END).get(least).alias("holder_end"),
         )

@@ -61,8 +61,8 @@ def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl
 
 def _by_run(ordered: pl.DataFrame, layout: Layout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
     bounds = {WINDOW_START: pl.col(WINDOW_START).min(), WINDOW_END: pl.col(WINDOW_END).max()}
-    keys = {key: pl.col(key).first() for key in layout.keys}
-    return ordered.group_by(_RUN, maintain_order=True).agg(**keys, **bounds, **folds)
+    keys = [pl.col(key).first() for key in layout.keys]
+    return ordered.group_by(_RUN, maintain_order=True).agg(*keys, **bounds, **folds)
 
 
 def combine_windows(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:

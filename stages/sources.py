@@ -58,7 +58,9 @@ class BoundedOutOfOrderness(WatermarkStrategy):
 
     def merge(self, one: Summary, other: Summary) -> Summary:
         """The newer of the two."""
-        return max(one, other, key=lambda summary: summary.get("newest", MIN_TIME))
+        if not one or not other:
+            return one or other
+        return max(one, other, key=lambda summary: int(summary["newest"]))
 
     def watermark(self, summary: Summary, processing_time: int) -> int:
         """Newest - bound; the beginning of time before the first element."""

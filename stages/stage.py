@@ -51,6 +51,13 @@ class Stage:
         `arrivals` has the grouping's columns, the event time, and window bounds if windows are assigned already.
         A clock that is behind changes nothing; watermarks never go back.
         """
+        try:
+            return self._step(store, arrivals, clock)
+        except Exception as error:  # It may be a user's CombineFn that failed.
+            error.add_note(f"in step {self.name!r}")
+            raise
+
+    def _step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:
         index = Index.load(store, self.name)
         before = index.watermarks
         incoming, late = self.grouping.admit(arrivals, before)

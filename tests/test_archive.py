@@ -18,18 +18,14 @@ from beamlike.spark.archive import OWN_PACKAGES, build_archive
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of a user's modules, at the front of the import path."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    before = set(sys.modules)
     yield tmp_path
-    for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and Path(
-            sys.modules[name].__file__ or ""
-        ).is_relative_to(tmp_path):
-            del sys.modules[name]
+    for name in {path.relative_to(tmp_path).parts[0].removesuffix(".py") for path in tmp_path.rglob("*.py")}:
+        sys.modules.pop(name, None)
 
 
-def write(folder: Path, **sources: str) -> None:
+def write(folder: Path, sources: dict[str, str]) -> None:
     for name, source in sources.items():
-        path = folder / f"{name.replace('__', '/')}.py"
+        path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(source)
     importlib.invalidate_caches()
@@ -55,35 +51,31 @@ def run(archive: Path, program: str) -> subprocess.CompletedProcess[str]:
 def test_an_archive_has_the_three_packages_and_nothing_else() -> None:
     archive = build_archive([])
     held = names(archive)
-    assert {name.split("/")[0] for name in held} == set(OWN_PACKAGES)
-    assert {"windowing/time.py", "stages/stage.py", "beamlike/spark/session.py"} <= held
-    assert held == {name for name in held if not name.endswith("c")} | {
-        f"{name}c" for name in held if not name.endswith("c")
-    }
+    sources = {name for name in held if name.endswith(".py")}
+    assert {"windowing/time.py", "stages/stage.py", "beamlike/spark/session.py"} <= sources
+    assert {name.split("/")[0] for name in sources} == set(OWN_PACKAGES)
+    assert held == sources | {f"{name}c" for name in sources}
 
 
 def test_a_module_brings_what_it_imports_of_the_users_own_code(code: Path) -> None:
-    write(
-        code,
-        plays="import json\nimport polars\nimport windowing\nfrom scores import best\n",
-        scores="def best():\n    from rules.late import LIMIT\n    return LIMIT\n",
-        rules____init__="",
-        rules__late="from . import early\nLIMIT = 1\n",
-        rules__early="",
-        unused="",
-    )
-    expected = {"plays.py", "scores.py", "rules/__init__.py", "rules/late.py", "rules/early.py"}
-    assert users(build_archive([importlib.import_module("plays")])) == expected
-    assert users(build_archive(["plays"])) == expected
-    assert users(build_archive(["rules.late", "json", "polars", "stages.graph", "no_such_module"])) == {
-        name for name in expected if name.startswith("rules/")
+    sources = {
+        "plays.py": "import json\nimport polars\nimport windowing\nfrom scores import best\n",
+        "scores.py": "def best():\n    from rules.late import LIMIT\n    return LIMIT\n",
+        "rules/__init__.py": "",
+        "rules/late.py": "from . import early\nLIMIT = 1\n",
+        "rules/early.py": "",
     }
+    write(code, {**sources, "unused.py": ""})
+    assert users(build_archive([importlib.import_module("plays")])) == set(sources)
+    assert users(build_archive(["plays"])) == set(sources)
+    rules = {name for name in sources if name.startswith("rules/")}
+    assert users(build_archive(["rules.late", "json", "polars", "stages.graph", "no_such_module"])) == rules
 
 
 def test_what_the_main_program_imports_comes_along_but_not_the_program(
     code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(code, program="import plays\n", plays="", other="def f(): ...\n")
+    write(code, {"program.py": "import plays\n", "plays.py": "", "other.py": "def f(): ...\n"})
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "__file__", str(code / "program.py"), raising=False)
     assert users(build_archive(["__main__"])) == {"plays.py"}
@@ -93,27 +85,27 @@ def test_what_the_main_program_imports_comes_along_but_not_the_program(
 
 
 def test_the_same_code_gives_the_same_archive(code: Path) -> None:
-    write(code, plays="X = 1\n")
+    write(code, {"plays.py": "X = 1\n"})
     first = build_archive(["plays"])
     contents = first.read_bytes()
     assert build_archive(["plays"]) == first
     first.unlink()
     assert build_archive(["plays"]).read_bytes() == contents
-    write(code, plays="X = 2\n")
+    write(code, {"plays.py": "X = 2\n"})
     assert build_archive(["plays"]) != first
 
 
-def test_code_runs_from_the_archive_alone(code: Path) -> None:
-    write(code, plays="def play():\n    raise KeyError('lost')\n")
+def test_code_runs_from_the_archive_alone_and_tracebacks_show_it(code: Path) -> None:
+    write(code, {"plays.py": "def play():\n    raise KeyError('lost')\n"})
     archive = build_archive(["plays"])
     assert run(archive, "import windowing.time as t; print(t.__file__)").stdout.startswith(str(archive))
     (code / "plays.py").unlink()
-    failed = run(archive, "import plays; plays.play()")
-    assert "raise KeyError('lost')" in failed.stderr, "a traceback shows the source"
+    program = "import plays, traceback\ntry: plays.play()\nexcept KeyError: traceback.print_exc()"
+    assert "raise KeyError('lost')" in run(archive, program).stderr
 
 
 def test_a_broken_file_that_nobody_imports_does_no_harm(code: Path) -> None:
-    write(code, plays____init__="", plays__draft="def (:\n")
+    write(code, {"plays/__init__.py": "", "plays/draft.py": "def (:\n"})
     archive = build_archive(["plays"])
     assert {"plays/__init__.pyc", "plays/draft.py"} <= names(archive)
     assert "plays/draft.pyc" not in names(archive)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from examples import demo, oracle
+from examples import demo, oracle, session_lengths
 from windowing.time import MAX_TIME, MIN_TIME
 
 SMALL = ["--runner", "local", "--events", "20000", "--files", "6"]
@@ -31,6 +31,13 @@ def test_a_wrong_answer_is_shown_and_fails(tmp_path, monkeypatch):
     result = CliRunner().invoke(demo.main, [*SMALL, "--work", str(tmp_path)])
     assert result.exit_code == 1
     assert "WRONG" in result.output
+
+
+def test_the_pipelines_can_be_planned_before_there_is_any_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for pipeline in (session_lengths.end_of_window, session_lengths.earliest):
+        stages = pipeline().plan().stages
+        assert set(stages) == {"sessions of mobile", "sessions of console", "average"}
 
 
 def test_points_are_spread_over_the_run_and_end_with_it():

@@ -53,7 +53,7 @@ def microseconds(duration: Duration) -> Microseconds:
         raise TypeError(f"expected a duration such as '90s', a timedelta or seconds, not {duration!r}")
     if isinstance(duration, str):
         return Microseconds(_parse(duration))
-    if not math.isfinite(duration):
+    if isinstance(duration, float) and not math.isfinite(duration):
         raise ValueError(f"a duration must be finite, not {duration!r}")
     return Microseconds(round(duration * 1_000_000))
 

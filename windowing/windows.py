@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import attrs
 import polars as pl
 
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
-from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, microseconds
+from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME, format_duration, microseconds
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 _TIME = pl.col(EVENT_TIME)
+
+_LONGEST: Final = 36_500_000 * DAY
+"""Some hundred thousand years: the sum of two such lengths still fits 64 bits."""
 
 
 def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> None:
@@ -20,6 +23,9 @@ def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> Non
         raise ValueError(
             f"{type(owner).__name__}: {attribute.name} must be longer than nothing, not {value} us"
         )
+    if value > _LONGEST:
+        longest, given = format_duration(_LONGEST), format_duration(value)
+        raise ValueError(f"{type(owner).__name__}: {attribute.name} must be at most {longest}, not {given}")
 
 
 @attrs.frozen

@@ -99,7 +99,9 @@ def _files(name: str, places: Iterable[Path]) -> Iterator[tuple[str, Path]]:
     """Name in the archive and source file, for the module or package `name` at `places`."""
     for place in places:
         if place.is_dir():
-            yield from ((f"{name}/{path.relative_to(place).as_posix()}", path) for path in place.rglob("*.py"))
+            yield from (
+                (f"{name}/{path.relative_to(place).as_posix()}", path) for path in place.rglob("*.py")
+            )
         else:
             yield place.name, place
 

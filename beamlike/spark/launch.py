@@ -53,7 +53,7 @@ def start(master: str | None, name: str, config: Mapping[str, str]) -> SparkSess
     running = submitted or SparkContext._gateway is not None  # a stopped application leaves its Java behind
     if running:
         SparkContext._ensure_initialized()  # so that the settings below start from what Java was started with
-    conf = SparkConf()
+    conf = SparkConf().setIfMissing("spark.sql.warehouse.dir", str(scratch() / "warehouse"))
     for key, value in _DEFAULTS.items():
         conf.setIfMissing(key, value)
     conf.setAll(list(config.items())).setAppName(name)

@@ -13,6 +13,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from beamlike.spark.envelope import ARROW, DDL, Envelope
 from beamlike.spark.level import Level
+from beamlike.spark.sinks import PartWriter
 
 # Spark parses a schema that is given as text with two more round trips per task.
 _KEY = StructType([StructField("key", StringType())])
@@ -42,8 +43,8 @@ class MapStateStore:
 class LevelProcessor(StatefulProcessor):
     """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes."""
 
-    def __init__(self, level: Level) -> None:
-        self.level = level
+    def __init__(self, level: Level, writer: PartWriter | None) -> None:
+        self.level, self.writer = level, writer
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.store = MapStateStore(handle.getMapState("state", _KEY, _VALUE))
@@ -52,8 +53,11 @@ class LevelProcessor(StatefulProcessor):
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         arrived = (envelope for frame in rows for envelope in _envelopes(frame))
-        sent = list(self.level.run(int(key[0]), arrived, self.store))
-        yield _frame(sent)
+        label = int(key[0])
+        sent = self.level.run(label, arrived, self.store)
+        if self.writer is not None:
+            sent = self.writer.write(sent, self.level.topology.labels.index(label))
+        yield _frame(list(sent))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -70,8 +74,8 @@ def _frame(envelopes: list[Envelope]) -> pd.DataFrame:
     return pd.DataFrame(columns).astype({"shard": "int32", "sequence": "int64"})
 
 
-def apply_level(envelopes: DataFrame, level: Level) -> DataFrame:
-    """The stream of envelopes after one level."""
+def apply_level(envelopes: DataFrame, level: Level, writer: PartWriter | None) -> DataFrame:
+    """The stream of envelopes after one level; the last one has a writer."""
     return envelopes.groupBy("shard").transformWithStateInPandas(
-        LevelProcessor(level), outputStructType=DDL, outputMode="Append", timeMode="None"
+        LevelProcessor(level, writer), outputStructType=DDL, outputMode="Append", timeMode="None"
     )

@@ -26,7 +26,7 @@ from beamlike.spark.modules import modules_of
 from beamlike.spark.operators import apply_level
 from beamlike.spark.rows import with_rows_as_files
 from beamlike.spark.session import open_session, ship, worker_environment
-from beamlike.spark.sinks import BatchWriter, write_in_tasks
+from beamlike.spark.sinks import BatchWriter, PartWriter, write_in_tasks
 
 KEPT_BATCHES = 10_000
 _INTERVAL = re.compile(r"\d+(\.\d+)?\s*\w+")
@@ -123,26 +123,28 @@ class SparkRun:
 
     def wait(self) -> None:
         """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
+        assert self._query is not None
         try:
-            self._finish()
             if self.runner.drain:
-                self.checkpoint.end(tuple(self.plan.sources))
-                self._query = self._start(int(self._manifest["shards"]))
-                self._finish()
-                self._manifest["drained"] = True
-                self.checkpoint.save(self._manifest)
+                self._drain(self._query)
+            else:
+                self._query.awaitTermination()
         finally:
             if self._progress is not None:
                 self._progress.close()
+
+    def _drain(self, query: StreamingQuery) -> None:
+        query.processAllAvailable()
+        self.checkpoint.end(tuple(self.plan.sources))
+        query.processAllAvailable()
+        query.stop()
+        self._manifest["drained"] = True
+        self.checkpoint.save(self._manifest)
 
     def stop(self) -> None:
         """Stops the query; a batch in hand is given up and is done again by the next run on the checkpoint."""
         if self._query is not None:
             self._query.stop()
-
-    def _finish(self) -> None:
-        assert self._query is not None
-        self._query.awaitTermination()
 
     def _record(self, record: BatchRecord) -> None:
         self.batches.append(record)
@@ -154,14 +156,16 @@ class SparkRun:
     def _start(self, shards: int) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, shards))
         letters = JSONLines(self.dead_letters)
-        latest = self.batches[-1] if self.batches else None
         run = self._manifest["run"]
-        writer = BatchWriter(self.plan, run, self._record, latest)
+        writer = BatchWriter(self.plan, run, self._record)
         with worker_environment(self.session):
-            stream = envelopes(self.session, self.plan, topology, self.checkpoint.control())
-            stream = write_in_tasks(stream, self.plan, run, letters)
+            parts = PartWriter.of(self.plan, run, letters)
+            stream = envelopes(self.session, self.plan, topology, self.checkpoint.control(), parts)
             query = stream.writeStream.foreachBatch(writer).queryName(self._name())
             query = query.option("checkpointLocation", self.checkpoint.path)
+            if self.runner.drain:
+                # Batch after batch in one query, so that its end can follow without starting another.
+                return query.start()
             if self.runner.trigger == "available_now":
                 return query.trigger(availableNow=True).start()
             return query.trigger(processingTime=self.runner.trigger).start()
@@ -170,15 +174,18 @@ class SparkRun:
         return f"{self.plan.name}-{self._manifest['run']}"
 
 
-def envelopes(session: SparkSession, plan: Plan, topology: Topology, control: str) -> DataFrame:
-    """All sources as envelopes, through one operator per level: what reaches the end is for sinks and the driver."""
+def envelopes(
+    session: SparkSession, plan: Plan, topology: Topology, control: str, writer: PartWriter
+) -> DataFrame:
+    """All sources as envelopes, through one operator per level: what comes out at the end is for the driver."""
     sources = tuple(plan.sources.values())
     streams = [source_envelopes(session, source, topology) for source in sources]
     streams.append(control_envelopes(session, control, sources, topology))
     stream = reduce(DataFrame.unionAll, streams)
     for names in plan.levels:
-        stream = apply_level(stream, Level.of(plan, names, topology))
-    return stream
+        last = names == plan.levels[-1]
+        stream = apply_level(stream, Level.of(plan, names, topology), writer if last else None)
+    return stream if plan.levels else write_in_tasks(stream, writer)
 
 
 def labels(session: SparkSession, shards: int) -> tuple[int, ...]:

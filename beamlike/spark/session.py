@@ -32,6 +32,12 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
 }
+_WORKERS = {
+    # Tasks share the cores, so each has one thread.
+    "POLARS_MAX_THREADS": "1",
+    # Spark sets this for mapInArrow only. With it everywhere, all operators share the same worker processes.
+    "SPARK_SIMPLIFIED_TRACEBACK": "1",
+}
 _ARCHIVE = "beamlike.archive"  # the archive that was shipped for a session is a setting of that session
 
 
@@ -113,12 +119,13 @@ def worker_environment(session: SparkSession) -> Iterator[None]:
     """
     context = session.sparkContext
     before, includes = context.environment, context._python_includes
-    variables, archives = {"POLARS_MAX_THREADS": "1"}, []
+    variables, archives = dict(_WORKERS), []
     if shipped := session.conf.get(_ARCHIVE, None):
         # The path is right on this machine, also for Spark's Python worker on the driver, which knows nothing
         # of files that were sent. Elsewhere it leads nowhere, but makes workers that never served other code.
         paths = [shipped, before.get("PYTHONPATH", "")]
         variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        variables["PYTHONSAFEPATH"] = "1"  # or else what lies in the working directory would come first
         archives = [] if _is_local(context) else [Path(shipped).name]
     context.environment = {**before, **variables}
     context._python_includes = [*archives, *(includes or [])]

@@ -5,7 +5,7 @@ A batch that is replayed writes the same parts again, so nothing is doubled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 import polars as pl
@@ -28,7 +28,7 @@ class BatchWriter:
     plan: Plan
     run: str
     on_batch: Callable[[BatchRecord], None]
-    latest: BatchRecord | None = None
+    latest: BatchRecord | None = attrs.field(default=None, init=False)
 
     def __call__(self, envelopes: DataFrame, batch: int) -> None:
         arrived = [Envelope(*row) for row in envelopes.collect()]
@@ -64,30 +64,48 @@ def _quiet(before: StageRecord | None) -> StageRecord:
     return before.quiet() if before else StageRecord(MIN_TIME, MIN_TIME, "nothing has come yet")
 
 
-def write_in_tasks(envelopes: DataFrame, plan: Plan, run: str, dead_letters: Sink) -> DataFrame:
-    """Has the tasks write what is for sinks that they can write, one part per task, and lets the rest through."""
-    sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {DEAD_LETTERS: dead_letters}
-    by_tasks = {name: sink for name, sink in sinks.items() if sink.distributed}
+@attrs.frozen
+class PartWriter:
+    """What tasks do at the end of the query: write what is for sinks that they can write, one part per task."""
+
+    sinks: Mapping[str, Sink]
+    run: str
+
+    @classmethod
+    def of(cls, plan: Plan, run: str, dead_letters: Sink) -> PartWriter:
+        sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {DEAD_LETTERS: dead_letters}
+        return cls({name: sink for name, sink in sinks.items() if sink.distributed}, run)
+
+    def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
+        """Lets through what is for others. The number of the task is the same when the batch is replayed."""
+        held: dict[str, list[Envelope]] = {name: [] for name in self.sinks}
+        for envelope in envelopes:
+            if envelope.target in held:
+                held[envelope.target].append(envelope)
+            else:
+                yield envelope
+        for name, parts in held.items():
+            if parts:
+                parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
+                frame = output_frame(pl.concat([part.frame() for part in parts]))
+                self.sinks[name].write(frame, Part(self.run, _batch(), task, name))
+
+
+def _batch() -> int:
+    """The number of the batch that this task is of."""
+    context = TaskContext.get()
+    number = context and context.getLocalProperty("streaming.sql.batchId")
+    if number is None:
+        raise RuntimeError("Spark does not tell its task which batch it is of")
+    return int(number)
+
+
+def write_in_tasks(envelopes: DataFrame, writer: PartWriter) -> DataFrame:
+    """An operator that only writes: for a query without levels, whose last level would do it."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: dict[str, list[Envelope]] = {name: [] for name in by_tasks}
-        for rows in batches:
-            arrived = [Envelope(**row) for row in rows.to_pylist()]
-            yield to_arrow([envelope for envelope in arrived if envelope.target not in held])
-            for envelope in arrived:
-                if envelope.target in held:
-                    held[envelope.target].append(envelope)
-        _write_parts(by_tasks, held, run)
+        context = TaskContext.get()
+        arrived = (Envelope(**row) for rows in batches for row in rows.to_pylist())
+        yield to_arrow(list(writer.write(arrived, context.partitionId() if context else 0)))
 
     return envelopes.mapInArrow(write, DDL)
-
-
-def _write_parts(sinks: Mapping[str, Sink], held: Mapping[str, list[Envelope]], run: str) -> None:
-    context = TaskContext.get()
-    assert context is not None
-    batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
-    for name, envelopes in held.items():
-        if envelopes:
-            envelopes.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
-            frame = output_frame(pl.concat([envelope.frame() for envelope in envelopes]))
-            sinks[name].write(frame, Part(run, batch, context.partitionId(), name))

@@ -1,0 +1,348 @@
+"""State: bytes that read back, an index that finds what is due, buckets that do not show, keys that stay in place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import attrs
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+from polars.testing.parametric import dataframes
+
+import stages.stage
+from stages.index import SCHEMA, Index, summarize
+from stages.keys import bucket_of, key_hash, shard_of
+from stages.state import ENCODING, DictStore, decode, encode
+from stages.watermarks import Watermarks
+from tests.model import MAX_TIME, MIN_TIME
+from tests.runs import StageRun, play
+from tests.strategies import Stream, scattered_streams, sessions, streams, us, windowings
+from windowing import Sessions, SlidingWindows, Windowing
+from windowing.columns import WINDOW_END, WINDOW_START
+
+law = settings(max_examples=settings().max_examples // 4)
+STAGE = "grouping"
+
+# Bytes
+
+TYPES = [
+    pl.Int8,
+    pl.Int64,
+    pl.UInt64,
+    pl.Float32,
+    pl.Float64,
+    pl.Boolean,
+    pl.String,
+    pl.Binary,
+    pl.Date,
+    pl.Time,
+    pl.Datetime("us", "UTC"),
+    pl.Datetime("ns"),
+    pl.Duration("ms"),
+    pl.Decimal(12, 2),
+    pl.List(pl.Int64),
+    pl.List(pl.List(pl.String)),
+    pl.Struct({"a": pl.Int32, "b": pl.List(pl.Boolean)}),
+    pl.Null,
+]
+facts = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(), max_size=3)
+
+
+@law
+@given(dataframes(allowed_dtypes=TYPES, max_cols=4, max_size=5), facts)
+def test_a_frame_and_its_facts_are_read_back_as_they_were(frame: pl.DataFrame, facts: dict[str, Any]) -> None:
+    read, told = decode(encode(frame, facts))
+    assert read.schema == frame.schema
+    assert_frame_equal(read, frame)
+    assert told == facts
+
+
+def test_every_type_of_value_is_read_back_with_nulls() -> None:
+    frame = pl.DataFrame(
+        {
+            "text": ["ü", None],
+            "bytes": [b"\x00\xff", None],
+            "list": [[1, None], None],
+            "empty list": [[], None],
+            "time": [datetime(2026, 1, 1, 12, tzinfo=UTC), None],
+            "money": [Decimal("1.50"), None],
+            "kind": pl.Series(["a", None], dtype=pl.Categorical),
+            "level": pl.Series(["high", None], dtype=pl.Enum(["low", "high"])),
+            "nothing": [None, None],
+        }
+    )
+    for part in (frame, frame.clear(), frame.select()):
+        assert_frame_equal(decode(encode(part))[0], part)
+
+
+def test_the_same_frame_and_facts_give_the_same_bytes() -> None:
+    frame = pl.DataFrame({"a": [1, 2], "b": ["x", None]})
+    assert encode(frame, {"b": 1, "a": 2}) == encode(frame.clone(), {"a": 2, "b": 1})
+
+
+def test_another_version_of_the_encoding_is_refused() -> None:
+    value = encode(pl.DataFrame({"a": [1]}))
+    assert value[0] == ENCODING
+    other = bytes([ENCODING + 1]) + value[1:]
+    with pytest.raises(ValueError, match="state of encoding 2; this version of beamlike reads encoding 1"):
+        decode(other)
+
+
+# The index
+
+
+def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
+    """State rows of (bucket, key, hold), due ten after the hold, or at 100."""
+    return pl.DataFrame(
+        [(bucket, key, (hold or 0), (hold or 90) + 10, hold) for bucket, key, hold in holds],
+        schema={"__bucket": pl.Int64, "key": pl.String, WINDOW_START: pl.Int64, WINDOW_END: pl.Int64, "h": pl.Int64},
+        orient="row",
+    )
+
+
+def index_of(*holds: tuple[int, str | None, int | None]) -> Index:
+    return Index().replace([], summarize(rows(*holds), ("key",), pl.col(WINDOW_END), "h"))
+
+
+def test_a_bucket_is_due_at_the_first_deadline_in_it() -> None:
+    index = index_of((1, "a", 5), (1, "b", 3), (4, "c", 30), (6, "d", None))
+    assert index.existing() == [1, 4, 6]
+    assert index.rows == 4
+    assert [index.due(at) for at in (12, 13, 40, 100)] == [[], [1], [1, 4], [1, 4, 6]]
+
+
+def test_replacing_describes_the_touched_buckets_anew_and_leaves_the_others() -> None:
+    index = index_of((1, "a", 5), (4, "c", 30), (6, "d", None))
+    new = summarize(rows((4, "x", 7), (5, "y", 8)), ("key",), pl.col(WINDOW_END), "h")
+    index = index.replace([1, 4, 5], new)  # nothing is left in bucket 1
+    assert index.existing() == [4, 5, 6]
+    assert index.due(18) == [4, 5]
+    assert str(index.holder) == "key x, window [1970-01-01T00:00:00.000007Z, 1970-01-01T00:00:00.000017Z)"
+
+
+def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
+    assert Index().holder is None
+    assert index_of((1, "a", None)).holder is None
+    holder = index_of((1, "a", 9), (1, None, 2), (2, "b", 3)).holder
+    assert holder is not None
+    assert attrs.astuple(holder) == (2, "null", 2, 12)
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMA if not name.startswith("__")])
+def test_a_key_may_be_named_as_a_column_of_the_index(name: str) -> None:
+    frame = rows((1, "a", 5)).with_columns(pl.lit("b").alias(name))
+    summary = summarize(frame, ("key", name), pl.col(WINDOW_END), "h")
+    assert summary.select("rows", "deadline", "hold", "holder_key").rows() == [(1, 15, 5, "a, b")]
+
+
+def test_an_index_is_read_back_with_its_watermarks() -> None:
+    store = DictStore()
+    assert Index.load(store, STAGE).watermarks == Watermarks(MIN_TIME, MIN_TIME)
+    saved = attrs.evolve(index_of((1, "a", 5)), watermarks=Watermarks(MAX_TIME, 3))
+    saved.save(store, STAGE)
+    assert Index.load(store, STAGE).watermarks == saved.watermarks
+    assert_frame_equal(Index.load(store, STAGE).buckets, saved.buckets)
+    assert Index.load(store, "another").existing() == []
+
+
+# Buckets
+
+
+@contextmanager
+def buckets(by_key: int, by_time: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages.stage, "KEY_BUCKETS", by_key)
+        patch.setattr(stages.stage, "TIME_BUCKETS", by_time)
+        yield
+
+
+@law
+@given(windowings(), streams() | scattered_streams(), st.integers(1, 9), st.integers(1, 9))
+def test_the_number_of_buckets_does_not_show(
+    windowing: Windowing, stream: Stream, by_key: int, by_time: int
+) -> None:
+    expected = play(StageRun(windowing), stream)
+    with buckets(by_key, by_time):
+        assert play(StageRun(windowing), stream) == expected
+
+
+@law
+@given(windowings(), streams(drained=True))
+def test_nothing_but_the_index_is_kept_when_all_windows_are_collected(
+    windowing: Windowing, stream: Stream
+) -> None:
+    run = StageRun(windowing)
+    steps = play(run, stream)
+    assert steps[-1].live == 0
+    assert set(run.store.values) == {(STAGE, "index")}
+    assert Index.load(run.store, STAGE).existing() == []
+
+
+@attrs.define
+class CountingStore(DictStore):
+    """Notes the buckets that are read and written."""
+
+    read: set[str] = attrs.field(factory=set)
+    written: set[str] = attrs.field(factory=set)
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        self.read.add(key)
+        return super().get(stage, key)
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        self.written.add(key)
+        super().put(stage, key, value)
+
+    def delete(self, stage: str, key: str) -> None:
+        self.written.add(key)
+        super().delete(stage, key)
+
+
+def counting(windowing: Windowing) -> tuple[StageRun, CountingStore]:
+    run = StageRun(windowing)
+    run.store = CountingStore()
+    return run, run.store
+
+
+@law
+@given(windowings(), scattered_streams())
+def test_a_step_touches_only_buckets_with_arrivals_or_with_windows_that_are_due(
+    windowing: Windowing, stream: Stream
+) -> None:
+    run, store = counting(windowing)
+    for bundle in stream:
+        before = Index.load(store, STAGE)
+        placed = pl.DataFrame(
+            [(key, time) for key, _, time in bundle.elements], schema=["key", "__event_time"], orient="row"
+        ).cast({"key": pl.String, "__event_time": pl.Int64})
+        arriving = windowing.windows.assign(placed).select(run.stage._bucket().alias("b"))["b"]
+        allowed = {f"rows/{bucket}" for bucket in {*arriving, *before.due(bundle.watermark)}}
+        store.read.clear()
+        store.written.clear()
+        run.step(bundle.elements, bundle.watermark)
+        assert store.read <= allowed | {"index"}
+        assert store.written <= allowed | {"index"}
+        assert store.read <= {"index", *(f"rows/{bucket}" for bucket in before.existing())}
+
+
+def test_a_step_with_one_key_reads_one_bucket_of_many() -> None:
+    run, store = counting(Windowing(Sessions(us(10))))
+    run.step([(f"key {number}", 1, 0) for number in range(100)], 0)
+    assert len(store.written) > 5
+    store.read.clear()
+    run.step([("key 7", 1, 5)], 1)
+    assert len(store.read - {"index"}) == 1
+    store.read.clear()
+    run.step([], 9)  # the watermark moves, but no window is over
+    assert store.read == {"index"}
+
+
+@law
+@given(sessions, st.integers(0, 50))
+def test_a_clock_that_is_behind_reads_and_changes_nothing(windows: Any, behind: int) -> None:
+    run, store = counting(Windowing(windows))
+    run.step([("a", 1, 100), ("b", 2, 90)], 60)
+    values = dict(store.values)
+    store.read.clear()
+    step = run.step([], 60 - behind)
+    assert (step.panes, store.read, store.values) == ([], {"index"}, values)
+
+
+def test_windows_of_one_time_share_a_bucket_whatever_their_keys() -> None:
+    run, store = counting(Windowing(SlidingWindows(us(10), us(5))))
+    run.step([(f"key {number}", 1, 3) for number in range(100)], 0)
+    assert len(store.written - {"index"}) <= 2
+
+
+# Where keys are placed. Checkpoints depend on these numbers: they must never change.
+
+GOLDEN: dict[str, tuple[pl.Series, list[int]]] = {
+    "text": (
+        pl.Series(["", "a", "ada", "Ünïcode", None]),
+        [
+            17969918002310452037,
+            3592636987452369503,
+            9190650659889571142,
+            14111431702522988658,
+            10120618241204775652,
+        ],
+    ),
+    "whole numbers": (
+        pl.Series([0, -1, 2**62, None]),
+        [12586142907481888632, 6238774730728901883, 4824187542437909643, 10120618241204775652],
+    ),
+    "flags": (pl.Series([True, False]), [17984252548286272785, 17388315026619563283]),
+    "dates": (
+        pl.Series([date(2026, 1, 1), date(1969, 12, 31)]),
+        [5286801012730418437, 3970855848148936347],
+    ),
+    "times": (
+        pl.Series([datetime(2026, 1, 1, 12, 0, 0, 5), datetime(1969, 1, 1)]),
+        [1970099827050671778, 15126987119592591347],
+    ),
+    "times with a zone": (pl.Series([datetime(2026, 1, 1, 12, tzinfo=UTC)]), [6820099106211455278]),
+    "decimals": (pl.Series([Decimal("1.50")]), [6881808556604284677]),
+}
+TWO_KEYS = pl.DataFrame({"a": ["ada", None], "b": [1, 2]})
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_the_hash_of_a_key_never_changes(kind: str) -> None:
+    keys, hashes = GOLDEN[kind]
+    assert keys.to_frame("k").select(key_hash(["k"])).to_series().to_list() == hashes
+
+
+def test_the_hash_of_several_keys_never_changes() -> None:
+    hashes = TWO_KEYS.select(key_hash(["a", "b"])).to_series().to_list()
+    assert hashes == [7491966740757103678, 14257945286468703143]
+    assert TWO_KEYS.select(shard_of(["a", "b"], 7), bucket_of(["b"], 8).alias("b")).rows() == [(3, 4), (2, 2)]
+
+
+def test_another_process_places_keys_the_same() -> None:
+    code = """
+import json, polars as pl
+from stages.keys import bucket_of, shard_of
+keys = pl.DataFrame({"k": [f"user {n}" for n in range(50)] + [None], "n": range(51)})
+print(json.dumps(keys.select(shard_of(["k", "n"], 5).alias("s"), bucket_of(["k"], 8).alias("b")).rows()))
+"""
+    root = Path(__file__).parents[1]
+    there = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    keys = pl.DataFrame({"k": [f"user {n}" for n in range(50)] + [None], "n": range(51)})
+    here = keys.select(shard_of(["k", "n"], 5).alias("s"), bucket_of(["k"], 8).alias("b")).rows()
+    assert [tuple(row) for row in json.loads(there.stdout)] == here
+
+
+@given(st.lists(st.none() | st.text(), min_size=1), st.integers(1, 300), st.randoms())
+def test_a_key_has_one_place_wherever_it_stands(keys: list[str | None], shards: int, random: Any) -> None:
+    frame = pl.DataFrame({"k": keys}, schema={"k": pl.String})
+    placed = frame.with_columns(shard_of(["k"], shards).alias("shard"), bucket_of(["k"], 8).alias("bucket"))
+    assert placed["shard"].is_between(0, shards - 1).all()
+    assert placed["bucket"].is_between(0, 7).all()
+    alone = frame.unique(maintain_order=True).select(shard_of(["k"], shards)).to_series().to_list()
+    assert dict(zip(frame.unique(maintain_order=True)["k"], alone, strict=True)) == dict(
+        zip(placed["k"], placed["shard"], strict=True)
+    )
+
+
+def test_keys_spread_over_shards_and_within_a_shard_over_buckets() -> None:
+    keys = pl.DataFrame({"k": range(4_000)})
+    placed = keys.select(shard_of(["k"], 5).alias("shard"), bucket_of(["k"], 8).alias("bucket"))
+    counts = placed.group_by("shard", "bucket").len()["len"]
+    assert len(counts) == 40
+    assert counts.min() > 60
+    assert counts.max() < 140
+
+
+def test_without_a_key_there_is_one_place() -> None:
+    assert pl.DataFrame({"n": [1, 2]}).with_columns(shard_of([], 5).alias("s"))["s"].to_list() == [0, 0]
