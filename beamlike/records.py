@@ -97,7 +97,7 @@ def held_by(step: Step, upstream: Mapping[str, int]) -> str:
     """What the output watermark waits for: a key and window in state, else who is furthest behind upstream."""
     marks: Watermarks = step.watermarks
     if marks.output >= MAX_TIME:
-        return "nothing: the input is at its end"
+        return "nothing"
     if step.holder is not None and marks.output < marks.input:
         return str(step.holder)
     return min(upstream, key=lambda name: (upstream[name], name))

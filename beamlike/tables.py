@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from rich.table import Table
 
 from beamlike.records import BatchRecord, merged
-from windowing.time import format_duration, format_time
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
+
+_MOMENT = re.compile(r"(\d+-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
 
 
 def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
-    """Input and output watermark of every source and stage after each of these batches, and what holds it."""
-    table = Table("after", "source or stage", title="Watermarks", title_justify="left")
+    """Input and output watermark of every source and stage after each of these batches, and what holds it.
+
+    Times are UTC, to the second; where all are of one day, that stands in the title only.
+    """
+    days = {day for batch in batches for day in map(_day, _watermarks(batch)) if day}
+    title = f"Watermarks, {next(iter(days))}" if len(days) == 1 else "Watermarks"
+    short = len(days) == 1
+    table = Table("after", "source or stage", title=title, title_justify="left")
     for name in ("input", "output", "lag"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("held by")
     for batch in batches:
         heads = [_clock(batch.processing_time), f"batch {batch.batch}"]
         for name, source in sorted(batch.sources.items()):
-            table.add_row(heads.pop() if heads else "", name, "", _short(source.watermark), "", "")
+            table.add_row(heads.pop() if heads else "", name, "", _text(source.watermark, short), "", "")
         for name, stage in batch.stages.items():
-            head = heads.pop() if heads else ""
+            marks = _text(stage.input, short), _text(stage.output, short)
             lag = format_duration(round(stage.lag, -6))
-            table.add_row(head, name, _short(stage.input), _short(stage.output), lag, stage.holder)
+            head = heads.pop() if heads else ""
+            table.add_row(
+                head, name, *marks, lag, _MOMENT.sub(_shortened if short else r"\1 \2", stage.holder)
+            )
         table.add_section()
     return table
+
+
+def _watermarks(batch: BatchRecord) -> Iterator[int]:
+    yield from (source.watermark for source in batch.sources.values())
+    for stage in batch.stages.values():
+        yield from (stage.input, stage.output)
+
+
+def _day(time: int) -> str:
+    """The date of an event time; nothing for the ends of time."""
+    return format_time(time).partition("T")[0] if MIN_TIME < time < GLOBAL_WINDOW_END - 1 else ""
+
+
+def _text(time: int, short: bool) -> str:
+    """An event time to the second, with its date or without."""
+    text = format_time(time)
+    if text.endswith("inf"):
+        return text
+    return text[11:19] if short else text[:19].replace("T", " ")
+
+
+def _shortened(moment: re.Match[str]) -> str:
+    return moment[2]
 
 
 def totals_table(batches: Iterable[BatchRecord]) -> Table:
@@ -46,12 +81,6 @@ def totals_table(batches: Iterable[BatchRecord]) -> Table:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()) or "0"
-
-
-def _short(time: int) -> str:
-    """An event time to the second."""
-    text = format_time(time)
-    return text if text.endswith("inf") else text[:19].replace("T", " ")
 
 
 def _clock(now: int) -> str:

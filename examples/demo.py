@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from rich.table import Table
 import beamlike as bl
 from beamlike.records import BatchRecord
 from beamlike.spark.java import find_java
+from beamlike.tables import watermarks_table
 from examples import generate, oracle
 from examples.session_lengths import pipeline
 from windowing.time import format_duration, format_time
@@ -26,7 +26,6 @@ VARIANTS = {
     bl.EARLIEST: "a session's length stands at its first play",
 }
 _SECOND_STAGE = "average"
-_MOMENT = re.compile(r"\d+-\d\d-\d\dT(\d\d:\d\d:\d\d)(?:\.\d+)?Z")  # all plays are of one day
 _POINTS = 4  # of processing time at which the watermarks are shown
 
 
@@ -71,23 +70,6 @@ def points(batches: Sequence[BatchRecord]) -> list[BatchRecord]:
     """A few batches spread evenly over the run, the last one among them."""
     count = min(_POINTS, len(batches))
     return [batches[(i + 1) * len(batches) // count - 1] for i in range(count)]
-
-
-def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
-    """The watermarks of every source and stage after each of these batches."""
-    table = Table("after", "source or stage", title="Watermarks", title_justify="left")
-    for name in ("input", "output", "lag"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("held by")
-    for batch in batches:
-        heads = [clock(batch.processing_time), f"batch {batch.batch}"]
-        for name, source in sorted(batch.sources.items()):
-            table.add_row(heads.pop() if heads else "", name, "", clock(source.watermark), "", "")
-        for name, stage in batch.stages.items():
-            marks = clock(stage.input), clock(stage.output), seconds(stage.lag)
-            table.add_row("", name, *marks, _MOMENT.sub(r"\1", stage.holder))
-        table.add_section()
-    return table
 
 
 def clock(us: int) -> str:

@@ -94,7 +94,7 @@ class PartWriter:
 def _batch() -> int:
     """The number of the batch that this task is of."""
     context = TaskContext.get()
-    number = context and context.getLocalProperty("streaming.sql.batchId")
+    number = context.getLocalProperty("streaming.sql.batchId") if context else None
     if number is None:
         raise RuntimeError("Spark does not tell its task which batch it is of")
     return int(number)
