@@ -264,4 +264,7 @@ class WindowLength(Aggregate):
         return pl.Float64()
 
     def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
-        return (pl.col(WINDOW_END).cast(pl.Float64) - pl.col(WINDOW_START).cast(pl.Float64)) / 1_000_000
+        start, end = (pl.col(column).cast(pl.Float64) for column in (WINDOW_START, WINDOW_END))
+        # By a column: a constant polars turns into its reciprocal, for frames of several rows only, and the last
+        # digit would depend on how many windows emit together.
+        return (end - start) / (0 * start + 1_000_000)

@@ -37,8 +37,8 @@ class Holder:
     end: int
 
     def __str__(self) -> str:
-        key = f"{self.key} in " if self.key else ""
-        return f"{key}[{format_time(self.start)}, {format_time(self.end)})"
+        who = f"key {self.key} in" if self.key else "window"
+        return f"{who} [{format_time(self.start)}, {format_time(self.end)})"
 
 
 @attrs.frozen

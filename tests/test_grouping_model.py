@@ -291,7 +291,7 @@ def expected(row: dict[str, Any], times: list[int]) -> dict[str, Any]:
         "first": min(values, key=lambda value: (times[value], value), default=None),
         "last": max(values, key=lambda value: (times[value], value), default=None),
         "spread": max(values) - min(values) if values else None,
-        "length": pytest.approx(length, rel=1e-15),
+        "length": length,
     }
 
 

@@ -128,7 +128,7 @@ def test_replacing_describes_the_touched_buckets_anew_and_leaves_the_others() ->
     index = index.replace([1, 4, 5], new)  # nothing is left in bucket 1
     assert index.existing() == [4, 5, 6]
     assert index.due(18) == [4, 5]
-    assert str(index.holder) == "key x, window [1970-01-01T00:00:00.000007Z, 1970-01-01T00:00:00.000017Z)"
+    assert str(index.holder) == "key x in [1970-01-01T00:00:00.000007Z, 1970-01-01T00:00:00.000017Z)"
 
 
 def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:

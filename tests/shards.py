@@ -1,0 +1,126 @@
+"""A query of envelopes in this process: ingest tasks, a level after the other on its shards, what reaches the end."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+import polars as pl
+
+from beamlike.ingest import ingest
+from beamlike.plan import Plan
+from beamlike.records import StageRecord, merged
+from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology
+from beamlike.spark.level import Level
+from stages.state import DictStore
+from windowing.time import MAX_TIME, MIN_TIME
+
+Stores = dict[tuple[int, int], DictStore]
+"""The state of each shard: by number of the level and label of the shard."""
+
+
+@attrs.define
+class Query:
+    """A plan on so many shards. What a level gets comes in any order, as after a shuffle."""
+
+    plan: Plan
+    shards: int
+    tasks: int = 1
+    seed: int = 0
+    stores: Stores = attrs.field(factory=lambda: defaultdict(DictStore))
+    topology: Topology = attrs.field(init=False)
+    levels: list[Level] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        labels = tuple(range(7, 7 + 3 * self.shards, 3))  # any integers will do
+        self.topology = Topology.of(self.plan, labels)
+        self.levels = [Level.of(self.plan, names, self.topology) for names in self.plan.levels]
+
+    def batches(self, rows: int = 250_000) -> Iterator[Batch]:
+        """The whole input as the local runner takes it, a chunk of every source at a time, and then the end."""
+        chunks = {name: source.source.chunks(rows) for name, source in self.plan.sources.items()}
+        while chunks:
+            taken = {name: next(source, None) for name, source in chunks.items()}
+            chunks = {name: source for name, source in chunks.items() if taken[name] is not None}
+            yield self.batch({name: taken[name] for name in chunks} if chunks else None)
+
+    def batch(self, chunks: Mapping[str, pl.LazyFrame] | None) -> Batch:
+        """One batch: these chunks, or the end of all sources."""
+        return self.run(self.end() if chunks is None else self.ingested(chunks))
+
+    def ingested(self, chunks: Mapping[str, pl.LazyFrame]) -> list[Envelope]:
+        """The envelopes of the ingest tasks, several for each source."""
+        sent: list[Envelope] = []
+        for name, chunk in chunks.items():
+            rows = chunk.collect()
+            size = max(1, -(-len(rows) // self.tasks))
+            for task, piece in enumerate(rows.iter_slices(size)):
+                got = ingest(self.plan.sources[name], piece.lazy())
+                for consumer, frame in got.frames.items():
+                    sent += self.topology.data(consumer, frame, f"{name}:{task:03d}")
+                sent += self.summaries(name, {"summary": got.summary, "ended": False, "now": 1})
+        return sent
+
+    def end(self) -> list[Envelope]:
+        """The end of input."""
+        facts = {"summary": {}, "ended": True, "now": 2}
+        return [envelope for name in self.plan.sources for envelope in self.summaries(name, facts)]
+
+    def summaries(self, source: str, facts: Mapping[str, object]) -> Iterator[Envelope]:
+        """A summary of a source's task, to all shards that want it."""
+        for consumer in {route.consumer for route in self.plan.sources[source].routes} & set(self.plan.stages):
+            yield from self.topology.broadcast(consumer, source, Kind.SUMMARY, facts)
+
+    def run(self, envelopes: Iterable[Envelope]) -> Batch:
+        """These envelopes through all levels."""
+        after = []
+        for number in range(len(self.levels)):
+            envelopes = self.level(number, envelopes)
+            after.append(list(envelopes))
+        return Batch(self.plan, list(envelopes), after)
+
+    def level(self, number: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
+        """What leaves a level when these envelopes have come to it, shard by shard."""
+        arrived = list(envelopes)
+        random.Random(self.seed).shuffle(arrived)
+        shards: dict[int, list[Envelope]] = defaultdict(list)
+        for envelope in arrived:
+            shards[envelope.shard].append(envelope)
+        return [
+            sent
+            for label in sorted(shards)
+            for sent in self.levels[number].run(label, shards[label], self.stores[number, label])
+        ]
+
+    def fork(self, seed: int) -> Query:
+        """The same query with a copy of its state; it gets what comes in another order."""
+        return attrs.evolve(self, stores=copy.deepcopy(self.stores), seed=seed)
+
+
+@attrs.frozen
+class Batch:
+    """What has reached the end in a batch, and what left each level."""
+
+    plan: Plan
+    envelopes: list[Envelope]
+    levels: list[list[Envelope]]
+
+    def frames(self, sink: str) -> list[pl.DataFrame]:
+        """The rows for a sink, in order."""
+        mine = [envelope for envelope in self.envelopes if envelope.target == sink]
+        return [envelope.frame() for envelope in sorted(mine, key=lambda sent: (sent.origin, sent.sequence))]
+
+    def stages(self) -> dict[str, StageRecord]:
+        """The record of each stage, of all its shards together."""
+        notes = [envelope for envelope in self.envelopes if envelope.target == RECORDS]
+        return merged((note.origin, StageRecord(**note.facts()["stage"])) for note in notes)
+
+    def sent(self, kind: Kind, level: int) -> list[Envelope]:
+        """What of this kind left a level, the first of which is 1."""
+        return [envelope for envelope in self.levels[level - 1] if envelope.kind == kind]
+
+
+__all__ = ["MAX_TIME", "MIN_TIME", "Batch", "Query"]
