@@ -201,6 +201,16 @@ def _shown(given: Any) -> str:
     return repr(given)
 
 
+def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
+    """Files are named by run, batch and task, so two sinks of one folder would replace each other's."""
+    path = getattr(sink, "path", None)
+    for name, other in others.items():
+        if path is not None and type(sink) is type(other) and path.rstrip("/") == other.path.rstrip("/"):
+            raise PlanError(
+                f"writes to {path!r}, and so does {name!r}; give it a folder of its own", step=step
+            )
+
+
 def require_collections(given: Sequence[Any], step: str) -> None:
     """At least two collections of one pipeline."""
     for item in given:

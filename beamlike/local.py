@@ -32,7 +32,9 @@ class LocalRunner:
     `on_batch` is called with the record of each batch.
     """
 
-    chunk_rows: int = attrs.field(default=CHUNK_ROWS, validator=attrs.validators.ge(1))
+    chunk_rows: int = attrs.field(
+        default=CHUNK_ROWS, validator=[attrs.validators.instance_of(int), attrs.validators.ge(1)]
+    )
     on_batch: Callable[[BatchRecord], None] | None = None
 
     def run(self, plan: Plan) -> LocalRun:
@@ -64,6 +66,11 @@ class LocalRun:
         letters = JSONLines(self.dead_letters)
         for sink in [*sinks.values(), *([letters] if os.path.isdir(letters.path) else [])]:
             sink.start(self.plan.name)
+        for name, plan in self.plan.sinks.items():
+            # So that a sink knows its columns even if no row ever comes.
+            plan.sink.write(
+                output_frame(pl.DataFrame(schema=plan.schema)), Part(self.plan.name, 0, sink=name)
+            )
         self._clocks = {name: SourceClock() for name in self.plan.sources}
         chunks = {name: self._chunks(source) for name, source in self.plan.sources.items()}
         progress = Progress(self.plan.name)

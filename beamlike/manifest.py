@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from beamlike.describe import aggregate_text
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from stages.state import ENCODING
 
@@ -39,7 +40,7 @@ def _stage(stage: StagePlan) -> dict[str, str]:
         "accumulation": windowing.accumulation.value,
         "timestamp combiner": windowing.timestamp_combiner.value,
         "allowed lateness": f"{windowing.allowed_lateness} us",
-        "aggregates": ", ".join(f"{name}={type(agg).__name__}" for name, agg in grouping.aggregates.items()),
+        "aggregates": ", ".join(f"{name}={aggregate_text(agg)}" for name, agg in grouping.aggregates.items()),
         "state": ", ".join(f"{name}: {dtype}" for name, dtype in grouping.layout.state.items()),
     }
 

@@ -90,6 +90,7 @@ class Pipeline:
         self.new_name(name, "")
         if isinstance(sink, type) or not callable(getattr(sink, "write", None)):
             raise WrongType(f"expected a sink such as bl.Parquet('out/averages'), got {sink!r}", step=name)
+        checks.require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
         self.register(name)
         self.writes.append(Write(name, sink, collection))
 

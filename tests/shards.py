@@ -71,7 +71,9 @@ class Query:
 
     def summaries(self, source: str, facts: Mapping[str, object]) -> Iterator[Envelope]:
         """A summary of a source's task, to all shards that want it."""
-        for consumer in {route.consumer for route in self.plan.sources[source].routes} & set(self.plan.stages):
+        for consumer in {route.consumer for route in self.plan.sources[source].routes} & set(
+            self.plan.stages
+        ):
             yield from self.topology.broadcast(consumer, source, Kind.SUMMARY, facts)
 
     def run(self, envelopes: Iterable[Envelope]) -> Batch:

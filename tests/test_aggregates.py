@@ -83,9 +83,13 @@ KINDS = {
     "times": Kind(pl.Datetime("us", "UTC"), moments.map(lambda moment: moment.replace(tzinfo=UTC))),
     "lists": Kind(pl.List(pl.Int64()), st.lists(st.none() | st.integers(-9, 9), max_size=2), ordered=False),
     "lists of lists": Kind(
-        pl.List(pl.List(pl.String())), st.lists(st.lists(st.text(max_size=1), max_size=2), max_size=2), ordered=False
+        pl.List(pl.List(pl.String())),
+        st.lists(st.lists(st.text(max_size=1), max_size=2), max_size=2),
+        ordered=False,
     ),
-    "structs": Kind(pl.Struct({"a": pl.Int64()}), st.fixed_dictionaries({"a": st.integers(-9, 9)}), ordered=False),
+    "structs": Kind(
+        pl.Struct({"a": pl.Int64()}), st.fixed_dictionaries({"a": st.integers(-9, 9)}), ordered=False
+    ),
 }
 
 
@@ -98,7 +102,11 @@ def run(
     store, panes = DictStore(), []
     for bundle in [*bundles, None]:
         arrivals = pl.DataFrame(
-            {"k": ["a"] * len(bundle or ()), "v": [v for v, _ in bundle or ()], EVENT_TIME: [t for _, t in bundle or ()]},
+            {
+                "k": ["a"] * len(bundle or ()),
+                "v": [v for v, _ in bundle or ()],
+                EVENT_TIME: [t for _, t in bundle or ()],
+            },
             schema={**schema, EVENT_TIME: pl.Int64()},
         )
         step = stage.step(store, arrivals, Clock(MAX_TIME if bundle is None else MIN_TIME))
@@ -141,7 +149,9 @@ windowings = st.sampled_from([Windowing(FixedWindows(us(100))), Windowing(Sessio
 @pytest.mark.parametrize("kind", KINDS)
 @law
 @given(data=st.data())
-def test_aggregates_are_those_of_plain_python_however_elements_are_bundled(kind: str, data: st.DataObject) -> None:
+def test_aggregates_are_those_of_plain_python_however_elements_are_bundled(
+    kind: str, data: st.DataObject
+) -> None:
     of = KINDS[kind]
     elements = st.tuples(st.none() | of.values, st.integers(0, 5))  # few times: many ties
     bundles = data.draw(st.lists(st.lists(elements, max_size=4), min_size=1, max_size=4).filter(any))
@@ -195,17 +205,31 @@ def test_the_length_of_a_window_is_in_seconds() -> None:
 @pytest.mark.parametrize(
     ("aggregate", "dtype", "message"),
     [
-        (Sum("v"), pl.String(), r"sum\('v'\) needs a column of numbers or durations, but the column is String"),
+        (
+            Sum("v"),
+            pl.String(),
+            r"sum\('v'\) needs a column of numbers or durations, but the column is String",
+        ),
         (Sum("v"), pl.Datetime("us"), r"sum\('v'\) needs a column of numbers or durations"),
         (Mean("v"), pl.Duration("us"), r"mean\('v'\) needs a column of numbers, but the column is Duration"),
         (Mean("v"), pl.Date(), r"mean\('v'\) needs a column of numbers"),
-        (Min("v"), pl.List(pl.Int64()), r"min\('v'\) needs a column of numbers, text, booleans or times, but"),
+        (
+            Min("v"),
+            pl.List(pl.Int64()),
+            r"min\('v'\) needs a column of numbers, text, booleans or times, but",
+        ),
         (Max("v"), pl.Struct({"a": pl.Int64()}), r"max\('v'\) needs a column of numbers, text, booleans"),
-        (Collect("v"), pl.Object(), r"collect\('v'\) needs values that can be stored, but the column is Object"),
+        (
+            Collect("v"),
+            pl.Object(),
+            r"collect\('v'\) needs values that can be stored, but the column is Object",
+        ),
         (First("v"), pl.Object(), r"first\('v'\) needs values that can be stored"),
     ],
 )
-def test_a_column_of_the_wrong_type_is_a_type_error(aggregate: Aggregate, dtype: pl.DataType, message: str) -> None:
+def test_a_column_of_the_wrong_type_is_a_type_error(
+    aggregate: Aggregate, dtype: pl.DataType, message: str
+) -> None:
     with pytest.raises(TypeError, match=message):
         aggregate.dtype(pl.Schema({"v": dtype}))
 
@@ -264,11 +288,15 @@ def test_a_users_aggregate_takes_and_gives_any_type() -> None:
 
     rows: Elements = [({"day": date(2026, 1, 2)}, 1), ({"day": date(2026, 1, 1)}, 2)]
     dtype = pl.Struct({"day": pl.Date()})
-    panes = run({"d": Combine(Days(), "v", pl.List(pl.String()))}, dtype, [rows], Windowing(FixedWindows(us(9))))
+    panes = run(
+        {"d": Combine(Days(), "v", pl.List(pl.String()))}, dtype, [rows], Windowing(FixedWindows(us(9)))
+    )
     assert panes == [{"d": ["2026-01-01", "2026-01-02"]}]
 
 
-@pytest.mark.parametrize("method", ["create_accumulator", "add_input", "merge_accumulators", "extract_output"])
+@pytest.mark.parametrize(
+    "method", ["create_accumulator", "add_input", "merge_accumulators", "extract_output"]
+)
 def test_an_error_in_a_users_aggregate_keeps_its_type_and_says_in_which_step(method: str) -> None:
     def fail(*_: Any) -> Any:
         raise ZeroDivisionError("the user's")
@@ -282,7 +310,10 @@ def test_an_error_in_a_users_aggregate_keeps_its_type_and_says_in_which_step(met
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (3, "combine: 3 is no CombineFn: it lacks create_accumulator, add_input, merge_accumulators, extract_output"),
+        (
+            3,
+            "combine: 3 is no CombineFn: it lacks create_accumulator, add_input, merge_accumulators, extract_output",
+        ),
         (sum, "is no CombineFn"),
         (Median, r"combine: Median is a class; make one of it: Median\(\)"),
     ],

@@ -55,7 +55,9 @@ def flagship(combiner: str = "end_of_window", rows: int = 150, size: int = 40) -
             bl.Sessions("20s"), timestamp_combiner=combiner
         )
         parts.append(
-            windowed.group_by("user").aggregate(length=bl.window_length(), best=bl.max("score"), last=bl.last("score"))
+            windowed.group_by("user").aggregate(
+                length=bl.window_length(), best=bl.max("score"), last=bl.last("score")
+            )
         )
     lengths = bl.flatten(*parts)
     lengths.with_columns(first=bl.pane_first(), final=bl.pane_last()).write("lengths", sinks["lengths"])
@@ -127,7 +129,11 @@ def test_any_number_of_shards_and_tasks_gives_the_panes_and_watermarks_of_the_lo
         for name, stage in batch.stages().items():
             there = record.stages[name]
             assert (stage.input, stage.output) == (there.input, there.output), name
-            assert (stage.elements, stage.panes, stage.dropped) == (there.elements, there.panes, there.dropped)
+            assert (stage.elements, stage.panes, stage.dropped) == (
+                there.elements,
+                there.panes,
+                there.dropped,
+            )
             assert stage.live == there.live
 
 
@@ -138,7 +144,11 @@ def test_early_and_late_panes_and_dead_letters_are_those_of_the_local_runner(sha
     assert len(expected["lost"]) == 12
     for name in expected:
         assert got[name] == expected[name], name
-    assert {timing for row in expected["all"] for timing in [row["pane_timing"]]} == {"early", "on_time", "late"}
+    assert {timing for row in expected["all"] for timing in [row["pane_timing"]]} == {
+        "early",
+        "on_time",
+        "late",
+    }
     dropped = [batch.stages()["plays.aggregate"].dropped for batch in batches]
     assert sum(counts.get("late", 0) for counts in dropped) > 0
 
@@ -223,16 +233,22 @@ def test_a_stage_without_keys_has_one_shard_which_hears_all() -> None:
 def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others() -> None:
     query = Query(flagship()[0].plan(), 2)
     stage, label = "flatten.aggregate_2", query.topology.labels[0]
-    origins = [shard_name(name, shard) for name in ("console.aggregate", "mobile.aggregate") for shard in (0, 1)]
+    origins = [
+        shard_name(name, shard) for name in ("console.aggregate", "mobile.aggregate") for shard in (0, 1)
+    ]
 
     def heard(*reports: tuple[str, int]) -> int:
         """The input watermark of the shard after these reports."""
-        sent = [note(label, stage, origin, Kind.REPORT, {"watermark": at, "now": 5}) for origin, at in reports]
+        sent = [
+            note(label, stage, origin, Kind.REPORT, {"watermark": at, "now": 5}) for origin, at in reports
+        ]
         return query.run(sent).stages()[stage].input
 
     assert heard(*((origin, 50) for origin in origins[:3])) == MIN_TIME
     assert heard((origins[3], 40)) == 40
-    assert heard((origins[3], 20), ("mobile.aggregate#7", -9), ("stranger", -9)) == 40  # late, unknown, unknown
+    assert (
+        heard((origins[3], 20), ("mobile.aggregate#7", -9), ("stranger", -9)) == 40
+    )  # late, unknown, unknown
     assert heard((origins[3], 60), (origins[0], 45)) == 50
 
 
@@ -256,7 +272,9 @@ def test_a_source_that_has_ended_is_at_the_end_of_time_and_processing_time_never
     assert (inputs.reports.of("a"), inputs.now) == ([4_000_000], 10)
     inputs = inputs.receive(summary(3_000_000, False, 8), strategies)
     assert (inputs.reports.of("a"), inputs.now) == ([4_000_000], 10)
-    inputs = inputs.receive(summary(0, True, 12), strategies).receive(summary(9_000_000, False, 12), strategies)
+    inputs = inputs.receive(summary(0, True, 12), strategies).receive(
+        summary(9_000_000, False, 12), strategies
+    )
     assert (inputs.reports.of("a"), inputs.now) == ([MAX_TIME], 12)
 
 
@@ -278,7 +296,7 @@ def test_rows_arrive_whole_and_in_order_in_chunks_that_are_not_too_large(
             sent = list(ONE_STAGE.data(consumer, frame, "origin", sequence))
             assert [envelope.sequence for envelope in sent] == list(range(sequence, sequence + len(sent)))
             arrived = [envelope.frame() for envelope in sent]
-            assert all(0 < len(part) for part in arrived)
+            assert all(len(part) > 0 for part in arrived)
             assert sorted(n for part in arrived for n in part["n"]) == list(range(len(frame)))
             for label in {envelope.shard for envelope in sent}:
                 numbers = [n for e in sent if e.shard == label for n in e.frame()["n"]]
@@ -296,10 +314,15 @@ def assert_chunks_are_small(frame: pl.DataFrame) -> None:
 
 
 def test_a_chunk_is_at_most_as_large_as_spark_handles_well() -> None:
-    assert_chunks_are_small(pl.DataFrame({"k": range(30_000), "v": [[number, 1] for number in range(30_000)]}))
+    assert_chunks_are_small(
+        pl.DataFrame({"k": range(30_000), "v": [[number, 1] for number in range(30_000)]})
+    )
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="a text of any length takes 16 bytes more than polars' estimated_size counts")
+@pytest.mark.xfail(
+    raises=AssertionError,
+    reason="a text of any length takes 16 bytes more than polars' estimated_size counts",
+)
 def test_a_chunk_of_short_text_is_not_larger() -> None:
     assert_chunks_are_small(pl.DataFrame({"k": ["a", "b", "c"] * 10_000, "v": ["text"] * 30_000}))
 
@@ -315,7 +338,10 @@ def test_rows_of_a_key_go_to_one_shard_and_nothing_goes_out_for_no_rows() -> Non
 
 
 def test_envelopes_are_rows_for_arrow() -> None:
-    sent = [note(7, "t", "o", Kind.REPORT, {"b": 1, "a": 2}), Envelope(10, "t", "o", Kind.DATA, 2**40, b"\x00")]
+    sent = [
+        note(7, "t", "o", Kind.REPORT, {"b": 1, "a": 2}),
+        Envelope(10, "t", "o", Kind.DATA, 2**40, b"\x00"),
+    ]
     batch = to_arrow(sent)
     assert batch.schema == ARROW
     assert [Envelope(**row) for row in batch.to_pylist()] == sent

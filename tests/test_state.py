@@ -106,7 +106,13 @@ def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
     """State rows of (bucket, key, hold), due ten after the hold, or at 100."""
     return pl.DataFrame(
         [(bucket, key, (hold or 0), (hold or 90) + 10, hold) for bucket, key, hold in holds],
-        schema={"__bucket": pl.Int64, "key": pl.String, WINDOW_START: pl.Int64, WINDOW_END: pl.Int64, "h": pl.Int64},
+        schema={
+            "__bucket": pl.Int64,
+            "key": pl.String,
+            WINDOW_START: pl.Int64,
+            WINDOW_END: pl.Int64,
+            "h": pl.Int64,
+        },
         orient="row",
     )
 

@@ -59,7 +59,8 @@ def test_a_duration_is_written_in_many_ways(written: Any, us: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "-", "5", "s", "5 x", "5 seconds", "1h-30m", "--5s", "five s", "1.s", "1,5s", ".5s", "1e3s"]
+    "text",
+    ["", " ", "-", "5", "s", "5 x", "5 seconds", "1h-30m", "--5s", "five s", "1.s", "1,5s", ".5s", "1e3s"],
 )
 def test_text_that_is_no_duration_is_shown_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a duration: .*write for example '90s'") as caught:
@@ -75,7 +76,9 @@ def test_a_duration_is_finite(number: float) -> None:
 
 @pytest.mark.parametrize("value", [None, True, b"5s", [5], Decimal(5), 5j])
 def test_what_is_no_duration_at_all_is_a_type_error(value: Any) -> None:
-    with pytest.raises(TypeError, match="expected a duration such as '90s', a timedelta or seconds, not") as it:
+    with pytest.raises(
+        TypeError, match="expected a duration such as '90s', a timedelta or seconds, not"
+    ) as it:
         microseconds(value)
     assert repr(value) in str(it.value)
 

@@ -36,7 +36,9 @@ summaries = st.just({}) | times.map(lambda time: {"newest": time})
 
 
 @given(st.lists(st.tuples(reports, holds), max_size=8))
-def test_neither_watermark_goes_back_and_output_is_at_most_input(moves: list[tuple[list[int], int | None]]) -> None:
+def test_neither_watermark_goes_back_and_output_is_at_most_input(
+    moves: list[tuple[list[int], int | None]],
+) -> None:
     marks = list(accumulate(moves, lambda now, move: now.advance(*move), initial=Watermarks()))
     assert all(mark.output <= mark.input for mark in marks)
     for before, after in pairwise(marks):
@@ -142,7 +144,9 @@ def upstream(inputs: dict[str, list[str]], name: str) -> set[str]:
 
 
 @given(graphs(), st.data())
-def test_a_source_that_moves_on_takes_no_stage_back(inputs: dict[str, list[str]], data: st.DataObject) -> None:
+def test_a_source_that_moves_on_takes_no_stage_back(
+    inputs: dict[str, list[str]], data: st.DataObject
+) -> None:
     graph = StageGraph.from_inputs(inputs)
     sources = {name: data.draw(times, label=name) for name in graph.sources()}
     later = {name: max(watermark, data.draw(times, label=name)) for name, watermark in sources.items()}
@@ -200,7 +204,9 @@ def test_the_watermark_follows_the_newest_element_at_its_distance(bound: int, ba
 
 
 @given(strategies, st.lists(batches, max_size=6))
-def test_the_watermark_of_a_source_never_goes_back(strategy: WatermarkStrategy, stream: list[list[int]]) -> None:
+def test_the_watermark_of_a_source_never_goes_back(
+    strategy: WatermarkStrategy, stream: list[list[int]]
+) -> None:
     clocks = list(
         accumulate(
             stream,
@@ -220,7 +226,9 @@ def test_a_source_that_is_at_its_end_stays_there() -> None:
 
 
 def test_a_strategy_is_checked_when_it_is_declared() -> None:
-    with pytest.raises(ValueError, match="BoundedOutOfOrderness: bound must not be negative, not -1000000 us"):
+    with pytest.raises(
+        ValueError, match="BoundedOutOfOrderness: bound must not be negative, not -1000000 us"
+    ):
         BoundedOutOfOrderness("-1s")
     with pytest.raises(ValueError, match="not a duration"):
         BoundedOutOfOrderness("five")

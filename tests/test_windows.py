@@ -67,7 +67,9 @@ def by_definition(at: list[int], size: int, period: int, offset: int) -> Placed:
 
 
 @given(st.lists(times, max_size=6), sizes, offsets)
-def test_an_element_is_in_the_one_fixed_window_that_contains_it(at: list[int], size: int, offset: int) -> None:
+def test_an_element_is_in_the_one_fixed_window_that_contains_it(
+    at: list[int], size: int, offset: int
+) -> None:
     expected = by_definition(at, size, size, offset)
     assert placed(FixedWindows(us(size), us(offset)), at) == expected
     assert len(expected) == len(at)
@@ -78,7 +80,9 @@ def test_an_element_is_in_every_sliding_window_that_contains_it_earliest_first(
     at: list[int], size: int, period: int, offset: int
 ) -> None:
     # With a period longer than the size, an element between two windows is in none.
-    assert placed(SlidingWindows(us(size), us(period), us(offset)), at) == by_definition(at, size, period, offset)
+    assert placed(SlidingWindows(us(size), us(period), us(offset)), at) == by_definition(
+        at, size, period, offset
+    )
 
 
 @given(st.lists(times, max_size=6), sizes)
@@ -162,7 +166,9 @@ def test_a_changed_copy_keeps_its_durations(windowing: Windowing) -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, True, "3", None])
 def test_a_count_is_a_whole_number_of_at_least_one(count: Any) -> None:
-    with pytest.raises(ValueError, match="AfterCount: count must be a whole number of at least 1, not") as caught:
+    with pytest.raises(
+        ValueError, match="AfterCount: count must be a whole number of at least 1, not"
+    ) as caught:
         AfterCount(count)
     assert repr(count) in str(caught.value)
 
@@ -170,7 +176,10 @@ def test_a_count_is_a_whole_number_of_at_least_one(count: Any) -> None:
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (lambda: AfterWatermark(early=3), r"AfterWatermark: early must be a trigger, not 3; AfterCount\(3\)\?"),
+        (
+            lambda: AfterWatermark(early=3),
+            r"AfterWatermark: early must be a trigger, not 3; AfterCount\(3\)\?",
+        ),
         (lambda: AfterWatermark(late="x"), "AfterWatermark: late must be a trigger, not 'x'$"),
         (lambda: AfterWatermark(late=AfterCount), "AfterWatermark: late must be a trigger, not <class"),
         (lambda: Repeatedly(10), r"Repeatedly: trigger must be a trigger, not 10; AfterCount\(10\)\?"),
@@ -222,9 +231,17 @@ def test_a_continuation_is_its_own_continuation(trigger: Trigger) -> None:
 @pytest.mark.parametrize(
     ("trigger", "lateness", "remedy"),
     [
-        (AfterCount(3), "0s", r"AfterCount\(count=3\) may lose data.*come later would be .*Repeatedly\(\.\.\.\)"),
+        (
+            AfterCount(3),
+            "0s",
+            r"AfterCount\(count=3\) may lose data.*come later would be .*Repeatedly\(\.\.\.\)",
+        ),
         (AfterCount(3), "10m", r"come later \(until 10m after the window's end\) would be dropped"),
-        (AfterWatermark(), "10m", r"give it a late trigger such as late=AfterCount\(1\), or give allow_data_loss"),
+        (
+            AfterWatermark(),
+            "10m",
+            r"give it a late trigger such as late=AfterCount\(1\), or give allow_data_loss",
+        ),
         (AfterWatermark(early=AfterCount(2)), "1s", "until 1s after .* give it a late trigger"),
     ],
 )
@@ -262,7 +279,11 @@ def test_choices_may_be_given_by_their_name() -> None:
 @pytest.mark.parametrize(
     ("choice", "error", "message"),
     [
-        ({"accumulation": "acumulating"}, ValueError, "no Accumulation; it may be 'discarding', 'accumulating'"),
+        (
+            {"accumulation": "acumulating"},
+            ValueError,
+            "no Accumulation; it may be 'discarding', 'accumulating'",
+        ),
         ({"timestamp_combiner": "last"}, ValueError, "it may be 'end_of_window', 'earliest', 'latest'"),
         ({"allowed_lateness": "-1s"}, ValueError, "allowed_lateness must not be negative: -1s"),
         ({"allowed_lateness": "soon"}, ValueError, "not a duration: 'soon'"),
@@ -271,7 +292,9 @@ def test_choices_may_be_given_by_their_name() -> None:
         ({"trigger": "default"}, TypeError, "'trigger' must be .*Trigger"),
     ],
 )
-def test_a_choice_that_is_none_is_refused(choice: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_a_choice_that_is_none_is_refused(
+    choice: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         Windowing(**choice)
 

@@ -1,0 +1,167 @@
+"""The Spark runner as a user meets it: its sources, its session, its triggers, what it tells and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import beamlike as bl
+from beamlike.records import BatchRecord
+
+pytestmark = pytest.mark.spark
+
+ROWS = [
+    {"user": "ada", "at": "2026-01-01T12:00:00Z", "score": 1},
+    {"user": "bob", "at": "2026-01-01T12:00:10Z", "score": 2},
+    {"user": "ada", "at": "never", "score": 3},
+    {"user": "ada", "at": None, "score": 4},
+    {"user": "ada", "at": "2026-01-01T12:00:30Z", "score": 5},
+]
+
+
+def scores(p: bl.Pipeline, source: Any) -> bl.Collection:
+    return p.read("plays", source, timestamp="at", watermark=bl.BoundedOutOfOrderness("5s"))
+
+
+def totals(plays: bl.Collection) -> bl.Collection:
+    return plays.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(total=bl.sum("score"))
+
+
+def result(sink: bl.Memory) -> list[tuple[str, int]]:
+    return sorted((row["user"], row["total"]) for row in sink.rows())
+
+
+def test_rows_without_a_time_are_counted_and_kept(spark: SparkSession, tmp_path: Path) -> None:
+    p, sink = bl.Pipeline("letters"), bl.Memory()
+    totals(scores(p, bl.Rows(ROWS))).write("out", sink)
+    run = p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=2, drain=True))
+    assert result(sink) == [("ada", 6), ("bob", 2)]
+    assert sum(batch.sources["plays"].dead_letters for batch in run.batches) == 2
+    lines = [
+        line for file in Path(run.dead_letters).glob("*.jsonl") for line in file.read_text().splitlines()
+    ]
+    letters = sorted((json.loads(line) for line in lines), key=lambda letter: letter["error"])
+    assert [letter["error"] for letter in letters] == [
+        "event time column 'at' is not a time: 'never'",
+        "event time column 'at' is null",
+    ]
+    assert json.loads(letters[0]["row"]) == ROWS[2]
+
+
+def test_dead_letters_are_a_collection_of_their_own_if_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    p, lost = bl.Pipeline("letters"), bl.Memory()
+    plays = scores(p, bl.Rows(ROWS))
+    totals(plays).write("out", bl.Memory())
+    plays.dead_letters().write("lost", lost)
+    run = p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=1, drain=True))
+    assert len(lost.rows()) == 2
+    assert not Path(run.dead_letters).exists()
+
+
+def test_a_pipeline_without_grouping_goes_from_sources_to_sinks(spark: SparkSession, tmp_path: Path) -> None:
+    p, out = bl.Pipeline("copy"), tmp_path / "out"
+    high = scores(p, bl.Rows(ROWS, rows_per_batch=2)).filter(bl.col("score") > 1).map(shout, {"user": str})
+    high.write("out", bl.JSONLines(out))
+    p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=2))
+    written = pl.concat(map(pl.read_ndjson, sorted(out.glob("*.jsonl"))))
+    assert sorted(written["user"]) == ["ADA", "BOB"]
+    assert written["event_time"].null_count() == 0
+
+
+def shout(row: dict[str, Any]) -> dict[str, Any]:
+    return {"user": row["user"].upper()}
+
+
+def test_any_streaming_reader_of_spark_is_a_source(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "plays"
+    folder.mkdir()
+    pl.DataFrame(ROWS).write_ndjson(folder / "plays.json")
+
+    def reader(session: SparkSession) -> DataFrame:
+        return session.readStream.schema("user string, at string, score long").json(str(folder))
+
+    p, sink = bl.Pipeline("reader"), bl.Memory()
+    totals(scores(p, bl.SparkSource(reader))).write("out", sink)
+    p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=2, drain=True))
+    assert result(sink) == [("ada", 6), ("bob", 2)]
+
+
+def test_a_reader_that_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    def reader(session: SparkSession) -> DataFrame:
+        return session.createDataFrame([("ada", "2026-01-01", 1)], "user string, at string, score long")
+
+    p = bl.Pipeline("reader")
+    totals(scores(p, bl.SparkSource(reader))).write("out", bl.Memory())
+    with pytest.raises(bl.PlanError, match=r"step 'plays'.*spark\.readStream"):
+        p.run(bl.SparkRunner(str(tmp_path), session=spark))
+
+
+def test_a_given_session_stays_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    def state() -> tuple[Any, ...]:
+        context = spark.sparkContext
+        return spark.conf.getAll, dict(context.environment), list(context._python_includes), context.listFiles
+
+    before = state()
+    p = bl.Pipeline("guest")
+    totals(scores(p, bl.Rows(ROWS))).write("out", bl.Memory())
+    p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=3, drain=True))
+    assert state() == before
+    assert spark.streams.active == []
+
+
+def test_without_drain_the_last_windows_stay_open(spark: SparkSession, tmp_path: Path) -> None:
+    p, sink = bl.Pipeline("open"), bl.Memory()
+    totals(scores(p, bl.Rows(ROWS))).write("out", sink)
+    run = p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=2))
+    assert sink.rows() == []
+    stage = run.batches[-1].stages["plays.aggregate"]
+    assert (stage.live, stage.holder) == (2, "plays")
+
+
+def test_with_an_interval_it_goes_on_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    seen = threading.Event()
+
+    def stop_at_first(record: BatchRecord) -> None:
+        seen.set()
+
+    p = bl.Pipeline("interval")
+    totals(scores(p, bl.Rows(ROWS))).write("out", bl.Memory())
+    runner = bl.SparkRunner(
+        str(tmp_path), session=spark, shards=1, trigger="1 second", on_batch=stop_at_first
+    )
+    run = runner.start(p.plan())
+    try:
+        assert seen.wait(timeout=120)
+    finally:
+        run.stop()
+    run.wait()
+    assert run.batches[0].sources["plays"].elements == 3
+
+
+def test_an_error_in_a_users_function_names_the_step(spark: SparkSession, tmp_path: Path) -> None:
+    def divide(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "score": 1 // (row["score"] - 1)}
+
+    p = bl.Pipeline("fails")
+    totals(scores(p, bl.Rows(ROWS)).map(divide, name="share")).write("out", bl.Memory())
+    with pytest.raises(Exception, match="ZeroDivisionError") as failure:
+        p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=1, drain=True))
+    assert "share" in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trigger": "now"}, "trigger must be 'available_now' or an interval"),
+        ({"trigger": "1 second", "drain": True}, "drain=True needs trigger='available_now'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bl.SparkRunner(**options)
