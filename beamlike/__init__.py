@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beamlike.collection import Collection, flatten
-from beamlike.errors import CheckpointError, PlanError, StepError
+from beamlike.errors import CheckpointError, PlanError, RunError, StepError
 from beamlike.expressions import (
     col,
     collect,
@@ -76,6 +76,7 @@ __all__ = [
     "PlanError",
     "Repeatedly",
     "Rows",
+    "RunError",
     "Sessions",
     "SlidingWindows",
     "SparkRunner",

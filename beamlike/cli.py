@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -11,10 +12,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from beamlike.errors import CheckpointError, PlanError, StepError, listed, nearest
+from beamlike.errors import CheckpointError, PlanError, RunError, StepError, listed, nearest
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
-from beamlike.records import BatchRecord
 from beamlike.tables import totals_table, watermarks_table
 
 
@@ -24,8 +24,8 @@ class _Target(click.ParamType[Pipeline]):
     name = "module:pipeline"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Pipeline:
-        module_name, colon, name = str(value).partition(":")
-        if not colon or not name:
+        module_name, _, name = str(value).partition(":")
+        if not name or not module_name or module_name.startswith("."):
             self.fail(
                 f"{value!r}: write MODULE:PIPELINE, such as examples.session_lengths:earliest", param, ctx
             )
@@ -33,30 +33,44 @@ class _Target(click.ParamType[Pipeline]):
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         try:
-            module = importlib.import_module(module_name)
+            module = _plainly(lambda: importlib.import_module(module_name))
         except ModuleNotFoundError as error:
             if error.name is None or not module_name.startswith(error.name):
                 raise
             self.fail(f"there is no module {error.name!r} here or installed", param, ctx)
         found = getattr(module, name, None)
-        if callable(found) and not isinstance(found, Pipeline | type):
-            found = found()
-        names = [
-            key for key, object_ in vars(module).items() if isinstance(object_, Pipeline) or _makes(object_)
-        ]
-        if not isinstance(found, Pipeline):
+        if isinstance(found, Pipeline):
+            return found
+        if not callable(found) or isinstance(found, type):
+            names = [
+                key for key, value in vars(module).items() if isinstance(value, Pipeline) or _makes(value)
+            ]
             hint = nearest(name, names)
             self.fail(f"{module_name} has no pipeline {name!r}; it has {listed(names)}{hint}", param, ctx)
-        return found
+        if arguments := _needed(found):
+            self.fail(f"{name} cannot be called: it needs {listed(arguments)}", param, ctx)
+        made = _plainly(found)
+        if not isinstance(made, Pipeline):
+            self.fail(f"{name} makes no pipeline, but {made!r}", param, ctx)
+        return made
 
 
 def _makes(candidate: object) -> bool:
-    """Whether it is a function without arguments that says it makes a pipeline."""
+    """Whether it is a function that can be called without arguments and says that it makes a pipeline."""
+    if not callable(candidate) or isinstance(candidate, type):
+        return False
     returns = getattr(candidate, "__annotations__", {}).get("return")
-    arguments = set(getattr(candidate, "__annotations__", {})) - {"return"}
-    return (
-        callable(candidate) and not arguments and (returns is Pipeline or str(returns).endswith("Pipeline"))
-    )
+    return (returns is Pipeline or str(returns).endswith("Pipeline")) and not _needed(candidate)
+
+
+def _needed(function: Callable[..., Any]) -> list[str]:
+    """The arguments that must be given."""
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is parameter.empty and parameter.kind not in optional
+    ]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,7 +98,7 @@ def run(pipeline: Pipeline, runner: str, **options: Any) -> None:
     if done.batches:
         console.print(totals_table(done.batches))
         console.print(watermarks_table(list(done.batches)[-1:]))
-    _tell_dead_letters(console, done.batches, done.dead_letters)
+    _tell_dead_letters(console, pipeline, done)
 
 
 @main.command()
@@ -117,19 +131,20 @@ def _plainly(action: Callable[[], Any]) -> Any:
     """Errors that say what the user can do are shown without a traceback."""
     try:
         return action()
-    except (PlanError, StepError, CheckpointError, FileNotFoundError) as error:
+    except (PlanError, StepError, RunError, CheckpointError, FileNotFoundError) as error:
         raise click.ClickException(str(error)) from None
 
 
-def _tell_dead_letters(console: Console, batches: list[BatchRecord], where: str) -> None:
-    lost = {
-        name: sum(batch.sources[name].dead_letters for batch in batches)
-        for name in (batches[0].sources if batches else ())
-    }
-    for name, count in lost.items():
-        if count:
+def _tell_dead_letters(console: Console, pipeline: Pipeline, done: Any) -> None:
+    """How many rows of each source have no event time, and where they are."""
+    for name, source in pipeline.plan().sources.items():
+        lost = sum(batch.sources[name].dead_letters for batch in done.batches)
+        taken = sorted({route.consumer for route in source.routes if route.output == "dead_letters"})
+        where = ", ".join(taken) or done.dead_letters
+        if lost:
+            rows = "1 row" if lost == 1 else f"{lost:,} rows"
             console.print(
-                f"{count:,} rows of {name} have no event time that can be read: see {where}", highlight=False
+                f"{rows} of {name} without an event time that can be read: see {where}", highlight=False
             )
 
 

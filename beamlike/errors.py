@@ -57,6 +57,10 @@ class StepError(RuntimeError):
         return f"step {self.args[0]!r}: {self.args[1]}"
 
 
+class RunError(RuntimeError):
+    """A run failed; the message has the traceback of what failed in a worker."""
+
+
 class CheckpointError(RuntimeError):
     """A checkpoint belongs to another plan, or cannot be used."""
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import beamlike as bl
 from beamlike.records import BatchRecord
+from beamlike.spark.sinks import PartWriter
 
 pytestmark = pytest.mark.spark
 
@@ -150,9 +151,19 @@ def test_an_error_in_a_users_function_names_the_step(spark: SparkSession, tmp_pa
 
     p = bl.Pipeline("fails")
     totals(scores(p, bl.Rows(ROWS)).map(divide, name="share")).write("out", bl.Memory())
-    with pytest.raises(Exception, match="ZeroDivisionError") as failure:
-        p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=1, drain=True))
+    with pytest.raises(bl.RunError, match="ZeroDivisionError") as failure:
+        p.run(bl.SparkRunner(tmp_path, session=spark, shards=1, drain=True))
     assert "share" in str(failure.value)
+    assert "Traceback" not in str(failure.value)
+
+
+def test_paths_are_those_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = bl.Pipeline("paths")
+    scores(p, bl.Rows(ROWS)).write("out", bl.Parquet("out"))
+    monkeypatch.chdir(tmp_path)
+    writer = PartWriter.of(p.plan(), "run", bl.JSONLines("s3://bucket/letters"))
+    paths = {name: sink.path for name, sink in writer.sinks.items()}
+    assert paths == {"out": str(tmp_path / "out"), "@dead-letters": "s3://bucket/letters"}
 
 
 @pytest.mark.parametrize(

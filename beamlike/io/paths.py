@@ -30,6 +30,11 @@ def is_remote(path: str) -> bool:
     return _SCHEME.match(path) is not None
 
 
+def absolute(path: str) -> str:
+    """The path as it is meant here, for processes with another working directory; with a scheme, as it is."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
 def is_pattern(path: str) -> bool:
     """Whether the path has wildcards, and is not itself the name of a file."""
     return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))

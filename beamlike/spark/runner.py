@@ -10,10 +10,13 @@ from functools import reduce
 from typing import Any
 
 import attrs
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from beamlike.errors import RunError
 from beamlike.io import JSONLines
+from beamlike.io.paths import absolute, path_text
 from beamlike.manifest import describe
 from beamlike.plan import Plan
 from beamlike.progress import Progress
@@ -53,7 +56,7 @@ class SparkRunner:
     `on_batch` is called with the record of each batch.
     """
 
-    checkpoint: str | None = None
+    checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
     trigger: str = attrs.field(default="available_now", validator=_trigger)
     drain: bool = False
     shards: int | None = None
@@ -73,11 +76,15 @@ class SparkRunner:
             run.wait()
         except KeyboardInterrupt:
             run.stop()
+        except StreamingQueryException as error:
+            if reason := python_reason(str(error)):
+                raise RunError(reason) from None
+            raise
         return run
 
     def start(self, plan: Plan) -> SparkRun:
         """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
-        path = self.checkpoint or tempfile.mkdtemp(prefix="beamlike-")
+        path = absolute(self.checkpoint or tempfile.mkdtemp(prefix="beamlike-"))
         session = self._session(plan)
         checkpoint = Checkpoint(session, path)
         run = SparkRun(with_rows_as_files(plan, checkpoint), self, session, checkpoint)
@@ -113,8 +120,8 @@ class SparkRun:
         if new:
             for sink in self.plan.sinks.values():
                 sink.sink.start(self._manifest["run"])
-        self._progress = Progress(self.plan.name)
         self._query = self._start(shards)
+        self._progress = Progress(self.plan.name)
 
     @property
     def dead_letters(self) -> str:
@@ -186,6 +193,13 @@ def envelopes(
         last = names == plan.levels[-1]
         stream = apply_level(stream, Level.of(plan, names, topology), writer if last else None)
     return stream if plan.levels else write_in_tasks(stream, writer)
+
+
+def python_reason(message: str) -> str | None:
+    """The innermost Python traceback in the message of a query that failed; None if Python was not at fault."""
+    before_plan = message.partition("=== Streaming Query ===")[0]
+    _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
+    return f"the run failed in a Python function:\n{traceback.strip()}" if found else None
 
 
 def labels(session: SparkSession, shards: int) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame
 
 from beamlike.ingest import DEAD_LETTERS
 from beamlike.io.base import Part, Sink, output_frame
+from beamlike.io.files import Files
+from beamlike.io.paths import absolute
 from beamlike.plan import Plan
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.spark.envelope import DDL, RECORDS, Envelope, to_arrow
@@ -74,7 +76,7 @@ class PartWriter:
     @classmethod
     def of(cls, plan: Plan, run: str, dead_letters: Sink) -> PartWriter:
         sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {DEAD_LETTERS: dead_letters}
-        return cls({name: sink for name, sink in sinks.items() if sink.distributed}, run)
+        return cls({name: _anywhere(sink) for name, sink in sinks.items() if sink.distributed}, run)
 
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
         """Lets through what is for others. The number of the task is the same when the batch is replayed."""
@@ -89,6 +91,11 @@ class PartWriter:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 frame = output_frame(pl.concat([part.frame() for part in parts]))
                 self.sinks[name].write(frame, Part(self.run, _batch(), task, name))
+
+
+def _anywhere(sink: Sink) -> Sink:
+    """The sink with its path as the driver means it: executors have working directories of their own."""
+    return attrs.evolve(sink, path=absolute(sink.path)) if isinstance(sink, Files) else sink
 
 
 def _batch() -> int:

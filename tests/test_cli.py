@@ -1,0 +1,228 @@
+"""The command line: what it runs and shows, what it says of what it cannot run, and how it exits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from beamlike.cli import main
+
+MODULE = '''
+"""Pipelines of a user."""
+
+from __future__ import annotations
+
+import beamlike as bl
+from beamlike import Pipeline
+
+def make(name: str, times=(1, None, 70, 2)) -> bl.Pipeline:
+    p = bl.Pipeline(name)
+    rows = bl.Rows([{"at": second} for second in times], schema={"at": int}, rows_per_batch=1)
+    read = p.read("clicks", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    windowed = read.window_into(bl.FixedWindows("1m"))
+    windowed.aggregate(n=bl.count()).named("counted").write("out", bl.CSV("out"))
+    return p
+
+clicks = make("clicks")
+number = 5
+
+def from_function() -> bl.Pipeline:
+    return make("from function")
+
+def with_defaults(name="defaults", *more, **others) -> Pipeline:
+    return make(name, times=[1])
+
+def unannotated():
+    return make("unannotated")
+
+def taken() -> bl.Pipeline:
+    p = make("taken")
+    source = p.writes[0].collection.inputs[0].inputs[0]
+    source.dead_letters().write("lost", bl.JSONLines("lost"))
+    return p
+
+def makes_none() -> bl.Pipeline:
+    return 3
+
+def wrong_column() -> bl.Pipeline:
+    p = make("wrong")
+    return p.writes[0].collection.filter(bl.col("m") > 1)
+
+def no_files() -> bl.Pipeline:
+    p = bl.Pipeline("no files")
+    return p.read("x", bl.Parquet("nowhere"), timestamp="at", watermark=bl.MonotonousTimestamps())
+
+def wrong_result() -> bl.Pipeline:
+    p = make("wrong result")
+    p.writes[0].collection.map(lambda row: None, name="risky").write("more", bl.Memory())
+    return p
+
+def fails() -> bl.Pipeline:
+    p = make("fails")
+    p.writes[0].collection.map(lambda row: 1 / 0, name="risky").write("more", bl.Memory())
+    return p
+
+unwritten = bl.Pipeline("unwritten")
+'''
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Runs the command line in a folder that has the module `mine`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "importing.py").write_text("import nowhere_at_all")
+    (tmp_path / "broken.py").write_text("import beamlike as bl\nclicks = bl.Pipeline(' ')")
+    for name in ("mine", "importing", "broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def run(*arguments: str) -> Result:
+        result = CliRunner().invoke(main, arguments)
+        for name in ("mine", "importing", "broken"):
+            sys.modules.pop(name, None)
+        return result
+
+    return run
+
+
+def test_a_pipeline_of_a_module_in_this_folder_is_run_and_its_totals_are_shown(invoke: Invoke) -> None:
+    result = invoke("run", "mine:clicks")
+    assert result.exit_code == 0, result.output
+    totals = [line.split("│")[1:-1] for line in result.stdout.splitlines() if "│" in line]
+    rows = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in totals if len(cells) == 5}
+    assert rows["clicks"] == ["3", "", "", "1"]
+    assert rows["counted"] == ["3", "2 on time", "1 late", ""]
+    assert "Watermarks" in result.stdout
+    assert len(list(Path("out").iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["from_function", "with_defaults", "unannotated"])
+def test_a_function_that_makes_a_pipeline_will_do(invoke: Invoke, name: str) -> None:
+    assert invoke("run", f"mine:{name}").exit_code == 0
+    assert any(Path("out").iterdir())
+
+
+def test_explain_prints_the_plan_and_runs_nothing(invoke: Invoke) -> None:
+    result = invoke("explain", "mine:clicks")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("pipeline clicks\n")
+    assert "counted  <- clicks" in result.stdout
+    assert not Path("out").exists()
+
+
+def test_dead_letters_are_told_with_where_they_are(invoke: Invoke) -> None:
+    result = invoke("run", "mine:clicks")
+    assert "1 row of clicks without an event time that can be read: see clicks-dead-letters" in result.stdout
+    assert Path("clicks-dead-letters").is_dir()
+    result = invoke("run", "mine:taken")
+    assert "1 row of clicks without an event time that can be read: see lost" in result.stdout
+    assert not Path("taken-dead-letters").exists()
+    assert "without an event time" not in invoke("run", "mine:with_defaults").stdout
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("mine", "'mine': write MODULE:PIPELINE, such as examples.session_lengths:earliest"),
+        ("mine:", "'mine:': write MODULE:PIPELINE"),
+        (":clicks", "':clicks': write MODULE:PIPELINE"),
+        (".mine:clicks", "'.mine:clicks': write MODULE:PIPELINE"),
+        ("min_e:clicks", "there is no module 'min_e' here or installed"),
+        ("mine.sub:clicks", "there is no module 'mine.sub' here or installed"),
+        (
+            "mine:clik",
+            "mine has no pipeline 'clik'; it has clicks, from_function, with_defaults, taken, makes_none, "
+            "wrong_column, no_files, wrong_result, fails, unwritten; did you mean 'clicks'?",
+        ),
+        ("mine:number", "mine has no pipeline 'number'; it has clicks"),
+        ("mine:Pipeline", "mine has no pipeline 'Pipeline'; it has clicks"),
+        ("mine:make", "make cannot be called: it needs name"),
+        ("mine:makes_none", "makes_none makes no pipeline, but 3"),
+    ],
+)
+def test_what_is_no_pipeline_is_a_usage_error(
+    invoke: Invoke, command: str, target: str, message: str
+) -> None:
+    result = invoke(command, target)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (
+            "mine:unwritten",
+            "Error: pipeline 'unwritten' writes to no sink; call collection.write('name', sink)",
+        ),
+        ("mine:wrong_column", "Error: step 'counted.filter': there is no column 'm'"),
+        ("mine:no_files", "Error: there is no file or directory 'nowhere'; give the columns"),
+        ("mine:wrong_result", "Error: step 'risky': expected a dict with the keys n, got None"),
+        ("broken:clicks", "Error: ' ' cannot name a pipeline"),
+    ],
+)
+def test_an_error_that_says_what_to_do_is_shown_without_a_traceback(
+    invoke: Invoke, target: str, message: str
+) -> None:
+    result = invoke("run", target)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_an_error_in_the_users_own_code_keeps_its_traceback(invoke: Invoke) -> None:
+    result = invoke("run", "mine:fails")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, ZeroDivisionError)
+    assert "step 'risky'" in result.exception.__notes__[0]
+    assert isinstance(invoke("run", "importing:x").exception, ModuleNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--drain"], "--drain: for --runner spark only"),
+        (["--checkpoint", "c", "--shards", "2"], "--checkpoint, --shards: for --runner spark only"),
+        (["--trigger", "available_now"], "--trigger: for --runner spark only"),
+        (["--runner", "spak"], "'spak' is not one of 'local', 'spark'"),
+        (["--runner", "spark", "--shards", "0"], "0 is not in the range x>=1"),
+        (
+            ["--runner", "spark", "--trigger", "often"],
+            "trigger must be 'available_now' or an interval such as",
+        ),
+        (
+            ["--runner", "spark", "--drain", "--trigger", "10 seconds"],
+            "drain=True needs trigger='available_now'",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_are_usage_errors(invoke: Invoke, options: list[str], message: str) -> None:
+    result = invoke("run", "mine:clicks", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not Path("out").exists()
+
+
+def test_help_names_the_commands(invoke: Invoke) -> None:
+    result = invoke("-h")
+    assert result.exit_code == 0
+    assert "explain" in result.stdout
+    assert "run" in result.stdout
+
+
+def test_the_command_line_does_not_need_spark_to_run_in_process() -> None:
+    code = "import sys, beamlike.cli; print('pyspark' in sys.modules)"
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
