@@ -197,7 +197,7 @@ def envelopes(
 
 def python_reason(message: str) -> str | None:
     """The innermost Python traceback in the message of a query that failed; None if Python was not at fault."""
-    before_plan = message.partition("=== Streaming Query ===")[0]
+    before_plan = message.partition("=== Streaming Query ===")[0].partition(" SQLSTATE:")[0]
     _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
     return f"the run failed in a Python function:\n{traceback.strip()}" if found else None
 
