@@ -31,7 +31,7 @@ from tests.strategies import Stream, scattered_streams, sessions, streams, us, w
 from windowing import Sessions, SlidingWindows, Windowing
 from windowing.columns import WINDOW_END, WINDOW_START
 
-law = settings(max_examples=settings().max_examples // 4)
+law = settings(max_examples=settings().max_examples // 5)
 STAGE = "grouping"
 
 # Bytes
