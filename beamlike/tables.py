@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rich.table import Table
 
 from beamlike.records import BatchRecord, merged
-from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
+from windowing.time import format_duration, format_time
 
 _MOMENT = re.compile(r"(\d+-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
 
@@ -48,16 +48,17 @@ def _watermarks(batch: BatchRecord) -> Iterator[int]:
 
 
 def _day(time: int) -> str:
-    """The date of an event time; nothing for the ends of time."""
-    return format_time(time).partition("T")[0] if MIN_TIME < time < GLOBAL_WINDOW_END - 1 else ""
+    """The date of an event time; nothing for the ends of time, and for times that no calendar has."""
+    day, t, _ = format_time(time).partition("T")
+    return day if t else ""
 
 
 def _text(time: int, short: bool) -> str:
     """An event time to the second, with its date or without."""
-    text = format_time(time)
-    if text.endswith("inf"):
-        return text
-    return text[11:19] if short else text[:19].replace("T", " ")
+    day, t, clock = format_time(time).partition("T")
+    if not t:
+        return day
+    return clock[:8] if short else f"{day} {clock[:8]}"
 
 
 def _shortened(moment: re.Match[str]) -> str:

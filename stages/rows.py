@@ -130,4 +130,6 @@ class Layout:
 def _literal(part: Part) -> pl.Expr:
     value = list(part.empty) if isinstance(part.empty, tuple) else part.empty
     # A literal of a duration cannot be made of a number.
-    return pl.lit(value).cast(part.dtype) if isinstance(part.dtype, pl.Duration) else pl.lit(value, part.dtype)
+    return (
+        pl.lit(value).cast(part.dtype) if isinstance(part.dtype, pl.Duration) else pl.lit(value, part.dtype)
+    )

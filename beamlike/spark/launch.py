@@ -30,7 +30,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# Spark matches a regular expression against the whole traceback when a query is stopped inside of a batch,
+# When a query is stopped inside of a batch, Spark matches a regular expression against the whole traceback,
 # which overflows Java's usual stack of 1 MB.
 _STACK = "-Xss16m"
 
@@ -101,7 +101,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _quiet_gateway(conf: SparkConf) -> JavaGateway:
-    """Java with the options below, unless the user's say otherwise, and with its standard error filtered."""
+    """Java with our options, of which the user's take precedence, and with its standard error filtered."""
     given = conf.get("spark.driver.extraJavaOptions") or ""
     options = [_STACK, given]
     if "log4j" not in given:

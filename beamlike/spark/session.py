@@ -25,7 +25,7 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # By default, Spark waits for ever for a query that does not heed the order to stop.
     "spark.sql.streaming.stopTimeout": "120s",
-    # Stateful queries cannot use it, and it only delays the small jobs of a sink.
+    # Stateful queries cannot use it, and Spark warns of each one that would.
     "spark.sql.adaptive.enabled": "false",
     # Rows of a Spark source come in chunks worth a vectorised step. Chunks of envelopes, whose payloads weigh
     # megabytes, are limited by bytes instead.
