@@ -24,6 +24,7 @@ from beamlike.errors import (
 )
 from beamlike.event_time import check_event_time_type
 from beamlike.inference import Shape
+from beamlike.io.paths import real
 from stages.aggregates import Aggregate
 from stages.sources import WatermarkStrategy
 from windowing.columns import EVENT_TIME
@@ -205,7 +206,7 @@ def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
     """Files are named by run, batch and task, so two sinks of one folder would replace each other's."""
     path = getattr(sink, "path", None)
     for name, other in others.items():
-        if path is not None and type(sink) is type(other) and path.rstrip("/") == other.path.rstrip("/"):
+        if path is not None and type(sink) is type(other) and real(path) == real(other.path):
             raise PlanError(
                 f"writes to {path!r}, and so does {name!r}; give it a folder of its own", step=step
             )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
+from urllib.parse import quote
 
 import attrs
 import polars as pl
 
+from beamlike.errors import PlanError
 from beamlike.ingest import DEAD_LETTERS, ingest
-from beamlike.io import JSONLines
+from beamlike.io import JSONLines, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
@@ -58,10 +61,12 @@ class LocalRun:
     @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
-        return f"{self.plan.name}-dead-letters"
+        return f"{quote(self.plan.name, safe=' ')}-dead-letters"
 
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
+        # Sources first: what cannot be read must not cost what an earlier run has written.
+        chunks = {name: self._chunks(source) for name, source in self.plan.sources.items()}
         sinks = {name: sink.sink for name, sink in self.plan.sinks.items()}
         letters = JSONLines(self.dead_letters)
         for sink in [*sinks.values(), *([letters] if os.path.isdir(letters.path) else [])]:
@@ -72,7 +77,6 @@ class LocalRun:
                 output_frame(pl.DataFrame(schema=plan.schema)), Part(self.plan.name, 0, sink=name)
             )
         self._clocks = {name: SourceClock() for name in self.plan.sources}
-        chunks = {name: self._chunks(source) for name, source in self.plan.sources.items()}
         progress = Progress(self.plan.name)
         try:
             while chunks:
@@ -82,7 +86,11 @@ class LocalRun:
             progress.close()
 
     def _chunks(self, source: SourcePlan) -> Iterator[pl.LazyFrame]:
-        return source.source.chunks(self.runner.chunk_rows)
+        if isinstance(source.source, SparkSource):
+            raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
+        chunks = source.source.chunks(self.runner.chunk_rows)
+        first = list(islice(chunks, 1))
+        return chain(first, chunks)
 
     def _batch(self, chunks: dict[str, Iterator[pl.LazyFrame]], sinks: Mapping[str, Sink]) -> None:
         now = time.time_ns() // 1000

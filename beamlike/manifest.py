@@ -24,7 +24,11 @@ def describe(plan: Plan, shards: int) -> dict[str, Any]:
 
 
 def _source(source: SourcePlan) -> dict[str, str]:
-    return {"kind": type(source.source).__name__, "watermark": type(source.watermark).__name__}
+    return {
+        "kind": type(source.source).__name__,
+        "event time": f"{source.timestamp}: {source.schema[source.timestamp]} {source.unit or ''}".rstrip(),
+        "watermark": type(source.watermark).__name__,
+    }
 
 
 def _stage(stage: StagePlan) -> dict[str, str]:

@@ -1,8 +1,4 @@
-"""Folding arrivals and state into one row per (key, window); sessions of a key that overlap become one.
-
-Overlap is found by a sweep over rows sorted by key and start: a row begins a new session where its start is not
-before the running maximum of the ends (so elements exactly one gap apart are two sessions).
-"""
+"""Folding arrivals and state into one row per (key, window); sessions of a key that overlap become one."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from windowing.columns import WINDOW_END, WINDOW_START
 from windowing.combiners import TimestampCombiner
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
 from windowing.triggers import ALL, ROOT, Moment
+from windowing.windows import RUN
 
 from stages.rows import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
 
-_RUN: Final = "__run"
 _ACTIVE: Final = "__active"
 _PARTS: Final = "__parts"
 _SAME: Final = "__same"
@@ -24,35 +20,12 @@ _NOT: Final = "|not"
 _FIRST_START, _LAST_END = "__first_start", "__last_end"
 
 
-def sessions(rows: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """The rows sorted by key and start, with a number in `__run` for each run of overlapping windows of a key."""
-    # Stable, so that of elements with one event time the one that arrived first stays first.
-    ordered = rows.sort(*keys, WINDOW_START, maintain_order=True) if len(rows) > 1 else rows
-    start, end = pl.col(WINDOW_START), pl.col(WINDOW_END)
-    new_key = pl.any_horizontal(
-        [pl.col(key).ne_missing(pl.col(key).shift()) for key in keys] or [pl.lit(False)]
-    )
-    first = pl.int_range(pl.len()) == 0
-    ordered = ordered.with_columns((new_key | first).alias("__new_key"))
-    reach = end.shift()
-    if not _ends_ascend(ordered):
-        reach = end.cum_max().over(pl.col("__new_key").cum_sum()).shift()
-    breaks = pl.col("__new_key") | (start >= reach).fill_null(True)
-    return ordered.with_columns(breaks.cum_sum().alias(_RUN)).drop("__new_key")
-
-
-def _ends_ascend(ordered: pl.DataFrame) -> bool:
-    """Whether ends go up with the starts of each key, as those of single elements do: then no maximum is needed."""
-    end = pl.col(WINDOW_END)
-    return bool(ordered.select((pl.col("__new_key") | (end >= end.shift())).fill_null(True).all()).item())
-
-
 def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl.DataFrame:
     """Lifted elements with windows -> one row per (key, window or run of overlapping windows)."""
     combiner = layout.windowing.timestamp_combiner
     folds = {**layout.merge(), COUNT: pl.len().cast(pl.Int64), NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
     if merging:
-        ordered = sessions(arrivals, layout.keys)
+        ordered = layout.windowing.windows.merge(arrivals, layout.keys)
         reduced = _by_run(ordered, layout, folds)
     else:
         reduced = arrivals.group_by(*layout.keys, WINDOW_START, WINDOW_END, maintain_order=True).agg(**folds)
@@ -62,7 +35,7 @@ def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl
 def _by_run(ordered: pl.DataFrame, layout: Layout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
     bounds = {WINDOW_START: pl.col(WINDOW_START).min(), WINDOW_END: pl.col(WINDOW_END).max()}
     keys = [pl.col(key).first() for key in layout.keys]
-    return ordered.group_by(_RUN, maintain_order=True).agg(*keys, **bounds, **folds)
+    return ordered.group_by(RUN, maintain_order=True).agg(*keys, **bounds, **folds)
 
 
 def combine_windows(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
@@ -91,19 +64,19 @@ def _merge(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment:
             incoming.with_columns(pl.lit(False).alias(_ACTIVE)),
         ]
     )
-    ordered = _with_merged_bounds(sessions(rows, layout.keys))
+    ordered = _with_merged_bounds(layout.windowing.windows.merge(rows, layout.keys))
     # What was there has arrived before what comes: `last` prefers the later of equals.
-    ordered = ordered.sort(_RUN, ~pl.col(_ACTIVE), maintain_order=True)
+    ordered = ordered.sort(RUN, ~pl.col(_ACTIVE), maintain_order=True)
     merged = _by_run(ordered.with_columns(**_masked(layout)), layout, _folds(layout) | _merge_folds(layout))
     return _settle(merged, layout, moment)
 
 
 def _with_merged_bounds(ordered: pl.DataFrame) -> pl.DataFrame:
     """With the bounds of the run that each row is in, and whether an open window has these bounds already."""
-    bounds = ordered.group_by(_RUN, maintain_order=True).agg(
+    bounds = ordered.group_by(RUN, maintain_order=True).agg(
         pl.col(WINDOW_START).first().alias(_FIRST_START), pl.col(WINDOW_END).max().alias(_LAST_END)
     )
-    run = ordered[_RUN] - 1
+    run = ordered[RUN] - 1
     same = (
         pl.col(_ACTIVE)
         & (pl.col(WINDOW_START) == pl.col(_FIRST_START))

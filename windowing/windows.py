@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, TypeVar
 
 import attrs
@@ -12,7 +13,17 @@ from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME, format_duration, mi
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
+RUN: Final = "__run"
+"""Of merging windows: which rows become one window."""
+
 _TIME = pl.col(EVENT_TIME)
+_NEW_KEY: Final = "__new_key"
+
+
+def _end(start: pl.Expr, length: int) -> pl.Expr:
+    """`start + length`, but at the end of the global window at the latest, where Int64 comes to its end, too."""
+    return pl.min_horizontal(start, GLOBAL_WINDOW_END - length) + length
+
 
 _LONGEST: Final = 36_500_000 * DAY
 """Some hundred thousand years: the sum of two such lengths still fits 64 bits."""
@@ -45,6 +56,13 @@ class WindowFn:
         """Length in microseconds of windows that are the same for all keys; None where keys differ."""
         return None
 
+    def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """Of merging windows: the rows with a number in `__run`, the same for rows of a key that become one window.
+
+        Runs are numbered from 1, in the order of the rows that come back.
+        """
+        raise NotImplementedError
+
     def assign(self, frame: Frame) -> Frame:
         """The frame with a row per (element, window): needs the event time, adds window start and end."""
         raise NotImplementedError
@@ -65,7 +83,7 @@ class FixedWindows(WindowFn):
         """One window per element, whose start is rounded down, also before 1970."""
         # Polars' % takes the sign of the divisor, as floor division does.
         start = _TIME - (_TIME - self.offset) % self.size
-        return frame.with_columns(start.alias(WINDOW_START), (start + self.size).alias(WINDOW_END))
+        return frame.with_columns(start.alias(WINDOW_START), _end(start, self.size).alias(WINDOW_END))
 
 
 @attrs.frozen
@@ -90,7 +108,7 @@ class SlidingWindows(WindowFn):
         count = (last - (_TIME - self.size) + self.period - 1) // self.period
         starts = pl.int_ranges(last - (count - 1) * self.period, last + 1, self.period)
         exploded = frame.with_columns(starts.alias(WINDOW_START)).filter(count > 0).explode(WINDOW_START)
-        return exploded.with_columns((pl.col(WINDOW_START) + self.size).alias(WINDOW_END))
+        return exploded.with_columns(_end(pl.col(WINDOW_START), self.size).alias(WINDOW_END))
 
 
 @attrs.frozen
@@ -103,7 +121,26 @@ class Sessions(WindowFn):
 
     def assign(self, frame: Frame) -> Frame:
         """One window `[time, time + gap)` per element; the grouping merges those of a key that overlap."""
-        return frame.with_columns(_TIME.alias(WINDOW_START), (_TIME + self.gap).alias(WINDOW_END))
+        return frame.with_columns(_TIME.alias(WINDOW_START), _end(_TIME, self.gap).alias(WINDOW_END))
+
+    def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """A sweep: a row begins a new session where its start is not before the running maximum of the ends."""
+        # Stable, so that of elements with one event time the one that arrived first stays first.
+        ordered = rows.sort(*keys, WINDOW_START, maintain_order=True) if len(rows) > 1 else rows
+        changes = [pl.col(key).ne_missing(pl.col(key).shift()) for key in keys] or [pl.lit(False)]
+        new_key = pl.any_horizontal(changes) | (pl.int_range(pl.len()) == 0)
+        ordered = ordered.with_columns(new_key.alias(_NEW_KEY))
+        reach = pl.col(WINDOW_END).shift()
+        if not _ends_ascend(ordered):
+            reach = pl.col(WINDOW_END).cum_max().over(pl.col(_NEW_KEY).cum_sum()).shift()
+        breaks = pl.col(_NEW_KEY) | (pl.col(WINDOW_START) >= reach).fill_null(True)
+        return ordered.with_columns(breaks.cum_sum().alias(RUN)).drop(_NEW_KEY)
+
+
+def _ends_ascend(ordered: pl.DataFrame) -> bool:
+    """Whether ends go up with the starts of each key, as those of single elements do: then no maximum is needed."""
+    end = pl.col(WINDOW_END)
+    return bool(ordered.select((pl.col(_NEW_KEY) | (end >= end.shift())).fill_null(True).all()).item())
 
 
 @attrs.frozen

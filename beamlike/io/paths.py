@@ -35,6 +35,16 @@ def absolute(path: str) -> str:
     return path if is_remote(path) else os.path.abspath(path)
 
 
+def real(path: str) -> str:
+    """The one spelling of all paths that lead to the same place on this machine."""
+    return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
+
+
+def uri(path: str) -> str:
+    """The path for Hadoop, whose default file system need not be this machine's."""
+    return path if is_remote(path) else f"file:{os.path.abspath(path)}"
+
+
 def is_pattern(path: str) -> bool:
     """Whether the path has wildcards, and is not itself the name of a file."""
     return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))

@@ -10,6 +10,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
+from beamlike.io.paths import uri
 from beamlike.manifest import differences
 
 
@@ -29,14 +30,14 @@ class Checkpoint:
         text = self._read(self.at("manifest.json"))
         return None if text is None else json.loads(text)
 
-    def open(self, described: dict[str, Any]) -> dict[str, Any]:
+    def open(self, described: dict[str, Any], *, draining: bool) -> dict[str, Any]:
         """The manifest of this plan: the one that is there, if the plan fits it, or a new one.
 
         Raises `CheckpointError`, which names each stage and what differs.
         """
         saved = self.manifest()
         if saved is None:
-            saved = {**described, "run": uuid.uuid4().hex[:8], "drained": False}
+            saved = {**described, "run": uuid.uuid4().hex[:8], "draining": False, "drained": False}
             self.save(saved)
         if found := differences(saved, described):
             listed = "\n  ".join(found)
@@ -49,6 +50,10 @@ class Checkpoint:
                 f"the run of the checkpoint {self.path} was drained: all its windows are closed, so whatever "
                 "came now would be dropped as late; start anew with another checkpoint"
             )
+        if saved["draining"] and not draining:
+            raise CheckpointError(
+                f"the run of the checkpoint {self.path} was stopped while it was drained; finish that with drain=True"
+            )
         return saved
 
     def save(self, manifest: dict[str, Any]) -> None:
@@ -56,7 +61,7 @@ class Checkpoint:
 
     def control(self) -> str:
         """The folder of control files, which exists after this."""
-        directory = self.at("control")
+        directory = uri(self.at("control"))
         path, files = self._file(directory)
         files.mkdirs(path)
         return directory
@@ -67,7 +72,7 @@ class Checkpoint:
 
     def _file(self, name: str) -> tuple[Any, Any]:
         jvm: Any = self.session._jvm
-        path = jvm.org.apache.hadoop.fs.Path(name)
+        path = jvm.org.apache.hadoop.fs.Path(uri(name))
         return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
 
     def _read(self, name: str) -> str | None:
@@ -83,7 +88,7 @@ class Checkpoint:
     def _write(self, name: str, text: str) -> None:
         # Under a hidden name first, so that nobody reads half a file.
         path, files = self._file(name)
-        temporary, _ = self._file(f"{path.getParent().toString()}/.{path.getName()}.tmp")
+        temporary, _ = self._file(f"{name.rpartition('/')[0]}/.{path.getName()}.tmp")
         stream = files.create(temporary, True)
         try:
             stream.write(text.encode())

@@ -34,6 +34,8 @@ DDL: Final = "shard int, target string, origin string, kind string, sequence big
 CHUNK_BYTES: Final = 4_000_000
 """About how large a data payload may be: Spark's shuffle and Python both handle some megabytes well."""
 
+_UNIT: Final = "\x1f"  # no name of a user's has it
+
 RECORDS: Final = "@records"
 """The target of what only the driver wants to know."""
 
@@ -141,10 +143,13 @@ class Topology:
 
 def shard_name(stage: str, shard: int) -> str:
     """The name under which one shard of a stage reports."""
-    return f"{stage}#{shard}"
+    return f"{stage}{_UNIT}{shard}"
 
 
 def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    pieces = -(-max(1, int(frame.estimated_size())) // CHUNK_BYTES)
+    # Polars does not count the 16 bytes that a text or a binary takes beside its content.
+    views = sum(isinstance(dtype, pl.String | pl.Binary) for dtype in frame.dtypes)
+    size = int(frame.estimated_size()) + 16 * views * len(frame)
+    pieces = -(-max(1, size) // CHUNK_BYTES)
     rows = -(-len(frame) // pieces)
     yield from frame.iter_slices(rows)

@@ -17,7 +17,7 @@ from beamlike.errors import PlanError
 from beamlike.ingest import ingest
 from beamlike.io import SparkSource
 from beamlike.io.files import Files
-from beamlike.io.paths import path_text
+from beamlike.io.paths import path_text, uri
 from beamlike.plan import SourcePlan
 from beamlike.records import SourceRecord
 from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, Topology, note, to_arrow
@@ -26,6 +26,7 @@ from windowing.time import MAX_TIME
 
 CHUNK_ROWS = 250_000
 NOW = "__now"
+_ARRIVAL = "__arrival"
 
 Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -35,12 +36,12 @@ def source_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology
     source = plan.source
     if isinstance(source, Files):
         # Spark lists the files and keeps the offsets; the tasks read them, so rows never pass the JVM.
-        reader = (
-            session.readStream.format("binaryFile").schema(_LISTING).option("recursiveFileLookup", "true")
-        )
+        reader = session.readStream.format("binaryFile").schema(_LISTING)
+        # Otherwise Spark passes over files that are a week older than the newest that it has seen.
+        reader = reader.option("recursiveFileLookup", "true").option("maxFileAge", "36500d")
         if source.max_files_per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", source.max_files_per_trigger)
-        listed = reader.load(source.path).select("path", _now())
+        listed = reader.load(uri(source.path)).select("path", _arrival(), _now())
         return listed.mapInArrow(_ingest_files(plan, source, topology), DDL)
     if not isinstance(source, SparkSource):
         raise PlanError(f"Spark cannot read {source!r}", step=plan.name)
@@ -53,6 +54,11 @@ def source_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology
 
 
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
+
+
+def _arrival() -> Column:
+    """When the file came, in milliseconds."""
+    return F.unix_millis("modificationTime").alias(_ARRIVAL)
 
 
 def _now() -> Column:
@@ -104,12 +110,14 @@ def _ingest_files(plan: SourcePlan, source: Files, topology: Topology) -> Ingest
     def run(listings: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = _Task(plan, topology)
         for listing in listings:
-            for path, now in zip(listing["path"].to_pylist(), listing[NOW].to_pylist(), strict=True):
+            for path, arrival, now in zip(*(column.to_pylist() for column in listing.columns), strict=True):
                 task.now = now
                 file = path_text(path)
+                # Payloads are sorted by origin: files in order of arrival, as in process.
+                origin = f"{plan.name}:{arrival:015d}:{file}"
                 for number, chunk in enumerate(source.pieces(file, CHUNK_ROWS)):
                     # Room for a hundred thousand chunks of a piece, so that sequence keeps the file's order.
-                    batch = task.send(chunk, f"{plan.name}:{file}", number * 100_000)
+                    batch = task.send(chunk, origin, number * 100_000)
                     if batch is not None:
                         yield batch
         if task.now:
@@ -127,7 +135,10 @@ def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
             if rows.num_rows == 0:
                 continue
             task.now = rows[NOW][0].as_py()
-            frame = pl.DataFrame(pl.from_arrow(rows)).drop(NOW)
+            # A schema that was declared may be wider than Spark's.
+            frame = pl.DataFrame(pl.from_arrow(rows)).select(
+                pl.col(name).cast(dtype) for name, dtype in plan.schema.items()
+            )
             batch = task.send(frame.lazy(), origin, number * 100_000)
             if batch is not None:
                 yield batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -14,6 +14,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from beamlike.spark.envelope import ARROW, DDL, Envelope
 from beamlike.spark.level import Level
 from beamlike.spark.sinks import PartWriter
+
+_FRAME_BYTES = 64_000_000
 
 # Spark parses a schema that is given as text with two more round trips per task.
 _KEY = StructType([StructField("key", StringType())])
@@ -57,7 +59,7 @@ class LevelProcessor(StatefulProcessor):
         sent = self.level.run(label, arrived, self.store)
         if self.writer is not None:
             sent = self.writer.write(sent, self.level.topology.labels.index(label))
-        yield _frame(list(sent))
+        yield from _frames(sent)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -67,6 +69,17 @@ def _envelopes(frame: pd.DataFrame) -> Iterator[Envelope]:
     columns = [frame[name].tolist() for name in ARROW.names]
     for shard, target, origin, kind, sequence, payload in zip(*columns, strict=True):
         yield Envelope(shard, target, origin, kind, sequence, payload)
+
+
+def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
+    """Frames of some megabytes: Arrow holds at most 2 GB of payloads in one."""
+    held: list[Envelope] = []
+    for envelope in envelopes:
+        held.append(envelope)
+        if sum(len(one.payload) for one in held) > _FRAME_BYTES:
+            yield _frame(held)
+            held = []
+    yield _frame(held)
 
 
 def _frame(envelopes: list[Envelope]) -> pd.DataFrame:

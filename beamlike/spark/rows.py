@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from pathlib import Path
 
 import attrs
 
+from beamlike.errors import CheckpointError
 from beamlike.io import Parquet, Rows
+from beamlike.io.paths import is_remote
 from beamlike.plan import Plan, SourcePlan
 from beamlike.spark.checkpoint import Checkpoint
+from stages.state import encode
 
 _CHUNK_ROWS = 250_000
 # Spark takes files in order of their times; these are long past and a second apart.
@@ -16,23 +21,41 @@ _FIRST_TIME = 1_000_000_000
 
 
 def with_rows_as_files(plan: Plan, checkpoint: Checkpoint) -> Plan:
-    """The plan with each `Rows` source as the files that hold its rows; every chunk of it is a batch."""
+    """The plan with each `Rows` source as the files that hold its rows; every chunk of it is a batch.
+
+    Raises `CheckpointError` where the checkpoint has other rows, or is not on this machine.
+    """
     sources = {
-        name: _as_files(source, checkpoint.at("rows", name)) if isinstance(source.source, Rows) else source
+        name: _as_files(source, source.source, checkpoint) if isinstance(source.source, Rows) else source
         for name, source in plan.sources.items()
     }
     return attrs.evolve(plan, sources=sources)
 
 
-def _as_files(source: SourcePlan, folder: str) -> SourcePlan:
-    done = os.path.join(folder, "_done")
-    if not os.path.exists(done):
-        os.makedirs(folder, exist_ok=True)
-        for number, chunk in enumerate(source.source.chunks(_CHUNK_ROWS)):
-            file = os.path.join(folder, f"{number:06d}.parquet")
-            chunk.sink_parquet(file)
-            os.utime(file, (_FIRST_TIME + number, _FIRST_TIME + number))
-        with open(done, "w"):
-            pass
+def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourcePlan:
+    if is_remote(checkpoint.path):
+        raise CheckpointError(
+            f"source {source.name!r}: rows in memory need a checkpoint on this machine, not {checkpoint.path}"
+        )
+    folder = Path(checkpoint.at("rows", source.name))
+    # A hidden name, which no reader takes for data.
+    done = folder / "_rows"
+    digest = hashlib.sha256(encode(rows.frame)).hexdigest()
+    if not done.exists():
+        _write(rows, folder)
+        done.write_text(digest)
+    elif done.read_text() != digest:
+        raise CheckpointError(
+            f"source {source.name!r} has other rows than the run of the checkpoint {checkpoint.path}; "
+            "start anew with another checkpoint"
+        )
     files = Parquet(folder, schema=source.schema, max_files_per_trigger=1)
     return attrs.evolve(source, source=files)
+
+
+def _write(rows: Rows, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
+        file = folder / f"{number:06d}.parquet"
+        chunk.sink_parquet(file)
+        os.utime(file, (_FIRST_TIME + number, _FIRST_TIME + number))

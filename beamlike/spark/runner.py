@@ -10,13 +10,15 @@ from functools import reduce
 from typing import Any
 
 import attrs
+import polars as pl
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.errors import RunError
 from beamlike.io import JSONLines
-from beamlike.io.paths import absolute, path_text
+from beamlike.io.base import Part, output_frame
+from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
 from beamlike.plan import Plan
 from beamlike.progress import Progress
@@ -42,15 +44,22 @@ def _trigger(owner: object, attribute: attrs.Attribute[str], value: object) -> N
         )
 
 
+def _at_least_one(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"SparkRunner: shards must be a whole number of at least 1, not {value!r}")
+
+
 @attrs.frozen
 class SparkRunner:
     """Runs a pipeline on Spark Structured Streaming.
 
     `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one
-    was. Without one, a temporary folder is made and the run cannot be continued.
+    was. Without one, a temporary folder is made and the run cannot be continued. With a new checkpoint, file sinks
+    add to what is in their folders.
     `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
-    `drain`: at the end of the available input, closes all windows; the checkpoint is finished with that.
-    `shards`: how many parts each keyed stage is cut into; by default the cores of the cluster, at most 200.
+    `drain`: when no new input is left, closes all windows; the checkpoint is finished with that.
+    `shards`: how many parts each keyed stage is cut into; by default those of the checkpoint, or for a new one
+    the cores of the cluster, at most 200.
     `session`: a session to work in (in a new one beside it: nothing in it changes); otherwise one is made, on
     `master` (default "local[*]") and with `config`.
     `on_batch` is called with the record of each batch.
@@ -59,7 +68,7 @@ class SparkRunner:
     checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
     trigger: str = attrs.field(default="available_now", validator=_trigger)
     drain: bool = False
-    shards: int | None = None
+    shards: int | None = attrs.field(default=None, validator=_at_least_one)
     session: SparkSession | None = None
     master: str | None = None
     config: Mapping[str, str] = attrs.field(factory=dict)
@@ -76,19 +85,18 @@ class SparkRunner:
             run.wait()
         except KeyboardInterrupt:
             run.stop()
-        except StreamingQueryException as error:
-            if reason := python_reason(str(error)):
-                raise RunError(reason) from None
-            raise
         return run
 
     def start(self, plan: Plan) -> SparkRun:
         """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
-        path = absolute(self.checkpoint or tempfile.mkdtemp(prefix="beamlike-"))
         session = self._session(plan)
-        checkpoint = Checkpoint(session, path)
-        run = SparkRun(with_rows_as_files(plan, checkpoint), self, session, checkpoint)
-        run.begin(plan)
+        if self.checkpoint is None and not session.sparkContext._jsc.isLocal():
+            raise ValueError(
+                "SparkRunner: on a cluster, give a checkpoint: a folder that every executor reaches"
+            )
+        path = absolute(self.checkpoint or tempfile.mkdtemp(prefix="beamlike-"))
+        run = SparkRun(plan, self, session, Checkpoint(session, path))
+        run.begin()
         return run
 
     def _session(self, plan: Plan) -> SparkSession:
@@ -112,16 +120,25 @@ class SparkRun:
     _manifest: dict[str, Any] = attrs.field(factory=dict)
     _progress: Progress | None = None
 
-    def begin(self, declared: Plan) -> None:
-        """Holds the plan as it was declared against the checkpoint, and starts the query."""
+    def begin(self) -> None:
+        """Holds the plan against the checkpoint, and starts the query."""
+        saved = self.checkpoint.manifest()
+        if saved is not None and self.runner.shards is None:
+            self.session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
         shards = int(self.session.conf.get("spark.sql.shuffle.partitions") or 0)
-        new = self.checkpoint.manifest() is None
-        self._manifest = self.checkpoint.open(describe(declared, shards))
-        if new:
-            for sink in self.plan.sinks.values():
-                sink.sink.start(self._manifest["run"])
+        self._manifest = self.checkpoint.open(describe(self.plan, shards), draining=self.runner.drain)
+        if saved is None:
+            self._start_sinks()
+        self.plan = with_rows_as_files(self.plan, self.checkpoint)
         self._query = self._start(shards)
         self._progress = Progress(self.plan.name)
+
+    def _start_sinks(self) -> None:
+        run = self._manifest["run"]
+        for name, plan in self.plan.sinks.items():
+            plan.sink.start(run)
+            # So that a sink knows its columns even if no row ever comes.
+            plan.sink.write(output_frame(pl.DataFrame(schema=plan.schema)), Part(run, 0, sink=name))
 
     @property
     def dead_letters(self) -> str:
@@ -136,12 +153,18 @@ class SparkRun:
                 self._drain(self._query)
             else:
                 self._query.awaitTermination()
+        except StreamingQueryException as error:
+            if reason := python_reason(str(error)):
+                raise RunError(reason) from None
+            raise
         finally:
             if self._progress is not None:
                 self._progress.close()
 
     def _drain(self, query: StreamingQuery) -> None:
         query.processAllAvailable()
+        self._manifest["draining"] = True
+        self.checkpoint.save(self._manifest)
         self.checkpoint.end(tuple(self.plan.sources))
         query.processAllAvailable()
         query.stop()
@@ -169,7 +192,7 @@ class SparkRun:
             parts = PartWriter.of(self.plan, run, letters)
             stream = envelopes(self.session, self.plan, topology, self.checkpoint.control(), parts)
             query = stream.writeStream.foreachBatch(writer).queryName(self._name())
-            query = query.option("checkpointLocation", self.checkpoint.path)
+            query = query.option("checkpointLocation", uri(self.checkpoint.path))
             if self.runner.drain:
                 # Batch after batch in one query, so that its end can follow without starting another.
                 return query.start()
@@ -192,7 +215,7 @@ def envelopes(
     for names in plan.levels:
         last = names == plan.levels[-1]
         stream = apply_level(stream, Level.of(plan, names, topology), writer if last else None)
-    return stream if plan.levels else write_in_tasks(stream, writer)
+    return stream if plan.levels else write_in_tasks(stream, writer, topology.labels)
 
 
 def python_reason(message: str) -> str | None:

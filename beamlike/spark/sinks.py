@@ -107,12 +107,19 @@ def _batch() -> int:
     return int(number)
 
 
-def write_in_tasks(envelopes: DataFrame, writer: PartWriter) -> DataFrame:
-    """An operator that only writes: for a query without levels, whose last level would do it."""
+def write_in_tasks(envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...]) -> DataFrame:
+    """An operator that only writes: for a query without levels, whose last level would do it.
+
+    Rows go to the partition of their label first, so that a batch that is replayed has the same parts, on however
+    many machines.
+    """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        arrived = (Envelope(**row) for rows in batches for row in rows.to_pylist())
-        yield to_arrow(list(writer.write(arrived, context.partitionId() if context else 0)))
+        arrived: dict[int, list[Envelope]] = {}
+        for rows in batches:
+            for row in rows.to_pylist():
+                arrived.setdefault(row["shard"], []).append(Envelope(**row))
+        for label, sent in arrived.items():
+            yield to_arrow(list(writer.write(sent, labels.index(label))))
 
-    return envelopes.mapInArrow(write, DDL)
+    return envelopes.repartition(len(labels), "shard").mapInArrow(write, DDL)
