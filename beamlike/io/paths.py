@@ -42,6 +42,7 @@ def real(path: str) -> str:
 
 def uri(path: str) -> str:
     """The path for Hadoop, whose default file system need not be this machine's."""
+    path = path_text(path)
     return path if is_remote(path) else f"file:{os.path.abspath(path)}"
 
 
