@@ -363,3 +363,27 @@ def test_before_anything_is_known_the_watermark_is_at_the_beginning_of_time() ->
     done, _ = run(build)
     first = done.batches[0].stages["flatten.aggregate"]
     assert (first.input, first.output, first.holder) == (MIN_TIME, MIN_TIME, "unknown")
+
+
+def test_a_source_that_cannot_be_read_does_not_cost_what_was_written(tmp_path: Path) -> None:
+    def copy(rows: Any) -> None:
+        p = bl.Pipeline("p")
+        source = p.read("rows", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+        source.write("out", bl.Parquet(tmp_path / "out"))
+        p.run()
+
+    copy(bl.Rows([{"at": 1}]))
+    with pytest.raises(FileNotFoundError):
+        copy(bl.Parquet(tmp_path / "nowhere", schema={"at": int}))
+    assert len(pl.read_parquet(tmp_path / "out")) == 1
+
+
+def test_an_element_after_a_global_window_is_in_the_last_window(tmp_path: Path) -> None:
+    p, sink = bl.Pipeline("p"), bl.Memory()
+    rows = p.read(
+        "rows", bl.Rows([{"at": 1}]), timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps()
+    )
+    per_week = rows.aggregate(n=bl.count()).window_into(bl.FixedWindows("7d")).aggregate(n=bl.sum("n"))
+    per_week.write("out", sink)
+    p.run()
+    assert [row["n"] for row in sink.rows()] == [1]

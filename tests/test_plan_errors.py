@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -385,3 +386,11 @@ def test_a_failing_source_says_its_own_error(tmp_path):
 
 def test_the_stand_in_source_has_the_columns_of_the_schema():
     assert plays().schema == SCHEMA
+
+
+def test_one_folder_in_two_spellings_is_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = plays()
+    rows.write("one", bl.Parquet("out"))
+    with pytest.raises(bl.PlanError, match="so does 'one'; give it a folder of its own"):
+        rows.write("two", bl.Parquet(tmp_path / "out"))

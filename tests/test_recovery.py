@@ -80,9 +80,9 @@ def file_copy(source: Path, target: Path) -> None:
     shutil.copy2(source, target)
 
 
-def small(gap: str = "1m", extra: bool = False) -> bl.Pipeline:
+def small(gap: str = "1m", extra: bool = False, last: int = 2) -> bl.Pipeline:
     p = bl.Pipeline("small")
-    source = bl.Rows([{"user": "a", "at": 1}, {"user": "b", "at": 2}])
+    source = bl.Rows([{"user": "a", "at": 1}, {"user": "b", "at": last}])
     rows = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
     sessions = rows.window_into(bl.Sessions(gap)).group_by("user").aggregate(n=bl.count()).named("sessions")
     sessions.write("out", bl.Memory())
@@ -103,7 +103,10 @@ def test_a_plan_that_does_not_fit_the_checkpoint_is_refused_stage_by_stage(
         small(extra=True).run(runner)
     with pytest.raises(bl.CheckpointError, match="shards: it has 1, this run 2"):
         small().run(bl.SparkRunner(str(tmp_path), session=spark, shards=2))
-    small().run(runner)
+    with pytest.raises(bl.CheckpointError, match="source 'plays' has other rows"):
+        small(last=3).run(runner)
+    # Without a number it has the shards of the checkpoint.
+    small().run(bl.SparkRunner(str(tmp_path), session=spark))
 
 
 def test_a_drained_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -111,3 +114,18 @@ def test_a_drained_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) ->
     small().run(runner)
     with pytest.raises(bl.CheckpointError, match="was drained"):
         small().run(runner)
+
+
+def test_a_run_that_died_while_it_was_drained_can_only_be_drained(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    drain = bl.SparkRunner(str(tmp_path), session=spark, shards=1, drain=True)
+    go_on = bl.SparkRunner(str(tmp_path), session=spark, shards=1)
+    run = go_on.run(small().plan())
+    # As after a death between the note in the manifest and the end of the last batch.
+    run.checkpoint.save({**run.checkpoint.manifest(), "draining": True})
+    run.checkpoint.end(("plays",))
+    with pytest.raises(bl.CheckpointError, match="finish that with drain=True"):
+        small().run(go_on)
+    drained = small().run(drain)
+    assert drained.batches[-1].stages["sessions"].panes == {"on_time": 2}
