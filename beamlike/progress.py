@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 from rich.console import Console
 from rich.progress import Progress as Bar
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TextColumn
 
 from beamlike.records import BatchRecord
-from windowing.time import format_time
+from windowing.time import MAX_TIME, format_time
 
 
 @attrs.define
@@ -24,7 +24,6 @@ class Progress:
         self._bar = Bar(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
             TextColumn("{task.fields[state]}", markup=False),
             console=console,
             transient=True,
@@ -37,11 +36,20 @@ class Progress:
         """After one more batch."""
         self.elements += sum(source.elements for source in record.sources.values())
         seconds = self._bar.tasks[0].elapsed or 0.0
-        rate = f", {self.elements / seconds:,.0f}/s" if seconds else ""
+        rate = f", {_short(self.elements / seconds)}/s" if seconds else ""
         stages = [stage.output for stage in record.stages.values()]
         behind = min([*stages, *(source.watermark for source in record.sources.values())])
-        state = f"batch {record.batch}: {self.elements:,} elements{rate}, complete to {format_time(behind)}"
+        whole_seconds = behind // 1_000_000 * 1_000_000 if behind < MAX_TIME else behind
+        to = format_time(whole_seconds)
+        state = f"batch {record.batch}, {_short(self.elements)} elements{rate}, to {to}"
         self._bar.update(self._bar.tasks[0].id, state=state)
 
     def close(self) -> None:
         self._bar.stop()
+
+
+def _short(count: float) -> str:
+    """A count to read at a glance: 950, 12k, 1.5M."""
+    if count < 1_000:
+        return f"{count:.0f}"
+    return f"{count / 1_000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"

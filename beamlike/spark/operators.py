@@ -74,11 +74,13 @@ def _envelopes(frame: pd.DataFrame) -> Iterator[Envelope]:
 def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
     """Frames of some megabytes: Arrow holds at most 2 GB of payloads in one."""
     held: list[Envelope] = []
+    size = 0
     for envelope in envelopes:
         held.append(envelope)
-        if sum(len(one.payload) for one in held) > _FRAME_BYTES:
+        size += len(envelope.payload)
+        if size > _FRAME_BYTES:
             yield _frame(held)
-            held = []
+            held, size = [], 0
     yield _frame(held)
 
 
