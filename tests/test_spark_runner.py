@@ -116,6 +116,23 @@ def test_a_given_session_stays_as_it_was(spark: SparkSession, tmp_path: Path) ->
     assert spark.streams.active == []
 
 
+def test_without_a_checkpoint_it_works_in_a_temporary_folder(spark: SparkSession) -> None:
+    p, sink = bl.Pipeline("throwaway"), bl.Memory()
+    totals(scores(p, bl.Rows(ROWS))).write("out", sink)
+    p.run(bl.SparkRunner(session=spark, shards=1, drain=True))
+    assert result(sink) == [("ada", 6), ("bob", 2)]
+
+
+def test_a_callback_that_fails_fails_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    def fail(record: BatchRecord) -> None:
+        raise ValueError("no more")
+
+    p = bl.Pipeline("callback")
+    totals(scores(p, bl.Rows(ROWS))).write("out", bl.Memory())
+    with pytest.raises(bl.RunError, match="ValueError: no more"):
+        p.run(bl.SparkRunner(tmp_path, session=spark, shards=1, drain=True, on_batch=fail))
+
+
 def test_without_drain_the_last_windows_stay_open(spark: SparkSession, tmp_path: Path) -> None:
     p, sink = bl.Pipeline("open"), bl.Memory()
     totals(scores(p, bl.Rows(ROWS))).write("out", sink)

@@ -84,6 +84,9 @@ class SparkRunner:
         try:
             run.wait()
         except KeyboardInterrupt:
+            pass
+        finally:
+            # Whatever ended the wait, no query goes on behind the caller's back.
             run.stop()
         return run
 
