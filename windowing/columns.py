@@ -16,8 +16,12 @@ PANE_INDEX: Final = "__pane_index"
 PANE_NONSPECULATIVE_INDEX: Final = "__pane_nonspeculative_index"
 PANE_FIRST: Final = "__pane_first"
 PANE_LAST: Final = "__pane_last"
+PANE_RETRACTED: Final = "__pane_retracted"
+"""Boolean: the pane takes back one that was emitted before."""
 
 WINDOW_COLUMNS: Final = (WINDOW_START, WINDOW_END)
-PANE_COLUMNS: Final = (PANE_TIMING, PANE_INDEX, PANE_NONSPECULATIVE_INDEX, PANE_FIRST, PANE_LAST)
+PANE_COLUMNS: Final = (
+    PANE_TIMING, PANE_INDEX, PANE_NONSPECULATIVE_INDEX, PANE_FIRST, PANE_LAST, PANE_RETRACTED
+)  # fmt: skip
 SYSTEM_COLUMNS: Final = (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
 RESERVED_PREFIX: Final = "__"

@@ -12,11 +12,15 @@ from windowing.columns import (
     PANE_INDEX,
     PANE_LAST,
     PANE_NONSPECULATIVE_INDEX,
+    PANE_RETRACTED,
     PANE_TIMING,
     WINDOW_END,
 )
 
 EARLY, ON_TIME, LATE = "early", "on_time", "late"
+
+ALWAYS, IF_NON_EMPTY = "always", "if_non_empty"
+"""When a pane that has nothing new is emitted, at the end of a window or at its last."""
 
 NEXT_INDEX = "__next_index"
 NEXT_NONSPECULATIVE = "__next_nonspeculative"
@@ -31,10 +35,15 @@ PANE_STATE: Final[dict[str, tuple[pl.DataType, object]]] = {
 
 
 class Accumulation(Enum):
-    """What becomes of a window's content when it has been emitted."""
+    """What becomes of a window's content when it has been emitted.
+
+    DISCARDING forgets it: panes are parts. ACCUMULATING keeps it: each pane has all so far. RETRACTING keeps it, and
+    takes back each pane that a new one replaces: the old pane comes once more, marked as retracted, before the new.
+    """
 
     DISCARDING = "discarding"
     ACCUMULATING = "accumulating"
+    RETRACTING = "retracting"
 
 
 def timing(input_watermark: int, output_watermark: int) -> pl.Expr:
@@ -62,6 +71,7 @@ def describe(last: pl.Expr) -> dict[str, pl.Expr]:
         PANE_NONSPECULATIVE_INDEX: pl.when(early).then(-1).otherwise(pl.col(NEXT_NONSPECULATIVE)),
         PANE_FIRST: pl.col(NEXT_INDEX) == 0,
         PANE_LAST: last,
+        PANE_RETRACTED: pl.lit(False),
     }
 
 

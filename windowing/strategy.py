@@ -1,13 +1,13 @@
-"""Windowing: where in event time, when, and how a grouping emits: five choices, checked together."""
+"""Windowing: where in event time, when, and how a grouping emits: the choices, checked together."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
-from windowing.combiners import TimestampCombiner
-from windowing.panes import Accumulation
+from windowing.combiners import TimestampCombiner, TimestampOf
+from windowing.panes import ALWAYS, IF_NON_EMPTY, Accumulation
 from windowing.time import GLOBAL_WINDOW_END, format_duration, microseconds
 from windowing.triggers import AfterWatermark, DefaultTrigger, Trigger
 from windowing.windows import GlobalWindows, WindowFn
@@ -19,8 +19,8 @@ def _accumulation(value: Accumulation | str) -> Accumulation:
     return _member(Accumulation, value)
 
 
-def _combiner(value: TimestampCombiner | str) -> TimestampCombiner:
-    return _member(TimestampCombiner, value)
+def _combiner(value: TimestampCombiner | TimestampOf | str) -> TimestampCombiner | TimestampOf:
+    return value if isinstance(value, TimestampOf) else _member(TimestampCombiner, value)
 
 
 def _member(kind: type[Choice], value: Choice | str) -> Choice:
@@ -31,22 +31,32 @@ def _member(kind: type[Choice], value: Choice | str) -> Choice:
         raise ValueError(f"{value!r} is no {kind.__name__}; it may be {allowed}") from None
 
 
+def _when_empty(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value not in (ALWAYS, IF_NON_EMPTY):
+        raise ValueError(f"{attribute.name} may be {ALWAYS!r} or {IF_NON_EMPTY!r}, not {value!r}")
+
+
 @attrs.frozen
 class Windowing:
     """How a collection is windowed: windows, trigger, accumulation, timestamp combiner, allowed lateness.
 
     `allowed_lateness` is a duration, kept in microseconds: how long after its end a window still takes
-    elements. A trigger that finishes while the window would still take elements is refused, as these would
+    elements. `on_time` says whether the pane at the end of a window comes also if it has nothing new ("always",
+    the default) or only "if_non_empty"; `closing` says the same of the last pane, by default "if_non_empty".
+
+    A trigger that finishes while the window would still take elements is refused, as these would
     be dropped; `allow_data_loss=True` takes it nevertheless.
     """
 
     windows: WindowFn = attrs.field(factory=GlobalWindows, validator=attrs.validators.instance_of(WindowFn))
     trigger: Trigger = attrs.field(factory=DefaultTrigger, validator=attrs.validators.instance_of(Trigger))
     accumulation: Accumulation = attrs.field(default=Accumulation.DISCARDING, converter=_accumulation)
-    timestamp_combiner: TimestampCombiner = attrs.field(
+    timestamp_combiner: TimestampCombiner | TimestampOf = attrs.field(
         default=TimestampCombiner.END_OF_WINDOW, converter=_combiner
     )
     allowed_lateness: int = attrs.field(default=0, converter=microseconds)
+    on_time: str = attrs.field(default=ALWAYS, validator=_when_empty, kw_only=True)
+    closing: str = attrs.field(default=IF_NON_EMPTY, validator=_when_empty, kw_only=True)
     allow_data_loss: bool = attrs.field(default=False, kw_only=True)
 
     @allowed_lateness.validator
@@ -65,16 +75,24 @@ class Windowing:
         """Whether the trigger can close a window that still takes elements."""
         if not self.trigger.may_finish():
             return False
-        return not (isinstance(self.trigger, AfterWatermark) and self.allowed_lateness == 0)
+        at_the_end = isinstance(self.trigger, AfterWatermark) and self.trigger.percentile is None
+        return not (at_the_end and self.allowed_lateness == 0)
 
     def _until(self) -> str:
         late = self.allowed_lateness
         return f" (until {format_duration(late)} after the window's end)" if late else ""
 
     def _remedy(self) -> str:
+        if isinstance(self.trigger, AfterWatermark) and self.trigger.percentile is not None:
+            return f"give it to another, as in AfterWatermark(early={self.trigger})"
         if isinstance(self.trigger, AfterWatermark):
             return "give it a late trigger such as late=AfterCount(1)"
         return "wrap it in Repeatedly(...)"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The user's columns that windows and timestamp combiner read of each element."""
+        return tuple(dict.fromkeys([*self.windows.columns, *self.timestamp_combiner.columns]))
 
     @property
     def last_collection(self) -> int:

@@ -39,12 +39,21 @@ def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> Non
         raise ValueError(f"{type(owner).__name__}: {attribute.name} must be at most {longest}, not {given}")
 
 
-@attrs.frozen
+# Its own __getstate__ would pickle nothing of a user's subclass that is no attrs class.
+@attrs.frozen(getstate_setstate=False)
 class WindowFn:
     """A way to divide event time into windows; `assign` gives each element its windows."""
 
     merging: ClassVar[bool] = False
-    """Whether windows of one key that overlap become one."""
+    """Whether windows of one key may become one."""
+
+    merges_in_parts: ClassVar[bool] = True
+    """Law: to merge some windows first, and then their results with the rest, gives what merging all gives."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The user's columns that `assign` reads, besides the event time."""
+        return ()
 
     @property
     def period(self) -> int | None:
@@ -53,7 +62,7 @@ class WindowFn:
 
     @property
     def span(self) -> int | None:
-        """Length in microseconds of windows that are the same for all keys; None where keys differ."""
+        """Length in microseconds, the longest one, of windows that are the same for all keys, else None."""
         return None
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -62,6 +71,10 @@ class WindowFn:
         Runs are numbered from 1, in the order of the rows that come back.
         """
         raise NotImplementedError
+
+    def run_bounds(self) -> dict[str, pl.Expr]:
+        """Of merging windows: start and end of the window that a run becomes, as aggregations over its rows."""
+        return {WINDOW_START: pl.col(WINDOW_START).min(), WINDOW_END: pl.col(WINDOW_END).max()}
 
     def assign(self, frame: Frame) -> Frame:
         """The frame with a row per (element, window): needs the event time, adds window start and end."""
@@ -127,14 +140,18 @@ class Sessions(WindowFn):
         """A sweep: a row begins a new session where its start is not before the running maximum of the ends."""
         # Stable, so that of elements with one event time the one that arrived first stays first.
         ordered = rows.sort(*keys, WINDOW_START, maintain_order=True) if len(rows) > 1 else rows
-        changes = [pl.col(key).ne_missing(pl.col(key).shift()) for key in keys] or [pl.lit(False)]
-        new_key = pl.any_horizontal(changes) | (pl.int_range(pl.len()) == 0)
-        ordered = ordered.with_columns(new_key.alias(_NEW_KEY))
+        ordered = ordered.with_columns(begins_key(keys).alias(_NEW_KEY))
         reach = pl.col(WINDOW_END).shift()
         if not _ends_ascend(ordered):
             reach = pl.col(WINDOW_END).cum_max().over(pl.col(_NEW_KEY).cum_sum()).shift()
         breaks = pl.col(_NEW_KEY) | (pl.col(WINDOW_START) >= reach).fill_null(True)
         return ordered.with_columns(breaks.cum_sum().alias(RUN)).drop(_NEW_KEY)
+
+
+def begins_key(keys: Sequence[str]) -> pl.Expr:
+    """Whether a row is the first one of its key, where rows are in the order of keys."""
+    changes = [pl.col(key).ne_missing(pl.col(key).shift()) for key in keys]
+    return pl.any_horizontal(pl.int_range(pl.len()) == 0, *changes)
 
 
 def _ends_ascend(ordered: pl.DataFrame) -> bool:

@@ -1,0 +1,226 @@
+"""Calendar windows: whole days, weeks, months and years of the clock of a time zone."""
+
+from __future__ import annotations
+
+import calendar
+import difflib
+import zoneinfo
+from collections.abc import Iterable
+from datetime import date, datetime
+from typing import Final
+
+import attrs
+import polars as pl
+
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME
+from windowing.windows import Frame, WindowFn
+
+_UNITS: Final = {"days": 1, "weeks": 7, "months": 31, "years": 366}
+"""Unit -> the most days that one has."""
+_MOST: Final = {"days": 3_600_000, "weeks": 500_000, "months": 100_000, "years": 9_000}
+
+_EPOCH: Final = date(1970, 1, 1)
+_FIRST_DAY: Final = (date(2, 1, 1) - _EPOCH).days
+_LAST_DAY: Final = (date(9999, 1, 1) - _EPOCH).days
+_FIRST, _LAST = _FIRST_DAY * DAY, _LAST_DAY * DAY
+"""The times that have a date of their own; before and after these the first and the last window go on."""
+
+_WEEKDAYS: Final = [name.lower() for name in calendar.day_name]
+_SECOND: Final = 1_000_000
+
+_BOUNDS: Final = "__bounds"
+_NAIVE: Final = pl.Datetime("us")
+_UTC: Final = pl.Datetime("us", "UTC")
+
+
+def _date(value: date | str) -> date:
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f"CalendarWindows: start must be a date such as '1970-01-01', not {value!r}"
+            ) from None
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise TypeError(f"CalendarWindows: start must be a date such as '1970-01-01', not {value!r}")
+    return value
+
+
+def _whole(name: str, value: object, least: int, most: int, note: str = "") -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(
+            f"CalendarWindows: {name} must be a whole number from {least} to {most}{note}, not {value!r}"
+        )
+    return value
+
+
+def _nearest(word: object, words: Iterable[str]) -> str:
+    known = {name.lower(): name for name in words}
+    near = difflib.get_close_matches(str(word).lower(), known, n=1)
+    return f"; did you mean {known[near[0]]!r}?" if near else ""
+
+
+def _unit(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if value not in _UNITS:
+        allowed = ", ".join(map(repr, _UNITS))
+        raise ValueError(f"CalendarWindows: unit must be {allowed}, not {value!r}")
+
+
+def _count(owner: CalendarWindows, attribute: attrs.Attribute[int], value: object) -> None:
+    _whole("count", value, 1, _MOST[owner.unit], f" {owner.unit}")
+
+
+def _zone(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"CalendarWindows: timezone must be a name such as 'Europe/Berlin', not {value!r}")
+    try:
+        pl.Series([0], dtype=_UTC).dt.convert_time_zone(value)
+    except pl.exceptions.ComputeError:
+        hint = _nearest(value, sorted(zoneinfo.available_timezones()))
+        raise ValueError(f"CalendarWindows: there is no time zone {value!r}{hint}") from None
+
+
+@attrs.frozen
+class CalendarWindows(WindowFn):
+    """Windows of whole days, weeks, months or years, which begin at midnight by the clocks of a time zone.
+
+    A day on which the clocks change has 23 or 25 hours. A midnight that the clocks leave out is the moment at
+    which they jump over it; of one that they show twice, the first counts. Windows lie before `start`, too.
+    Times before the year 2 and after 9998 are in the first and the last window, which have no other end; the
+    clocks of years after 2099 stay on standard time.
+    """
+
+    unit: str = attrs.field(validator=_unit)
+    count: int = attrs.field(default=1, validator=_count)
+    start: date = attrs.field(default=_EPOCH, converter=_date, repr=lambda value: repr(value.isoformat()))
+    timezone: str = attrs.field(default="UTC", validator=_zone)
+
+    @start.validator
+    def _in_every_unit(self, attribute: attrs.Attribute[date], value: date) -> None:
+        if self.unit == "months" and value.day > 28:
+            raise ValueError(
+                f"CalendarWindows: a month begins on day 1 to 28, which all have, not {value.day}"
+            )
+        if self.unit == "years" and (value.month, value.day) == (2, 29):
+            raise ValueError("CalendarWindows: a year cannot begin on 29 February, which not all have")
+
+    @classmethod
+    def days(cls, n: int = 1, *, timezone: str = "UTC", start: date | str = _EPOCH) -> CalendarWindows:
+        """Windows of `n` days; one of them begins on the date `start`."""
+        return cls("days", n, start, timezone)
+
+    @classmethod
+    def weeks(cls, n: int = 1, *, starts_on: str = "monday", timezone: str = "UTC") -> CalendarWindows:
+        """Windows of `n` weeks; one of them begins on that day of the week of 1970-01-01 (Monday to Sunday)."""
+        if starts_on not in _WEEKDAYS:
+            hint = _nearest(starts_on, _WEEKDAYS)
+            raise ValueError(
+                f"CalendarWindows: starts_on must be {', '.join(map(repr, _WEEKDAYS))}, not {starts_on!r}{hint}"
+            )
+        return cls("weeks", n, date.fromisocalendar(1970, 1, _WEEKDAYS.index(starts_on) + 1), timezone)
+
+    @classmethod
+    def months(
+        cls, n: int = 1, *, day: int = 1, start: str = "1970-01", timezone: str = "UTC"
+    ) -> CalendarWindows:
+        """Windows of `n` months that begin on that day, from 1 to 28; one begins in the month `start`."""
+        _whole("day", day, 1, 28, ", which every month has")
+        try:
+            first = date.fromisoformat(f"{start}-01")
+        except ValueError:
+            raise ValueError(
+                f"CalendarWindows: start must be a month such as '1970-01', not {start!r}"
+            ) from None
+        return cls("months", n, first.replace(day=day), timezone)
+
+    @classmethod
+    def years(
+        cls, n: int = 1, *, month: int = 1, day: int = 1, start: int = 1970, timezone: str = "UTC"
+    ) -> CalendarWindows:
+        """Windows of `n` years that begin on that day of that month; one begins in the year `start`."""
+        _whole("start", start, 1, 9999)
+        _whole("month", month, 1, 12)
+        # 2001 is no leap year: a day is one that every year has.
+        _whole("day", day, 1, calendar.monthrange(2001, month)[1], f" in {calendar.month_name[month]}")
+        return cls("years", n, date(start, month, day), timezone)
+
+    @property
+    def span(self) -> int:
+        """The longest that a window can be: clocks are turned back by a day at most."""
+        return (self.count * _UNITS[self.unit] + 1) * DAY
+
+    def assign(self, frame: Frame) -> Frame:
+        """One window per element."""
+        dtype = pl.Struct(dict.fromkeys(WINDOW_COLUMNS, pl.Int64))
+        bounds = pl.col(EVENT_TIME).map_batches(self._bounds, return_dtype=dtype, is_elementwise=True)
+        fields = [pl.col(_BOUNDS).struct.field(column) for column in WINDOW_COLUMNS]
+        return frame.with_columns(bounds.alias(_BOUNDS)).with_columns(fields).drop(_BOUNDS)
+
+    def _bounds(self, times: pl.Series) -> pl.Series:
+        """Windows of times: those of their dates, except where clocks turned back show a date that is over."""
+        known = times.clip(_FIRST, _LAST)
+        days = known.cast(_UTC).dt.convert_time_zone(self.timezone).dt.date().cast(pl.Int32)
+        rows = pl.DataFrame({"time": known, "day": days})
+        rows = rows.join(self._windows(days.unique()), on="day", how="left", maintain_order="left")
+        over = pl.col("time") >= pl.col("end")
+        start = pl.when(over).then(pl.col("end")).otherwise(pl.col("start"))
+        end = pl.when(over).then(pl.col("next_end")).otherwise(pl.col("end"))
+        return rows.select(
+            pl.when(start <= _FIRST).then(MIN_TIME).otherwise(start).alias(WINDOW_START),
+            pl.when(end > _LAST).then(GLOBAL_WINDOW_END).otherwise(end).alias(WINDOW_END),
+        ).to_struct(times.name)
+
+    def _windows(self, days: pl.Series) -> pl.DataFrame:
+        """Of each day, in days since 1970: start and end of its window, and the end of the window after that."""
+        in_months = self.unit in ("months", "years")
+        first_days = self._months(days) if in_months else self._days(days)
+        return pl.DataFrame(
+            {"day": days} | {name: self._midnights(first) for name, first in first_days.items()}
+        )
+
+    def _days(self, days: pl.Series) -> dict[str, pl.Series]:
+        length = self.count * _UNITS[self.unit]
+        # Polars' % takes the sign of the divisor, as floor division does.
+        first = days - (days - (self.start - _EPOCH).days) % length
+        return {"start": first, "end": first + length, "next_end": first + 2 * length}
+
+    def _months(self, days: pl.Series) -> dict[str, pl.Series]:
+        length = self.count * (12 if self.unit == "years" else 1)
+        dates = days.cast(pl.Date)
+        month = dates.dt.year() * 12 + (dates.dt.month().cast(pl.Int32) - 1)
+        month -= (dates.dt.day() < self.start.day).cast(pl.Int32)
+        first = month - (month - (self.start.year * 12 + self.start.month - 1)) % length
+        return {
+            "start": self._day_of(first),
+            "end": self._day_of(first + length),
+            "next_end": self._day_of(first + 2 * length),
+        }
+
+    def _day_of(self, months: pl.Series) -> pl.Series:
+        """The day on which the window begins that begins in this month, counted from the year 0."""
+        months = months.clip(12, 9999 * 12 + 11)
+        dates = pl.date(pl.col("month") // 12, pl.col("month") % 12 + 1, self.start.day)
+        return pl.DataFrame({"month": months}).select(dates.cast(pl.Int32)).to_series()
+
+    def _midnights(self, days: pl.Series) -> pl.Series:
+        """The moments at which days begin."""
+        # Two days beyond the limits are beyond them in every zone.
+        naive = days.clip(_FIRST_DAY - 2, _LAST_DAY + 2).cast(pl.Date).cast(_NAIVE)
+        local = naive.dt.replace_time_zone(self.timezone, ambiguous="earliest", non_existent="null")
+        moments = local.cast(pl.Int64)
+        left_out = moments.is_null() & days.is_not_null()
+        if not left_out.any():
+            return moments
+        return moments.scatter(left_out.arg_true(), self._jumps(naive.filter(left_out)))
+
+    def _jumps(self, local: pl.Series) -> pl.Series:
+        """The moments at which the clocks jump over these local times: bisected, as clocks jump at whole seconds."""
+        wanted = local.cast(pl.Int64) // _SECOND
+        before, after = wanted - DAY // _SECOND, wanted + DAY // _SECOND
+        for _ in range((2 * DAY // _SECOND).bit_length()):
+            middle = (before + after) // 2
+            moments = (middle * _SECOND).cast(_UTC).dt.convert_time_zone(self.timezone)
+            reached = moments.dt.replace_time_zone(None) >= local
+            before, after = middle.zip_with(~reached, before), middle.zip_with(reached, after)
+        return after * _SECOND

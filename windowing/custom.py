@@ -1,0 +1,194 @@
+"""A user's own windows in Python: the slow path, with the shape of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from reprlib import repr as brief
+from typing import Any, ClassVar, Final
+
+import polars as pl
+
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+from windowing.windows import RUN, Frame, WindowFn, begins_key
+
+Bounds = tuple[int, int]
+"""Start and end of a window, in microseconds."""
+
+_ASSIGNED: Final = "__assigned"
+_KEY: Final = "__key"
+_RESULT_START, _RESULT_END = "__result_start", "__result_end"
+_RESULT: Final = (_RESULT_START, _RESULT_END)
+
+
+class CustomWindows(WindowFn):
+    """Windows that a user's own functions give: subclass it, as a plain class or as an attrs one.
+
+    `columns` names the columns that `assign_windows` finds in `row`. A class with `merge_windows` has windows
+    that merge, per key. Windows are `(start, end)` in microseconds, `[start, end)`; what reaches beyond the
+    limits of time ends there. Both functions must give the same for the same.
+    """
+
+    merges_in_parts: ClassVar[bool] = False
+
+    def assign_windows(self, time: int, row: dict[str, Any]) -> Iterable[Bounds]:
+        """The windows of an element, which end after its time; there may be none, or several."""
+        raise NotImplementedError(f"{type(self).__name__} must define assign_windows(self, time, row)")
+
+    def merge_windows(self, windows: list[Bounds]) -> Iterable[tuple[Iterable[Bounds], Bounds]]:
+        """Of the windows of a key, in order: `(parts, result)` for all that become one window.
+
+        No window is part of two results. A result is one of its parts, or a window that is not there.
+        """
+        raise NotImplementedError
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.merging = cls.merge_windows is not CustomWindows.merge_windows
+        own = vars(cls).keys() | vars(cls).get("__annotations__", {}).keys()
+        if taken := sorted(own & {"period", "span"}):
+            raise TypeError(
+                f"{cls.__name__}: {taken[0]} says how built-in windows lie; give yours another name"
+            )
+        columns: object = cls.columns
+        if isinstance(columns, str):
+            raise TypeError(f"{cls.__name__}: columns must be a tuple of names: ({columns!r},)")
+
+    # A plain subclass has attributes that attrs knows nothing of.
+
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+    def assign(self, frame: Frame) -> Frame:
+        """A row per window of each element, in the order in which the user's function gives them."""
+        if isinstance(frame, pl.DataFrame):
+            return _assign(self, frame)
+        # An expression would lose the class and the notes of the user's exception.
+        return frame.map_batches(
+            partial(_assign, self),
+            schema={**frame.collect_schema(), **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())},
+            predicate_pushdown=False,
+            projection_pushdown=False,
+            slice_pushdown=False,
+            streamable=True,
+        )
+
+    def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """Rows of windows with one result are a run, and so are those of a window that merges with none."""
+        window = [_KEY, *WINDOW_COLUMNS]
+        ordered = rows.sort(*keys, *WINDOW_COLUMNS, maintain_order=True)
+        ordered = ordered.with_columns(begins_key(keys).cum_sum().alias(_KEY))
+        results = _results(self, ordered.select(window).unique(maintain_order=True))
+        # Two results of a key are never alike.
+        run = [_KEY, *_RESULT]
+        merged = ordered.join(results, on=window, how="left", maintain_order="left")
+        merged = merged.sort(run, maintain_order=True)
+        return merged.with_columns((pl.struct(run).rle_id() + 1).alias(RUN)).drop(_KEY)
+
+    def run_bounds(self) -> dict[str, pl.Expr]:
+        """The result of the merge, which need not reach over its parts."""
+        return {WINDOW_START: pl.col(_RESULT_START).first(), WINDOW_END: pl.col(_RESULT_END).first()}
+
+
+def _assign(owner: CustomWindows, frame: pl.DataFrame) -> pl.DataFrame:
+    elements: list[int] = []
+    windows: list[Bounds] = []
+    rows = frame.select(EVENT_TIME, *owner.columns).iter_rows(named=True)
+    for number, row in enumerate(rows):
+        assigned = _windows_of(owner, row.pop(EVENT_TIME), row)
+        elements += [number] * len(assigned)
+        windows += assigned
+    starts, ends = [start for start, _ in windows], [end for _, end in windows]
+    return frame[pl.Series(elements, dtype=pl.UInt32)].with_columns(
+        pl.Series(WINDOW_START, starts, pl.Int64), pl.Series(WINDOW_END, ends, pl.Int64)
+    )
+
+
+def _windows_of(owner: CustomWindows, time: int, row: dict[str, Any]) -> list[Bounds]:
+    asked = f"{type(owner).__name__}.assign_windows at {time}"
+    given = _listed(asked, "windows (start, end)", owner.assign_windows, time, row)
+    windows = [_window(bounds, asked) for bounds in given]
+    for window in windows:
+        if window[1] <= time:
+            raise ValueError(f"{asked} gave the window {window}; expected an end after that time")
+    return list(dict.fromkeys(windows))
+
+
+def _results(owner: CustomWindows, windows: pl.DataFrame) -> pl.DataFrame:
+    """Distinct windows of keys, in order -> with the result of each."""
+    rows: list[tuple[int, ...]] = []
+    for key, starts, ends in windows.group_by(_KEY, maintain_order=True).agg(*WINDOW_COLUMNS).iter_rows():
+        results = _merged(owner, list(zip(starts, ends, strict=True)))
+        rows += [(key, *window, *result) for window, result in results.items()]
+    return pl.DataFrame(rows, {**windows.schema, **dict.fromkeys(_RESULT, pl.Int64())}, orient="row")
+
+
+def _merged(owner: CustomWindows, windows: list[Bounds]) -> dict[Bounds, Bounds]:
+    """Window -> the window that it becomes."""
+    asked = f"{type(owner).__name__}.merge_windows of {brief(windows)}"
+    into = {window: window for window in windows}
+    merged: set[Bounds] = set()
+    results: set[Bounds] = set()
+    for merge in _listed(asked, "pairs (parts, result)", owner.merge_windows, list(windows)):
+        parts, result = _merge(merge, asked)
+        for part in parts:
+            if part not in into:
+                raise ValueError(f"{asked} gave the part {part}; expected one of these windows")
+            if part in merged:
+                raise ValueError(f"{asked} gave the part {part} twice; expected parts of one result only")
+        if result not in parts and (result in into or result in results):
+            raise ValueError(
+                f"{asked} gave the result {result} of {brief(list(parts))}; "
+                "expected one of these parts or a window that is not there otherwise"
+            )
+        merged |= parts
+        results.add(result)
+        into |= dict.fromkeys(parts, result)
+    return into
+
+
+def _merge(merge: object, asked: str) -> tuple[set[Bounds], Bounds]:
+    match merge:
+        case (parts, result) if isinstance(parts, Iterable):
+            windows = {_window(part, asked) for part in parts}
+            if windows:
+                return windows, _window(result, asked)
+    raise ValueError(f"{asked} gave {brief(merge)}; expected (parts, result) with at least one part")
+
+
+def _window(bounds: object, asked: str) -> Bounds:
+    """The window within the limits of time."""
+    match bounds:
+        case (int(start), int(end)) if not isinstance(start, bool) and not isinstance(end, bool):
+            window = (max(start, MIN_TIME), min(end, GLOBAL_WINDOW_END))
+            if window[0] < window[1]:
+                return window
+    raise ValueError(
+        f"{asked} gave the window {brief(bounds)}; expected (start, end) in whole microseconds, start < end"
+    )
+
+
+def _listed(asked: str, expected: str, function: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
+    """What the user's function gives; its errors say what it was asked."""
+    try:
+        given: object = function(*arguments)
+        if isinstance(given, Iterable):
+            return list(given)
+    except Exception as error:
+        error.add_note(f"in {asked}")
+        raise
+    raise TypeError(f"{asked} gave {given!r}; expected {expected}, if only an empty list")

@@ -1,0 +1,30 @@
+"""Triggers that ask for nothing: one is always ready, one never."""
+
+from __future__ import annotations
+
+import attrs
+import polars as pl
+
+from windowing.triggers import NO_DEADLINE, WATERMARK, Env, Moment, Trigger, end_of_window
+
+
+@attrs.frozen(repr=False)
+class Always(Trigger):
+    """Emits for every bundle, and at the end of the window."""
+
+    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+        return pl.lit(True)
+
+    def clocks(self) -> frozenset[str]:
+        return frozenset({WATERMARK})
+
+    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
+        return end_of_window(moment) if clock == WATERMARK else NO_DEADLINE
+
+
+@attrs.frozen(repr=False)
+class Never(Trigger):
+    """Never emits: what has come is in the last pane, when the window is collected."""
+
+    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+        return pl.lit(False)
