@@ -26,6 +26,9 @@ class Part:
 class Aggregate:
     """What a grouping computes of each window. Accumulator columns of the result `name` begin with `name + "."`."""
 
+    subtractable: ClassVar[bool] = False
+    """Whether accumulators are sums, so that an element that is taken back can be subtracted."""
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The input columns that it reads."""
@@ -55,6 +58,8 @@ class Aggregate:
 @attrs.frozen
 class Count(Aggregate):
     """Elements, or those whose `column` is not null."""
+
+    subtractable: ClassVar[bool] = True
 
     column: str | None = None
 
@@ -125,6 +130,8 @@ def _summed(dtype: pl.DataType) -> pl.DataType:
 class Sum(_Numeric):
     """The sum of a column, nulls left out; 0 for no values."""
 
+    subtractable: ClassVar[bool] = True
+
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return _summed(dtype)
 
@@ -145,6 +152,7 @@ class Sum(_Numeric):
 class Mean(_Numeric):
     """The mean of a column, nulls left out; null for no values."""
 
+    subtractable: ClassVar[bool] = True
     wants: ClassVar[str] = "a column of numbers"
 
     def accepts(self, dtype: pl.DataType) -> bool:
@@ -259,6 +267,8 @@ class Last(_ByTime):
 @attrs.frozen
 class WindowLength(Aggregate):
     """The length of the window in seconds; of a session that is from its first element to its last, plus the gap."""
+
+    subtractable: ClassVar[bool] = True
 
     def dtype(self, schema: Schema) -> pl.DataType:
         return pl.Float64()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import polars as pl
-from windowing.columns import EVENT_TIME, PANE_LAST, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
-from windowing.panes import ON_TIME, Accumulation, describe, number_next, timing
+from windowing.columns import EVENT_TIME, PANE_LAST, PANE_RETRACTED, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
+from windowing.panes import ALWAYS, ON_TIME, Accumulation, describe, number_next, timing
 from windowing.triggers import ROOT, Moment
 
-from stages.rows import CLOSED, HOLD, PENDING, Layout
+from stages.rows import CLOSED, HOLD, OUTSTANDING, PENDING, Layout
 from stages.watermarks import Watermarks
 
 
@@ -44,9 +44,23 @@ def _emit(
     rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = rows.with_columns(timing(moment.watermark, before.output).alias(PANE_TIMING))
-    # An empty pane says only that the window is complete: it is owed once, on time.
-    emits = (pl.col(PENDING) > 0) | (pl.col(PANE_TIMING) == ON_TIME)
-    return _after(rows, emits, layout), _panes(rows.filter(emits), layout)
+    emits = _emits(layout)
+    if not layout.retracts:
+        return _after(rows, emits, layout), _panes(rows.filter(emits), layout)
+    emitting, silent = rows.filter(emits), rows.filter(~emits)
+    panes = _panes(emitting, layout)
+    taken_back = _taken_back(emitting, layout)
+    rows = pl.concat([emitting.with_columns(_as_outstanding(panes, layout)), silent])
+    return _after(rows, emits, layout), pl.concat([taken_back, panes])
+
+
+def _emits(layout: Layout) -> pl.Expr:
+    """Whether a window that fires gives a pane: one that has nothing new says only that the window is complete."""
+    windowing = layout.windowing
+    emits = pl.col(PENDING) > 0
+    if windowing.on_time == ALWAYS:
+        emits = emits | (pl.col(PANE_TIMING) == ON_TIME)
+    return emits | pl.col(PANE_LAST) if windowing.closing == ALWAYS else emits
 
 
 def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
@@ -61,11 +75,30 @@ def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     )
 
 
+def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    """The panes that the next ones of these windows replace, as they were, but marked."""
+    panes = rows.select(*layout.keys, OUTSTANDING).explode(OUTSTANDING, empty_as_null=False)
+    return (
+        panes.unnest(OUTSTANDING).with_columns(pl.lit(True).alias(PANE_RETRACTED)).select(list(layout.panes))
+    )
+
+
+def _as_outstanding(panes: pl.DataFrame, layout: Layout) -> pl.Series:
+    """Each pane as the one of its window that may be taken back."""
+    content = pl.struct(name for name in layout.panes if name not in layout.keys)
+    return panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
+
+
 def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
     last = pl.col(PANE_LAST)
     discards = layout.windowing.accumulation is Accumulation.DISCARDING
+    forgotten = {
+        name: pl.when(last).then(nothing).otherwise(pl.col(name))
+        for name, nothing in layout.nothing_outstanding().items()
+    }
     return rows.with_columns(
         **layout.emptied(pl.lit(True) if discards else last),
         **number_next(emits),
+        **forgotten,
         **{PENDING: pl.lit(0, pl.Int64), HOLD: pl.lit(None, pl.Int64), CLOSED: last},
     ).select(list(layout.state))

@@ -10,25 +10,39 @@ from collections.abc import Mapping
 
 import attrs
 import polars as pl
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.combiners import TimestampCombiner
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.strategy import Windowing
-from windowing.triggers import ROOT, Moment
+from windowing.triggers import ROOT, WATERMARK, Moment
 
 from stages.aggregates import Aggregate
 from stages.firing import collect, expires_at, fire, ready
-from stages.merging import combine_sessions, combine_windows, reduce_arrivals
+from stages.late import CLOSED_WINDOW, LATE, Late, late_schema
+from stages.merging import Combined, combine_merging, combine_windows, reduce_arrivals
 from stages.rows import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
-from stages.watermarks import Clock, Watermarks
+from stages.watermarks import Times, Watermarks
+
+
+@attrs.frozen
+class Admitted:
+    """The arrivals of a bundle: a row per (key, window) of those that are not too late; how many are.
+
+    `late` has the rows that were too late and `windowed` the others, where they are asked for.
+    """
+
+    incoming: pl.DataFrame
+    count: int
+    late: pl.DataFrame | None = None
+    windowed: pl.DataFrame | None = None
 
 
 @attrs.frozen
 class Advanced:
-    """What a step gives: the rows that live on, the panes, and how many arrivals met a closed window."""
+    """What a step gives: the rows that live on, the panes, how many arrivals were dropped and why, and these."""
 
     rows: pl.DataFrame
     panes: pl.DataFrame
-    closed: int
+    dropped: Mapping[str, int]
+    late: pl.DataFrame
 
 
 @attrs.frozen(slots=False)
@@ -36,6 +50,7 @@ class Grouping:
     """Aggregates per key and window. `schema` has the types of the arrivals' columns, keys included.
 
     `merge_windows=False` takes windows as they come, as after an earlier grouping that has merged them.
+    `late_columns`: the columns of dropped arrivals that somebody wants to see; None if nobody does.
     """
 
     keys: tuple[str, ...]
@@ -43,6 +58,7 @@ class Grouping:
     aggregates: Mapping[str, Aggregate]
     schema: pl.Schema
     merge_windows: bool = True
+    late_columns: tuple[str, ...] | None = None
     layout: Layout = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -50,79 +66,88 @@ class Grouping:
 
     @property
     def merging(self) -> bool:
-        """Whether windows of a key that overlap become one here."""
+        """Whether windows of a key become one here where their window function says so."""
         return self.windowing.windows.merging and self.merge_windows
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns that it reads: keys, then what aggregates need."""
+        """The user's columns that it reads: keys, what aggregates and windowing need, what is shown of late rows."""
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
+        # Where windows were assigned before, what they were made from may be gone.
+        needed += [column for column in self.windowing.columns if column in self.schema]
+        needed += self.late_columns or ()
         return tuple(dict.fromkeys([*self.keys, *needed]))
+
+    @property
+    def late_schema(self) -> pl.Schema:
+        """The columns of dropped arrivals, the reason, event time and window."""
+        return late_schema(self.schema, self.late_columns or ())
 
     def no_arrivals(self) -> pl.DataFrame:
         """The arrivals of a bundle in which only the clock moves."""
-        return pl.DataFrame(
-            schema={**{name: self.schema[name] for name in self.columns}, EVENT_TIME: pl.Int64()}
-        )
+        times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
+        return pl.DataFrame(schema={**{name: self.schema[name] for name in self.columns}, **times})
 
-    def admit(self, arrivals: pl.DataFrame, before: Watermarks) -> tuple[pl.DataFrame, int]:
-        """Arrivals -> (a row per (key, window) of those that are not too late, how many (element, window)s are)."""
+    def admit(self, arrivals: pl.DataFrame, before: Watermarks) -> Admitted:
+        """Arrivals with their windows; those whose window has been collected already are too late."""
         windowed = arrivals if WINDOW_START in arrivals.columns else self.windowing.windows.assign(arrivals)
-        admitted = windowed.filter(expires_at(self.layout) > before.input)
-        late = len(windowed) - len(admitted)
-        hold = self._element_hold()
+        in_time = expires_at(self.layout) > before.input
+        admitted = windowed.filter(in_time)
+        count = len(windowed) - len(admitted)
+        hold = self.windowing.timestamp_combiner.element_hold(self.windowing.windows.period)
         lifted = admitted.select(
             *self.keys,
             *WINDOW_COLUMNS,
             pl.when(hold >= before.output).then(hold).alias(NEW_HOLD),
-            **self.layout.lift(),
+            **self.layout.lift(retractions=PANE_RETRACTED in arrivals.columns),
         )
-        return reduce_arrivals(lifted, self.layout, self.merging), late
-
-    def _element_hold(self) -> pl.Expr:
-        windowing = self.windowing
-        return windowing.timestamp_combiner.element_hold(windowing.windows.period)
+        incoming = reduce_arrivals(lifted, self.layout, self.merging)
+        if self.late_columns is None:
+            return Admitted(incoming, count)
+        return Admitted(incoming, count, windowed.filter(~in_time), admitted)
 
     def advance(
-        self, state: pl.DataFrame, incoming: pl.DataFrame, before: Watermarks, clock: Clock
+        self, state: pl.DataFrame, admitted: Admitted, before: Watermarks, then: Times, now: Times
     ) -> Advanced:
-        """Elements with the watermarks before this step, then the clock: one decision per window each."""
-        touched, untouched, closed, early = self._elements(state, incoming, before, clock)
+        """Elements with the watermarks before this step, then the clocks: one decision per window each.
+
+        The clocks stood at `then` and move to `now`; elements come at the processing time of this step.
+        """
+        at_arrival = Moment(then.at_arrival(now).times, self.merging)
+        touched, untouched, closed, panes = self._elements(state, admitted.incoming, before, at_arrival)
         rows = pl.concat([touched, untouched])
-        moment = Moment(max(before.input, clock.watermark), clock.processing_time, self.merging)
-        gone = rows.filter(expires_at(self.layout) <= moment.watermark)
-        rows = rows.filter(expires_at(self.layout) > moment.watermark)
-        last = collect(gone.filter(~pl.col(CLOSED)), self.layout, before, moment)
-        rows, due = self._look(rows, before, moment)
-        panes = pl.concat([early, _in_order(pl.concat([last, due]), self.keys)])
-        return Advanced(rows, panes, closed)
+        if now != then:
+            rows, due = self._move(rows, before, Moment(now.times, self.merging))
+            panes = pl.concat([panes, due])
+        dropped = {LATE: admitted.count, CLOSED_WINDOW: int(closed.rows[COUNT].sum())}
+        return Advanced(rows, panes, dropped, self._late(admitted, closed))
 
     def _elements(
-        self, state: pl.DataFrame, incoming: pl.DataFrame, before: Watermarks, clock: Clock
-    ) -> tuple[pl.DataFrame, pl.DataFrame, int, pl.DataFrame]:
-        """(windows that got elements, the others, elements for closed windows, panes)."""
+        self, state: pl.DataFrame, incoming: pl.DataFrame, before: Watermarks, moment: Moment
+    ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
+        """(windows that got elements, the others, closed windows that did, panes)."""
         if incoming.is_empty():
-            return state.clear(), state, 0, pl.DataFrame(schema=self.layout.panes)
-        moment = Moment(before.input, clock.processing_time, self.merging)
+            nothing = Combined(incoming, pl.DataFrame())
+            return state.clear(), state, nothing, pl.DataFrame(schema=self.layout.panes)
         match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
         touched, untouched = _split(state, incoming, match)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
-            combined = combine_sessions(both, incoming, self.layout, moment)
+            combined = combine_merging(both, incoming, self.layout, moment)
         else:
-            combined = combine_windows(pl.concat([both, incoming]), self.layout)
-        closed = int(combined.filter(pl.col(CLOSED))[COUNT].sum())
-        rows, panes = self._look(self._absorb(combined, before, moment), before, moment)
-        return rows, untouched, closed, _in_order(panes, self.keys)
+            combined = combine_windows(both, incoming, self.layout)
+        got = combined.rows.filter(pl.col(COUNT) > 0)
+        others = combined.rows.filter(pl.col(COUNT) == 0).select(list(self.layout.state))
+        closed = Combined(got.filter(pl.col(CLOSED)), combined.placed)
+        rows, panes = self._look(self._absorb(got, moment), before, moment)
+        return rows, pl.concat([untouched, others]), closed, _in_order(panes, self.keys)
 
-    def _absorb(self, combined: pl.DataFrame, before: Watermarks, moment: Moment) -> pl.DataFrame:
-        """Pending elements, holds and trigger cells of windows that got elements; closed ones stay as they are."""
+    def _absorb(self, combined: pl.DataFrame, moment: Moment) -> pl.DataFrame:
+        """Pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
         trigger, combiner = self.windowing.trigger, self.windowing.timestamp_combiner
-        got = (pl.col(COUNT) > 0) & ~pl.col(CLOSED)
-        end_of_window = combiner is TimestampCombiner.END_OF_WINDOW
-        new = pl.col(WINDOW_END) - 1 if end_of_window else pl.col(NEW_HOLD)
-        placed = pl.when(got & (pl.col(WINDOW_END) > before.input)).then(new)
-        horizontal = pl.min_horizontal if combiner is TimestampCombiner.EARLIEST else pl.max_horizontal
+        got = ~pl.col(CLOSED)
+        new = pl.col(WINDOW_END) - 1 if combiner.depends_on_window else pl.col(NEW_HOLD)
+        placed = pl.when(got & ~moment.window_is_over()).then(new)
         env = {name: pl.col(name) for name in trigger.cells()}
         cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), moment)
         return combined.with_columns(
@@ -130,9 +155,18 @@ class Grouping:
             **self.layout.emptied(pl.col(CLOSED)),
             **{
                 PENDING: pl.col(PENDING) + pl.when(got).then(COUNT).otherwise(0),
-                HOLD: horizontal(HOLD, placed),
+                HOLD: combiner.both(pl.col(HOLD), placed),
             },
         ).select(list(self.layout.state))
+
+    def _move(
+        self, rows: pl.DataFrame, before: Watermarks, moment: Moment
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Windows whose time is over go, with a last pane; of the others, those that are ready fire."""
+        over = expires_at(self.layout) <= moment.watermark
+        last = collect(rows.filter(over & ~pl.col(CLOSED)), self.layout, before, moment)
+        rows, due = self._look(rows.filter(~over), before, moment)
+        return rows, _in_order(pl.concat([last, due]), self.keys)
 
     def _look(
         self, rows: pl.DataFrame, before: Watermarks, moment: Moment
@@ -145,12 +179,24 @@ class Grouping:
         fired, panes = fire(firing, self.layout, before, moment)
         return pl.concat([marked.filter(~pl.col("__ready")).drop("__ready"), fired]), panes
 
-    def deadline(self, moment: Moment) -> pl.Expr:
-        """The watermark at which a window is due: it is collected, or its trigger becomes ready."""
+    def _late(self, admitted: Admitted, closed: Combined) -> pl.DataFrame:
+        """The arrivals that were dropped, if somebody wants to see them."""
+        if admitted.late is None or admitted.windowed is None:
+            return pl.DataFrame(schema=self.late_schema)
+        in_parts = self.merging and self.windowing.windows.merges_in_parts
+        late = Late(self.keys, self.late_schema, in_parts)
+        return late.rows(admitted.late, admitted.windowed, closed)
+
+    def clocks(self) -> tuple[str, ...]:
+        """The clocks that its windows wait for: the watermark, and those of its trigger."""
+        return (WATERMARK, *sorted(self.windowing.trigger.clocks() - {WATERMARK}))
+
+    def deadline(self, moment: Moment, clock: str) -> pl.Expr:
+        """The time of this clock at which a window must be looked at: its trigger may be ready, or it is collected."""
         trigger = self.windowing.trigger
         env = {name: pl.col(name) for name in trigger.cells()}
-        due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment))
-        return pl.min_horizontal(expires_at(self.layout), due)
+        due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))
+        return pl.min_horizontal(expires_at(self.layout), due) if clock == WATERMARK else due
 
 
 def _split(state: pl.DataFrame, incoming: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -165,5 +211,7 @@ def _split(state: pl.DataFrame, incoming: pl.DataFrame, on: list[str]) -> tuple[
 
 
 def _in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Sorted by end, start and key, so that a replayed bundle gives the same bytes."""
-    return panes.sort(WINDOW_END, WINDOW_START, *keys, nulls_last=True) if len(panes) > 1 else panes
+    """What is taken back first, then by end, start and key, so that a replayed bundle gives the same bytes."""
+    if len(panes) < 2:
+        return panes
+    return panes.sort(~pl.col(PANE_RETRACTED), WINDOW_END, WINDOW_START, *keys, nulls_last=True)

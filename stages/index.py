@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 import polars as pl
 from windowing.columns import WINDOW_END, WINDOW_START
-from windowing.time import format_time
+from windowing.time import MIN_TIME, format_time
 
 from stages.state import StateStore, decode, encode
-from stages.watermarks import Watermarks
+from stages.watermarks import Times, Watermarks
 
 KEY: Final = "index"
 BUCKET: Final = "__bucket"
+DEADLINE: Final = "deadline."
+"""Before the name of a clock: the time of that clock at which a bucket is due, in microseconds."""
 SCHEMA: Final = pl.Schema(
     {
         BUCKET: pl.Int64(),
         "rows": pl.Int64(),
-        "deadline": pl.Int64(),
         "hold": pl.Int64(),
         "holder_key": pl.String(),
         "holder_start": pl.Int64(),
@@ -45,25 +47,38 @@ class Holder:
 class Index:
     """What a stage knows of its state without reading it; the minimum of its holds is the stage's hold."""
 
-    buckets: pl.DataFrame = attrs.field(factory=lambda: pl.DataFrame(schema=SCHEMA))
+    buckets: pl.DataFrame
     watermarks: Watermarks = attrs.field(factory=Watermarks)
+    percentiles: Mapping[int, int] = attrs.field(factory=dict)
+    times: Times = attrs.field(factory=Times)
 
     @classmethod
-    def load(cls, store: StateStore, stage: str) -> Index:
-        """The index as it was saved last; empty in the beginning."""
+    def load(cls, store: StateStore, stage: str, clocks: Sequence[str]) -> Index:
+        """The index as it was saved last; empty in the beginning. `clocks` are those that windows may wait for."""
         value = store.get(stage, KEY)
         if value is None:
-            return cls()
+            return cls(pl.DataFrame(schema=_schema(clocks)))
         frame, facts = decode(value)
-        return cls(frame, Watermarks(facts["input"], facts["output"]))
+        percentiles = {int(share): time for share, time in facts["percentiles"].items()}
+        return cls(frame, Watermarks(facts["input"], facts["output"]), percentiles, Times(facts["times"]))
 
     def save(self, store: StateStore, stage: str) -> None:
-        facts = {"input": self.watermarks.input, "output": self.watermarks.output}
+        facts = {
+            "input": self.watermarks.input,
+            "output": self.watermarks.output,
+            "percentiles": dict(self.percentiles),
+            "times": dict(self.times.times),
+        }
         store.put(stage, KEY, encode(self.buckets, facts))
 
-    def due(self, watermark: int) -> list[int]:
-        """The buckets in which a window is due at this watermark."""
-        return self.buckets.filter(pl.col("deadline") <= watermark)[BUCKET].to_list()
+    def due(self, now: Times) -> list[int]:
+        """The buckets in which a window is due when the clocks stand so."""
+        reached = [
+            pl.col(column) <= now.times.get(column.removeprefix(DEADLINE), MIN_TIME)
+            for column in self.buckets.columns
+            if column.startswith(DEADLINE)
+        ]
+        return self.buckets.filter(pl.any_horizontal(reached))[BUCKET].to_list()
 
     def existing(self) -> list[int]:
         """The buckets that hold rows."""
@@ -89,25 +104,33 @@ class Index:
         return Holder(least["hold"], least["holder_key"], least["holder_start"], least["holder_end"])
 
 
-def summarize(rows: pl.DataFrame, keys: tuple[str, ...], deadline: pl.Expr, hold: str) -> pl.DataFrame:
-    """State rows with their bucket -> a row of the index per bucket."""
+def _schema(clocks: Sequence[str]) -> pl.Schema:
+    return pl.Schema({**SCHEMA, **{DEADLINE + clock: pl.Int64() for clock in clocks}})
+
+
+def summarize(
+    rows: pl.DataFrame, keys: tuple[str, ...], deadlines: Mapping[str, pl.Expr], hold: str
+) -> pl.DataFrame:
+    """State rows with their bucket -> a row of the index per bucket; `deadlines` are by the name of the clock."""
+    schema = _schema(list(deadlines))
     if rows.is_empty():
-        return pl.DataFrame(schema=SCHEMA)
+        return pl.DataFrame(schema=schema)
     # Keys get names of ours: a user's may be those of the index's own columns.
     named = {f"__key.{number}": pl.col(key) for number, key in enumerate(keys)}
+    due = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
     least = pl.col("hold").arg_min()
     name = pl.concat_str([pl.col(key).cast(pl.String).fill_null("null") for key in named], separator=", ")
     bounds = (WINDOW_START, WINDOW_END)
     return (
-        rows.select(BUCKET, *bounds, deadline.alias("deadline"), pl.col(hold).alias("hold"), **named)
+        rows.select(BUCKET, *bounds, pl.col(hold).alias("hold"), **named, **due)
         .group_by(BUCKET)
         .agg(
             pl.len().cast(pl.Int64).alias("rows"),
-            pl.col("deadline", "hold").min(),
+            pl.col("hold", *due).min(),
             *(pl.col(key).get(least) for key in named),
             pl.col(WINDOW_START).get(least).alias("holder_start"),
             pl.col(WINDOW_END).get(least).alias("holder_end"),
         )
         .with_columns((name if keys else pl.lit("")).alias("holder_key"))
-        .select(list(SCHEMA))
+        .select(list(schema))
     )

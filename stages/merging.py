@@ -1,12 +1,12 @@
-"""Folding arrivals and state into one row per (key, window); sessions of a key that overlap become one."""
+"""Folding arrivals and state into one row per (key, window); windows of a key that merge become one."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import attrs
 import polars as pl
-from windowing.columns import WINDOW_END, WINDOW_START
-from windowing.combiners import TimestampCombiner
+from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
 from windowing.triggers import ALL, ROOT, Moment
 from windowing.windows import RUN
@@ -17,74 +17,85 @@ _ACTIVE: Final = "__active"
 _PARTS: Final = "__parts"
 _SAME: Final = "__same"
 _NOT: Final = "|not"
-_FIRST_START, _LAST_END = "__first_start", "__last_end"
+MERGED_COLUMNS: Final = ("__merged_start", "__merged_end")
+
+
+@attrs.frozen
+class Combined:
+    """A row per (key, window) that arrivals may have touched, and where each window of the arrivals went."""
+
+    rows: pl.DataFrame
+    placed: pl.DataFrame
 
 
 def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl.DataFrame:
-    """Lifted elements with windows -> one row per (key, window or run of overlapping windows)."""
+    """Lifted elements with windows -> one row per (key, window or run of windows that merge)."""
     combiner = layout.windowing.timestamp_combiner
     folds = {**layout.merge(), COUNT: pl.len().cast(pl.Int64), NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
-    if merging:
+    if merging and layout.windowing.windows.merges_in_parts:
         ordered = layout.windowing.windows.merge(arrivals, layout.keys)
         reduced = _by_run(ordered, layout, folds)
     else:
-        reduced = arrivals.group_by(*layout.keys, WINDOW_START, WINDOW_END, maintain_order=True).agg(**folds)
+        reduced = arrivals.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**folds)
     return reduced.with_columns(**layout.fresh()).select(list(layout.incoming))
 
 
 def _by_run(ordered: pl.DataFrame, layout: Layout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
-    bounds = {WINDOW_START: pl.col(WINDOW_START).min(), WINDOW_END: pl.col(WINDOW_END).max()}
     keys = [pl.col(key).first() for key in layout.keys]
+    bounds = layout.windowing.windows.run_bounds()
     return ordered.group_by(RUN, maintain_order=True).agg(*keys, **bounds, **folds)
 
 
-def combine_windows(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> Combined:
     """State and arrivals of windows that do not merge -> one row each; a closed window takes no elements."""
-    return rows.group_by(*layout.keys, WINDOW_START, WINDOW_END, maintain_order=True).agg(**_folds(layout))
+    merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
+    placed = incoming.select(*layout.keys, *WINDOW_COLUMNS, **merged)
+    return Combined(_grouped(pl.concat([state, incoming]), layout), placed)
 
 
-def combine_sessions(
-    state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment
-) -> pl.DataFrame:
-    """State and arrivals of merging windows -> one row per session, and the closed ones, which do not merge.
+def _grouped(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**_folds(layout))
 
-    A session that no open one is part of, and that has the bounds of a closed window, is that closed window.
+
+def combine_merging(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment) -> Combined:
+    """State and arrivals of merging windows -> one row per merged one, and the closed ones, which do not merge.
+
+    A merged window that no open one is part of, and that has the bounds of a closed one, is that closed one.
     """
     closed = state.filter(pl.col(CLOSED))
-    merged = _merge(state.filter(~pl.col(CLOSED)), incoming, layout, moment)
+    ordered = _in_runs(state.filter(~pl.col(CLOSED)), incoming, layout)
+    placed = ordered.filter(~pl.col(_ACTIVE)).select(*layout.keys, *WINDOW_COLUMNS, *MERGED_COLUMNS)
+    merged = _by_run(ordered.with_columns(**_masked(layout)), layout, _folds(layout) | _merge_folds(layout))
+    merged = _settle(merged, layout, moment)
     if closed.is_empty():
-        return merged.drop(_PARTS)
-    return _meet_closed(merged, closed, layout)
+        return Combined(merged.drop(_PARTS), placed)
+    return Combined(_meet_closed(merged, closed, layout), placed)
 
 
-def _merge(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
+def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    """All rows with the number and the bounds of the run that each is in.
+
+    `_SAME`: an open window has these bounds already. Within a run, what was there comes first, as it has arrived
+    before what comes: `last` prefers the later of equals.
+    """
     rows = pl.concat(
         [
             active.with_columns(pl.lit(True).alias(_ACTIVE)),
             incoming.with_columns(pl.lit(False).alias(_ACTIVE)),
         ]
     )
-    ordered = _with_merged_bounds(layout.windowing.windows.merge(rows, layout.keys))
-    # What was there has arrived before what comes: `last` prefers the later of equals.
-    ordered = ordered.sort(RUN, ~pl.col(_ACTIVE), maintain_order=True)
-    merged = _by_run(ordered.with_columns(**_masked(layout)), layout, _folds(layout) | _merge_folds(layout))
-    return _settle(merged, layout, moment)
-
-
-def _with_merged_bounds(ordered: pl.DataFrame) -> pl.DataFrame:
-    """With the bounds of the run that each row is in, and whether an open window has these bounds already."""
-    bounds = ordered.group_by(RUN, maintain_order=True).agg(
-        pl.col(WINDOW_START).first().alias(_FIRST_START), pl.col(WINDOW_END).max().alias(_LAST_END)
-    )
+    windows = layout.windowing.windows
+    ordered = windows.merge(rows, layout.keys)
+    bounds = ordered.group_by(RUN, maintain_order=True).agg(**windows.run_bounds())
     run = ordered[RUN] - 1
-    same = (
-        pl.col(_ACTIVE)
-        & (pl.col(WINDOW_START) == pl.col(_FIRST_START))
-        & (pl.col(WINDOW_END) == pl.col(_LAST_END))
-    )
-    return ordered.with_columns(
-        bounds[_FIRST_START].gather(run), bounds[_LAST_END].gather(run)
-    ).with_columns(same.alias(_SAME))  # fmt: skip
+    merged = [
+        bounds[column].gather(run).alias(name)
+        for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)
+    ]
+    start, end = MERGED_COLUMNS
+    same = pl.col(_ACTIVE) & (pl.col(WINDOW_START) == pl.col(start)) & (pl.col(WINDOW_END) == pl.col(end))
+    ordered = ordered.with_columns(merged).with_columns(same.alias(_SAME))
+    return ordered.sort(RUN, ~pl.col(_ACTIVE), maintain_order=True)
 
 
 def _masked(layout: Layout) -> dict[str, pl.Expr]:
@@ -112,11 +123,15 @@ def _folds(layout: Layout) -> dict[str, pl.Expr]:
         folds[name] = {"any": pl.col(name).any(), "sum": pl.col(name).sum(), "min": pl.col(name).min()}[
             cell.fold
         ]
-    return folds | {
-        CLOSED: pl.col(CLOSED).any(),
-        COUNT: pl.col(COUNT).sum(),
-        NEW_HOLD: combiner.fold(pl.col(NEW_HOLD)),
-    }
+    return (
+        folds
+        | layout.merge_outstanding()
+        | {
+            CLOSED: pl.col(CLOSED).any(),
+            COUNT: pl.col(COUNT).sum(),
+            NEW_HOLD: combiner.fold(pl.col(NEW_HOLD)),
+        }
+    )
 
 
 def _merge_folds(layout: Layout) -> dict[str, pl.Expr]:
@@ -126,7 +141,7 @@ def _merge_folds(layout: Layout) -> dict[str, pl.Expr]:
 
 
 def _settle(merged: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
-    """Trigger cells and holds of sessions that have grown or met others."""
+    """Trigger cells and holds of windows that have grown or met others."""
     trigger = layout.windowing.trigger
     grown = (pl.col(_PARTS) > 1) | ((pl.col(_PARTS) == 1) & ~pl.col(_SAME))
     env = {name: pl.col(name) for name in trigger.cells()}
@@ -137,19 +152,21 @@ def _settle(merged: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFram
     }
     settled = trigger.on_merge(env, ROOT, grown, moment)
     columns = {name: settled[name] for name in trigger.cells()}
-    if layout.windowing.timestamp_combiner is TimestampCombiner.END_OF_WINDOW:
+    if layout.windowing.timestamp_combiner.depends_on_window:
         columns[HOLD] = pl.when(pl.col(HOLD).is_not_null()).then(pl.col(WINDOW_END) - 1)
     merged = merged.with_columns(**columns)
-    # Open parts are unfinished; yet a fold over them may finish a composite.
+    # Open parts are unfinished; yet a fold over them may finish a composite. What was pending counts as dropped.
     closed = (pl.col(_PARTS) > 0) & trigger.finished({name: pl.col(name) for name in trigger.cells()}, ROOT)
-    return merged.with_columns(closed.alias(CLOSED)).select(*layout.incoming, _PARTS)
+    return merged.with_columns(
+        closed.alias(CLOSED), (pl.col(COUNT) + pl.when(closed).then(PENDING).otherwise(0)).alias(COUNT)
+    ).select(*layout.incoming, _PARTS)
 
 
 def _meet_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    window = [*layout.keys, WINDOW_START, WINDOW_END]
+    window = [*layout.keys, *WINDOW_COLUMNS]
     fresh = merged.filter(pl.col(_PARTS) == 0).drop(_PARTS)
     open_ = merged.filter(pl.col(_PARTS) > 0).drop(_PARTS)
     remaining = closed.join(open_, on=window, how="anti", nulls_equal=True)
-    return pl.concat(
-        [open_, combine_windows(pl.concat([remaining, fresh]), layout)], how="diagonal_relaxed"
-    ).select(list(layout.incoming))
+    return pl.concat([open_, _grouped(pl.concat([remaining, fresh]), layout)], how="diagonal_relaxed").select(
+        list(layout.incoming)
+    )

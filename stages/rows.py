@@ -1,6 +1,6 @@
 """The state of a grouping as columns: one row per (key, window).
 
-key columns | start end | accumulators | pending | hold | pane numbering | trigger cells | closed
+key columns | start end | accumulators | pending | hold | pane numbering | trigger cells | outstanding | closed
 """
 
 from __future__ import annotations
@@ -11,8 +11,16 @@ from typing import Final
 
 import attrs
 import polars as pl
-from windowing.columns import PANE_COLUMNS, PANE_FIRST, PANE_LAST, PANE_TIMING, WINDOW_COLUMNS
-from windowing.panes import PANE_STATE
+from windowing.columns import (
+    EVENT_TIME,
+    PANE_COLUMNS,
+    PANE_FIRST,
+    PANE_LAST,
+    PANE_RETRACTED,
+    PANE_TIMING,
+    WINDOW_COLUMNS,
+)
+from windowing.panes import PANE_STATE, Accumulation
 from windowing.strategy import Windowing
 
 from stages.aggregates import Aggregate, Part
@@ -23,6 +31,8 @@ HOLD: Final = "__hold"
 """Where the pending elements hold the output watermark, in microseconds; null: nowhere."""
 CLOSED: Final = "__closed"
 """The trigger has finished: what comes for this very window is dropped until it is collected."""
+OUTSTANDING: Final = "__outstanding"
+"""Where panes are taken back: those that were emitted and that no later one has replaced yet."""
 COUNT: Final = "__count"
 NEW_HOLD: Final = "__new_hold"
 """Of arrivals only: how many there are for this window, and the hold that they would place."""
@@ -50,6 +60,18 @@ class Layout:
             for part, spec in aggregate.parts(self.schema).items()
         }
 
+    @property
+    def retracts(self) -> bool:
+        """Whether a pane takes back those that it replaces."""
+        return self.windowing.accumulation is Accumulation.RETRACTING
+
+    @cached_property
+    def outstanding(self) -> pl.List:
+        """The type of OUTSTANDING: panes without their key, which is that of the row."""
+        return pl.List(
+            pl.Struct({name: dtype for name, dtype in self.panes.items() if name not in self.keys})
+        )
+
     @cached_property
     def state(self) -> pl.Schema:
         """The schema of the state rows."""
@@ -62,6 +84,7 @@ class Layout:
                 HOLD: pl.Int64(),
                 **{name: dtype for name, (dtype, _) in PANE_STATE.items()},
                 **{name: cell.dtype for name, cell in self.windowing.trigger.cells().items()},
+                **({OUTSTANDING: self.outstanding} if self.retracts else {}),
                 CLOSED: pl.Boolean(),
             }
         )
@@ -75,9 +98,10 @@ class Layout:
     def panes(self) -> pl.Schema:
         """The schema of the panes that the grouping gives, system columns included."""
         results = {name: aggregate.dtype(self.schema) for name, aggregate in self.aggregates.items()}
-        times = {column: pl.Int64() for column in ("__event_time", *WINDOW_COLUMNS)}
+        times = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
         numbering: dict[str, pl.DataType] = {column: pl.Int64() for column in PANE_COLUMNS}
-        numbering |= {PANE_TIMING: pl.String(), PANE_FIRST: pl.Boolean(), PANE_LAST: pl.Boolean()}
+        numbering |= {column: pl.Boolean() for column in (PANE_FIRST, PANE_LAST, PANE_RETRACTED)}
+        numbering[PANE_TIMING] = pl.String()
         return pl.Schema({**{key: self.schema[key] for key in self.keys}, **results, **times, **numbering})
 
     def accumulators(self, name: str) -> dict[str, pl.Expr]:
@@ -85,12 +109,18 @@ class Layout:
         parts = self.aggregates[name].parts(self.schema)
         return {part: pl.col(_accumulator(name, part)) for part in parts}
 
-    def lift(self) -> dict[str, pl.Expr]:
-        """Accumulators of single elements."""
-        return {
+    def lift(self, retractions: bool) -> dict[str, pl.Expr]:
+        """Accumulators of single elements; `retractions`: some are marked as taken back, and are subtracted."""
+        lifts = {
             _accumulator(name, part): lifted
             for name, aggregate in self.aggregates.items()
             for part, lifted in aggregate.lift(self.schema).items()
+        }
+        if not retractions:
+            return lifts
+        return {
+            name: pl.when(PANE_RETRACTED).then(_literal(self.parts[name]) - lifted).otherwise(lifted)
+            for name, lifted in lifts.items()
         }
 
     def merge(self) -> dict[str, pl.Expr]:
@@ -108,6 +138,16 @@ class Layout:
             for name, aggregate in self.aggregates.items()
         }
 
+    def merge_outstanding(self) -> dict[str, pl.Expr]:
+        """The outstanding panes of a group of rows."""
+        if not self.retracts:
+            return {}
+        return {OUTSTANDING: pl.col(OUTSTANDING).list.explode(keep_nulls=False, empty_as_null=False)}
+
+    def nothing_outstanding(self) -> dict[str, pl.Expr]:
+        """No panes to take back."""
+        return {OUTSTANDING: pl.lit([], self.outstanding)} if self.retracts else {}
+
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
         """Accumulators set to those of no elements where the mask holds."""
         return {
@@ -123,6 +163,7 @@ class Layout:
             HOLD: pl.lit(None, pl.Int64),
             **{name: pl.lit(default, dtype) for name, (dtype, default) in PANE_STATE.items()},
             **{name: cell.literal() for name, cell in cells.items()},
+            **self.nothing_outstanding(),
             CLOSED: pl.lit(False),
         }
 

@@ -5,6 +5,7 @@ Rows are spread over buckets, and a step reads only those that arrivals touch or
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -17,7 +18,7 @@ from stages.index import BUCKET, Holder, Index, summarize
 from stages.keys import bucket_of
 from stages.rows import HOLD
 from stages.state import StateStore, decode, encode
-from stages.watermarks import Clock, Watermarks
+from stages.watermarks import Clock, Times, Watermarks, advance_percentiles
 
 KEY_BUCKETS: Final = 8
 """Buckets by key: a step that touches all keys then makes some twenty round trips to the store."""
@@ -28,7 +29,10 @@ TIME_BUCKETS: Final = 64
 
 @attrs.frozen
 class Step:
-    """What a step of a stage gives. `holder` is the key and window with the least hold, `live` counts rows."""
+    """What a step of a stage gives. `holder` is the key and window with the least hold, `live` counts rows.
+
+    `late` has the arrivals that were dropped, if the grouping shows them; `percentiles` are output watermarks.
+    """
 
     panes: pl.DataFrame
     watermarks: Watermarks
@@ -36,6 +40,8 @@ class Step:
     holder: Holder | None
     elements: int
     live: int
+    late: pl.DataFrame
+    percentiles: Mapping[int, int]
 
 
 @attrs.frozen
@@ -58,17 +64,28 @@ class Stage:
             raise
 
     def _step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:
-        index = Index.load(store, self.name)
-        before = index.watermarks
-        incoming, late = self.grouping.admit(arrivals, before)
-        buckets = self._touched(index, incoming, clock)
-        advanced = self.grouping.advance(self._load(store, index, buckets), incoming, before, clock)
-        index = self._save(store, index, buckets, advanced, before.receive([clock.watermark]))
+        index = Index.load(store, self.name, self.grouping.clocks())
+        before, now = index.watermarks, index.times.advance(clock)
+        admitted = self.grouping.admit(arrivals, before)
+        buckets = self._touched(index, admitted.incoming, now)
+        rows = self._load(store, index, buckets)
+        advanced = self.grouping.advance(rows, admitted, before, index.times, now)
+        index = self._save(store, index, buckets, advanced, now)
         holder = index.holder
-        watermarks = before.advance([clock.watermark], None if holder is None else holder.hold)
-        attrs.evolve(index, watermarks=watermarks).save(store, self.name)
-        dropped = {"late": late, "closed": advanced.closed}
-        return Step(advanced.panes, watermarks, dropped, holder, len(arrivals), index.rows)
+        hold = None if holder is None else holder.hold
+        watermarks = before.advance([clock.watermark], hold)
+        percentiles = advance_percentiles(index.percentiles, now.percentiles, hold)
+        attrs.evolve(index, watermarks=watermarks, percentiles=percentiles, times=now).save(store, self.name)
+        return Step(
+            advanced.panes,
+            watermarks,
+            dict(advanced.dropped),
+            holder,
+            len(arrivals),
+            index.rows,
+            advanced.late,
+            percentiles,
+        )
 
     def _bucket(self) -> pl.Expr:
         """Windows that are the same for all keys are spread by their end, others by key."""
@@ -80,11 +97,11 @@ class Stage:
         width = -(-live // KEY_BUCKETS // step) * step
         return pl.col(WINDOW_END) // width % TIME_BUCKETS
 
-    def _touched(self, index: Index, incoming: pl.DataFrame, clock: Clock) -> list[int]:
+    def _touched(self, index: Index, incoming: pl.DataFrame, now: Times) -> list[int]:
         arriving = (
             incoming.select(self._bucket().unique().alias(BUCKET))[BUCKET].to_list() if len(incoming) else []
         )
-        return sorted({*arriving, *index.due(clock.watermark)})
+        return sorted({*arriving, *index.due(now)})
 
     def _load(self, store: StateStore, index: Index, buckets: list[int]) -> pl.DataFrame:
         schema = self.grouping.layout.state
@@ -94,7 +111,7 @@ class Stage:
         return pl.concat([pl.DataFrame(schema=schema), *frames])
 
     def _save(
-        self, store: StateStore, index: Index, buckets: list[int], advanced: Advanced, now: Watermarks
+        self, store: StateStore, index: Index, buckets: list[int], advanced: Advanced, now: Times
     ) -> Index:
         """Writes the buckets that the step has read, and describes them in the index."""
         rows = advanced.rows.with_columns(self._bucket().alias(BUCKET))
@@ -105,9 +122,9 @@ class Stage:
                 store.put(self.name, _rows_key(bucket), encode(part))
             elif bucket in index.existing():
                 store.delete(self.name, _rows_key(bucket))
-        moment = Moment(now.input, 0, self.grouping.merging)
-        deadline = self.grouping.deadline(moment)
-        return index.replace(buckets, summarize(rows, self.grouping.keys, deadline, HOLD))
+        moment = Moment(now.times, self.grouping.merging)
+        deadlines = {clock: self.grouping.deadline(moment, clock) for clock in self.grouping.clocks()}
+        return index.replace(buckets, summarize(rows, self.grouping.keys, deadlines, HOLD))
 
 
 def _rows_key(bucket: int) -> str:

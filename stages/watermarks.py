@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 from windowing.time import MAX_TIME, MIN_TIME
+from windowing.triggers import PROCESSING_TIME, WATERMARK, clock_percentile, percentile_clock
 
 from stages.graph import StageGraph
 
@@ -31,12 +32,51 @@ class Watermarks:
         return Watermarks(max(self.input, min(reports, default=MAX_TIME)), self.output)
 
 
+def advance_percentiles(
+    outputs: Mapping[int, int], inputs: Mapping[int, int], hold: int | None
+) -> dict[int, int]:
+    """Percentile watermarks of a stage's output, by the rule for the watermark itself, which is the 100th."""
+    held = {share: time if hold is None else min(time, hold) for share, time in inputs.items()}
+    return {share: max(time, outputs.get(share, MIN_TIME)) for share, time in held.items()}
+
+
 @attrs.frozen
 class Clock:
-    """What a step moves to: the stage's input watermark and the processing time, in microseconds."""
+    """What a step moves to: the stage's input watermark and the processing time, in microseconds.
+
+    `percentiles`: of percentile watermarks that are known, how far each has come.
+    """
 
     watermark: int
     processing_time: int = 0
+    percentiles: Mapping[int, int] = attrs.field(factory=dict)
+
+    @property
+    def times(self) -> Times:
+        """The time of each clock by its name."""
+        shares = {percentile_clock(share): time for share, time in self.percentiles.items()}
+        return Times({**shares, WATERMARK: self.watermark, PROCESSING_TIME: self.processing_time})
+
+
+@attrs.frozen
+class Times:
+    """Where the clocks of a stage stand, by name, in microseconds. None ever goes back."""
+
+    times: Mapping[str, int] = attrs.field(factory=lambda: {WATERMARK: MIN_TIME, PROCESSING_TIME: 0})
+
+    @property
+    def percentiles(self) -> dict[int, int]:
+        """The percentile watermarks that are known."""
+        return {share: time for name, time in self.times.items() if (share := clock_percentile(name))}
+
+    def advance(self, clock: Clock) -> Times:
+        """After a step to this clock; where that is behind, nothing changes."""
+        moved = {name: max(time, self.times.get(name, MIN_TIME)) for name, time in clock.times.times.items()}
+        return Times({**self.times, **moved})
+
+    def at_arrival(self, now: Times) -> Times:
+        """For the elements of a step that moves to `now`: only processing time is that of the step already."""
+        return Times({**self.times, PROCESSING_TIME: now.times[PROCESSING_TIME]})
 
 
 @attrs.frozen

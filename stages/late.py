@@ -1,0 +1,65 @@
+"""The side output of a grouping: the elements that it dropped, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import polars as pl
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+
+from stages.merging import MERGED_COLUMNS, Combined
+
+REASON: Final = "reason"
+LATE: Final = "late"
+"""Its window had been collected: the watermark was past its end and the allowed lateness."""
+CLOSED_WINDOW: Final = "closed"
+"""The trigger of its window had finished."""
+
+
+def late_schema(schema: pl.Schema, columns: Sequence[str]) -> pl.Schema:
+    """These columns of the arrivals, the reason, event time and window."""
+    system = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
+    return pl.Schema({**{name: schema[name] for name in columns}, REASON: pl.String(), **system})
+
+
+@attrs.frozen
+class Late:
+    """How to find them. `in_parts`: arrivals were merged with each other before they met the state."""
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    in_parts: bool
+
+    def rows(self, late: pl.DataFrame, windowed: pl.DataFrame, closed: Combined) -> pl.DataFrame:
+        """Those that were too late, and of the others those that met a closed window."""
+        met = windowed.clear()
+        if len(closed.rows):
+            met = self._of_windows(windowed, self._closed_windows(closed))
+        return pl.concat([self._with_reason(late, LATE), self._with_reason(met, CLOSED_WINDOW)])
+
+    def _with_reason(self, rows: pl.DataFrame, reason: str) -> pl.DataFrame:
+        return rows.with_columns(pl.lit(reason).alias(REASON)).select(list(self.schema))
+
+    def _closed_windows(self, closed: Combined) -> pl.DataFrame:
+        """The windows of the arrivals, as they were before they met the state, that became part of closed ones."""
+        merged = closed.rows.select(*self.keys, *WINDOW_COLUMNS).rename(
+            dict(zip(WINDOW_COLUMNS, MERGED_COLUMNS, strict=True))
+        )
+        on = [*self.keys, *MERGED_COLUMNS]
+        return closed.placed.join(merged, on=on, how="semi", nulls_equal=True).unique()
+
+    def _of_windows(self, windowed: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+        if not self.in_parts:
+            return windowed.join(windows, on=[*self.keys, *WINDOW_COLUMNS], how="semi", nulls_equal=True)
+        bounds = {WINDOW_START: "__run_start", WINDOW_END: "__run_end"}
+        runs = windows.select(*self.keys, *WINDOW_COLUMNS).rename(bounds)
+        rows = windowed.with_row_index("__row")
+        pairs = (
+            rows.join(runs, on=list(self.keys), how="inner", nulls_equal=True)
+            if self.keys
+            else rows.join(runs, how="cross")
+        )
+        inside = (pl.col(WINDOW_START) >= pl.col("__run_start")) & (pl.col(WINDOW_END) <= pl.col("__run_end"))
+        return rows.join(pairs.filter(inside).select("__row"), on="__row", how="semi").drop("__row")
