@@ -22,8 +22,10 @@ from beamlike.expressions import (
     pane_index,
     pane_last,
     pane_nonspeculative_index,
+    pane_retracted,
     pane_timing,
     sum,
+    timestamp_of,
     when,
     window_end,
     window_length,
@@ -32,12 +34,32 @@ from beamlike.expressions import (
 from beamlike.io import CSV, Callback, Console, JSONLines, Memory, Parquet, Rows, SparkSource
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
+from beamlike.testing.stream import TestStream
 from stages.combine import CombineFn
 from stages.sources import BoundedOutOfOrderness, MonotonousTimestamps
-from windowing.combiners import TimestampCombiner
-from windowing.panes import Accumulation
-from windowing.triggers import AfterCount, AfterWatermark, DefaultTrigger, Repeatedly
-from windowing.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+from windowing import (
+    Accumulation,
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEach,
+    AfterProcessingTime,
+    AfterSynchronizedProcessingTime,
+    AfterWatermark,
+    Always,
+    CalendarWindows,
+    CustomWindows,
+    DefaultTrigger,
+    FixedWindows,
+    GlobalWindows,
+    Never,
+    OrFinally,
+    Repeatedly,
+    Sessions,
+    SlidingWindows,
+    TimestampCombiner,
+    WindowFn,
+)
 
 if TYPE_CHECKING:
     from beamlike.spark.runner import SparkRunner
@@ -47,6 +69,7 @@ DISCARDING = Accumulation.DISCARDING
 EARLIEST = TimestampCombiner.EARLIEST
 END_OF_WINDOW = TimestampCombiner.END_OF_WINDOW
 LATEST = TimestampCombiner.LATEST
+RETRACTING = Accumulation.RETRACTING
 
 __all__ = [
     "ACCUMULATING",
@@ -55,15 +78,24 @@ __all__ = [
     "EARLIEST",
     "END_OF_WINDOW",
     "LATEST",
+    "RETRACTING",
     "Accumulation",
+    "AfterAll",
+    "AfterAny",
     "AfterCount",
+    "AfterEach",
+    "AfterProcessingTime",
+    "AfterSynchronizedProcessingTime",
     "AfterWatermark",
+    "Always",
     "BoundedOutOfOrderness",
+    "CalendarWindows",
     "Callback",
     "CheckpointError",
     "Collection",
     "CombineFn",
     "Console",
+    "CustomWindows",
     "DefaultTrigger",
     "FixedWindows",
     "GlobalWindows",
@@ -71,6 +103,8 @@ __all__ = [
     "LocalRunner",
     "Memory",
     "MonotonousTimestamps",
+    "Never",
+    "OrFinally",
     "Parquet",
     "Pipeline",
     "PlanError",
@@ -82,7 +116,9 @@ __all__ = [
     "SparkRunner",
     "SparkSource",
     "StepError",
+    "TestStream",
     "TimestampCombiner",
+    "WindowFn",
     "col",
     "collect",
     "combine",
@@ -99,8 +135,10 @@ __all__ = [
     "pane_index",
     "pane_last",
     "pane_nonspeculative_index",
+    "pane_retracted",
     "pane_timing",
     "sum",
+    "timestamp_of",
     "when",
     "window_end",
     "window_length",

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import narwhals as nw
 import polars as pl
 
 import beamlike.expressions as expressions
-from beamlike.describe import describe, function_name, windowing_choices
+from beamlike.describe import function_name, windowing_choices
 from beamlike.dtypes import require_column_name, schema_text, type_name
 from beamlike.errors import (
     DuplicateName,
     PlanError,
     ReservedName,
-    UnboundedGrouping,
     UnlikeCollections,
     WrongType,
     nearest,
@@ -27,11 +25,7 @@ from beamlike.inference import Shape
 from beamlike.io.paths import real
 from stages.aggregates import Aggregate
 from stages.sources import WatermarkStrategy
-from windowing.columns import EVENT_TIME
-from windowing.strategy import Windowing
-from windowing.time import microseconds
-from windowing.triggers import AfterWatermark, DefaultTrigger
-from windowing.windows import GlobalWindows, WindowFn
+from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED
 
 if TYPE_CHECKING:
     from beamlike.collection import Collection
@@ -77,8 +71,14 @@ def require_timestamp(schema: pl.Schema, column: object, unit: str | None, step:
     check_event_time_type(schema[str(column)], unit, column=str(column), step=step)
 
 
-def require_watermark(watermark: object, step: str) -> None:
-    """How far the source is complete must be said by a strategy."""
+def require_watermark(source: Any, watermark: object, step: str) -> WatermarkStrategy:
+    """How far the source is complete is said by a strategy: the source's own if it has one, else the given one."""
+    own = own_watermark(source)
+    if own is not None:
+        if watermark is not None:
+            kind = type(source).__name__
+            raise PlanError(f"{kind} brings its own watermark; leave out watermark={watermark!r}", step=step)
+        return own
     if not isinstance(watermark, WatermarkStrategy):
         example = (
             f"bl.BoundedOutOfOrderness({watermark!r})"
@@ -86,6 +86,13 @@ def require_watermark(watermark: object, step: str) -> None:
             else ("bl.BoundedOutOfOrderness('5s')")
         )
         raise WrongType(f"watermark= must be a strategy such as {example}, not {watermark!r}", step=step)
+    return watermark
+
+
+def own_watermark(source: object) -> WatermarkStrategy | None:
+    """The strategy of a source that has a clock of its own, as a test stream does."""
+    own = getattr(source, "watermark", None)
+    return own if isinstance(own, WatermarkStrategy) else None
 
 
 def require_event_time(shape: Shape, step: str) -> None:
@@ -94,26 +101,6 @@ def require_event_time(shape: Shape, step: str) -> None:
         raise PlanError(
             "dead letters have no event time, so they can be neither windowed nor grouped", step=step
         )
-
-
-def rewindowed(before: Windowing, windows: object, changes: Mapping[str, Any], step: str) -> Windowing:
-    """The windowing with other windows and the given changes; allowed lateness never shrinks."""
-    if not isinstance(windows, WindowFn):
-        raise WrongType(f"expected windows such as bl.FixedWindows('2m'), got {windows!r}", step=step)
-    given = {name: value for name, value in changes.items() if value is not None}
-    try:
-        given["allowed_lateness"] = _at_least(before.allowed_lateness, given.get("allowed_lateness", 0))
-        return attrs.evolve(before, windows=windows, **given)
-    except TypeError as error:
-        raise WrongType(str(error.args[0]), step=step) from error
-    except ValueError as error:
-        raise PlanError(str(error), step=step) from error
-
-
-def _at_least(before: int, given: Any) -> str:
-    """The larger of the two. A negative one is left as it is, for its own check."""
-    lateness = microseconds(given)
-    return f"{lateness if lateness < 0 else max(before, lateness)}us"
 
 
 def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:
@@ -144,18 +131,17 @@ def _require_key_type(key: str, dtype: pl.DataType, step: str) -> None:
         )
 
 
-def require_end(windowing: Windowing, bounded: bool, step: str) -> None:
-    """The global window ends with the input: a trigger must emit before where the input has no end."""
-    trigger = windowing.trigger
-    if bounded or not isinstance(windowing.windows, GlobalWindows):
-        return
-    if isinstance(trigger, DefaultTrigger) or (isinstance(trigger, AfterWatermark) and trigger.early is None):
-        raise UnboundedGrouping(
-            f"the input has no end and it is in the global window, so {describe(trigger)} would never emit; "
-            "call window_into(...) before, for example with bl.FixedWindows('2m') or "
-            "trigger=bl.Repeatedly(bl.AfterCount(100))",
+def dropped(before: Shape, step: str) -> Shape:
+    """The columns of what a grouping of such rows drops: theirs and the reason, with event time and window."""
+    if "reason" in before.user:
+        raise DuplicateName(
+            "late() gives a column 'reason', and the input of the grouping has one; rename that before the grouping",
             step=step,
         )
+    carried = tuple(
+        name for name in before.with_windows() if name not in PANE_COLUMNS or name == PANE_RETRACTED
+    )
+    return Shape(pl.Schema({**before.user, "reason": pl.String()}), carried)
 
 
 def aggregated(
@@ -258,7 +244,7 @@ def _require_same_windowing(first: Collection, other: Collection, step: str) -> 
     if first.merged != other.merged:
         merged, fresh = (first, other) if first.merged else (other, first)
         differences.append(
-            f"{merged.name!r} was grouped, so its sessions are merged, and {fresh.name!r} was not"
+            f"{merged.name!r} was grouped, so its windows are merged, and {fresh.name!r} was not"
         )
     if differences:
         remedy = "call window_into(...) with the same choices on each before"

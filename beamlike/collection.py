@@ -14,10 +14,11 @@ from beamlike.dtypes import SchemaLike, as_schema, schema_text
 from beamlike.errors import PlanError, WrongType
 from beamlike.event_time import DEAD_LETTERS
 from beamlike.inference import Shape, batches_schema, expressions, flat, outputs, predicates, run_empty
+from beamlike.rewindowing import continued, pane_columns, require_groupable, rewindowed
 from beamlike.steps import Filter, FlatMap, Map, MapBatches, Row, Select, Step, WindowInto, WithColumns
 from stages.aggregates import Aggregate
 from stages.sources import WatermarkStrategy
-from windowing.columns import EVENT_TIME, PANE_COLUMNS, WINDOW_COLUMNS
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.strategy import Windowing
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from beamlike.io.base import Sink, Source
     from beamlike.pipeline import Pipeline
-    from windowing.combiners import TimestampCombiner
+    from windowing.combiners import TimestampCombiner, TimestampOf
     from windowing.panes import Accumulation
     from windowing.time import Duration
     from windowing.triggers import Trigger
@@ -55,6 +56,11 @@ class Flatten:
 
 
 @attrs.frozen
+class Configure:
+    """The same rows in the same windows, with other choices of when and how they are emitted."""
+
+
+@attrs.frozen
 class Group:
     """Aggregates per key and window."""
 
@@ -62,7 +68,12 @@ class Group:
     aggregates: dict[str, Aggregate]
 
 
-Origin = Read | DeadLetters | Flatten | Group | Step
+@attrs.frozen
+class Late:
+    """The elements that a grouping dropped."""
+
+
+Origin = Read | DeadLetters | Flatten | Configure | Group | Late | Step
 
 
 @attrs.frozen(eq=False)
@@ -87,6 +98,11 @@ class Collection:
     def schema(self) -> pl.Schema:
         """The user's columns and their polars types."""
         return self.shape.user
+
+    @property
+    def retracting(self) -> bool:
+        """Whether a row may take back an earlier one."""
+        return PANE_RETRACTED in self.shape.system
 
     def __repr__(self) -> str:
         return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
@@ -150,26 +166,37 @@ class Collection:
 
     def window_into(
         self,
-        windows: WindowFn,
+        windows: WindowFn | None = None,
         *,
         trigger: Trigger | None = None,
         accumulation: Accumulation | str | None = None,
-        timestamp_combiner: TimestampCombiner | str | None = None,
+        timestamp_combiner: TimestampCombiner | TimestampOf | str | None = None,
         allowed_lateness: Duration | None = None,
+        on_time: str | None = None,
+        closing: str | None = None,
         allow_data_loss: bool | None = None,
         name: str | None = None,
     ) -> Collection:
-        """The rows in these windows; what is not given stays as it is, and allowed lateness never shrinks."""
+        """The rows in these windows; what is not given stays as it is, and allowed lateness never shrinks.
+
+        Without `windows` each row stays in the window that it is in. `on_time` and `closing` say whether the pane
+        at the end of a window, and the last one, come even if they have nothing new: "always" or "if_non_empty".
+        """
         name, base = self._new_name("window_into", name)
         checks.require_event_time(self.shape, name)
         changes = {
+            "windows": windows,
             "trigger": trigger,
             "accumulation": accumulation,
             "timestamp_combiner": timestamp_combiner,
             "allowed_lateness": allowed_lateness,
+            "on_time": on_time,
+            "closing": closing,
             "allow_data_loss": allow_data_loss,
         }
-        windowing = checks.rewindowed(self.windowing, windows, changes, name)
+        windowing = rewindowed(self, changes, name)
+        if windows is None:
+            return self._next(name=name, base=base, origin=Configure(), windowing=windowing)
         after = self._step(WindowInto(name, windowing), base, infer=False)
         shape = attrs.evolve(self.shape, system=self.shape.with_windows())
         return attrs.evolve(after, shape=shape, windowing=windowing, merged=False)
@@ -191,6 +218,26 @@ class Collection:
         if not isinstance(self.origin, Read):
             raise PlanError("only a collection made by read has dead letters; call it there", step=name)
         return self._next(name=name, base=base, origin=DeadLetters(), shape=Shape(DEAD_LETTERS, ()))
+
+    def late(self, name: str | None = None) -> Collection:
+        """The elements that this grouping dropped: the columns of its input, and a String column `reason`.
+
+        The reason is "late" where the watermark had passed the window's end and the allowed lateness, and "closed"
+        where the trigger had finished. Each element is in the window that dropped it, and so would be dropped again:
+        to group them, give them windows that are still open, such as `bl.GlobalWindows()` with a trigger.
+        """
+        name, base = self._new_name("late", name)
+        if not isinstance(self.origin, Group):
+            raise PlanError("only the output of a grouping has late elements; call it there", step=name)
+        (before,) = self.inputs
+        return self._next(
+            name=name,
+            base=base,
+            origin=Late(),
+            shape=checks.dropped(before.shape, name),
+            windowing=before.windowing,
+            merged=before.merged,
+        )
 
     def write(self, name: str, sink: Sink) -> Collection:
         """Writes the rows to the sink, under this name; the collection again, for more steps."""
@@ -239,15 +286,15 @@ class Grouped:
         before = self.collection
         step = before.pipeline.new_name(self.name, f"{before.base}.aggregate")
         checks.require_event_time(before.shape, step)
-        checks.require_end(before.windowing, before.bounded, step)
         user = checks.aggregated(before.schema, self.keys, unnamed, aggregates, step)
+        require_groupable(before, aggregates, step)
         windowing = before.windowing
         return before._next(
             name=step,
             base=step,
             origin=Group(self.keys, dict(aggregates)),
-            shape=Shape(user, (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)),
-            windowing=attrs.evolve(windowing, trigger=windowing.trigger.continuation()),
+            shape=Shape(user, (EVENT_TIME, *WINDOW_COLUMNS, *pane_columns(windowing))),
+            windowing=continued(windowing, step),
             merged=windowing.windows.merging,
         )
 
@@ -261,9 +308,11 @@ def flatten(*collections: Collection | Iterable[Collection], name: str | None = 
     first = inputs[0]
     step = first.pipeline.new_name(name, "flatten")
     first.pipeline.register(step)
-    common = (
+    common = [
         column for column in first.shape.system if all(column in other.shape.system for other in inputs)
-    )
+    ]
+    if any(other.retracting for other in inputs) and PANE_RETRACTED not in common:
+        common.append(PANE_RETRACTED)
     union: Collection = attrs.evolve(
         first,
         name=step,

@@ -12,8 +12,11 @@ import polars as pl
 
 from stages.aggregates import Aggregate
 from stages.combine import Combine
+from windowing.combiners import TimestampOf
+from windowing.custom import CustomWindows
 from windowing.strategy import Windowing
 from windowing.time import format_duration, microseconds
+from windowing.triggers import Trigger
 
 _FACTORY: Any = type(attrs.Factory(list))
 
@@ -24,6 +27,10 @@ def describe(value: Any) -> str:
         return str(value.value)
     if isinstance(value, str | PurePath):
         return f'"{value}"'
+    if isinstance(value, Trigger):
+        return repr(value)
+    if isinstance(value, TimestampOf):
+        return f"timestamp_of({describe(value.column)})"
     if callable(value) and hasattr(value, "__qualname__"):
         return function_name(value)
     if not attrs.has(type(value)):
@@ -32,6 +39,9 @@ def describe(value: Any) -> str:
     arguments = [
         _argument(field, getattr(value, field.name), index == 0) for index, field in enumerate(fields)
     ]
+    if isinstance(value, CustomWindows):
+        # A plain class of the user's has attributes that are no fields.
+        arguments += [f"{name}={describe(own)}" for name, own in vars(value).items()]
     return f"{type(value).__name__}({', '.join(argument for argument in arguments if argument)})"
 
 
@@ -73,11 +83,13 @@ def aggregate_text(aggregate: Aggregate) -> str:
 
 
 def windowing_choices(windowing: Windowing) -> dict[str, str]:
-    """The five choices, each with its words."""
+    """All choices, each with its words."""
     return {
         "windows": describe(windowing.windows),
         "trigger": describe(windowing.trigger),
         "accumulation": describe(windowing.accumulation),
         "timestamp": describe(windowing.timestamp_combiner),
         "allowed lateness": format_duration(windowing.allowed_lateness),
+        "on_time": windowing.on_time,
+        "closing": windowing.closing,
     }

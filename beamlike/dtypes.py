@@ -11,14 +11,19 @@ import polars as pl
 from narwhals.dtypes import DType as NarwhalsDType
 
 from beamlike.errors import PlanError, ReservedName, WrongType
-from windowing.columns import PANE_FIRST, PANE_LAST, PANE_TIMING, RESERVED_PREFIX
+from windowing.columns import PANE_FIRST, PANE_LAST, PANE_RETRACTED, PANE_TIMING, RESERVED_PREFIX
 
 DTypeLike = Any
 """A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`), a polars or narwhals dtype."""
 
 SchemaLike = Mapping[str, DTypeLike]
 
-_SYSTEM_TYPES = {PANE_TIMING: pl.String(), PANE_FIRST: pl.Boolean(), PANE_LAST: pl.Boolean()}
+_SYSTEM_TYPES = {
+    PANE_TIMING: pl.String(),
+    PANE_FIRST: pl.Boolean(),
+    PANE_LAST: pl.Boolean(),
+    PANE_RETRACTED: pl.Boolean(),
+}
 
 
 def as_dtype(dtype: DTypeLike) -> pl.DataType:

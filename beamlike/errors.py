@@ -65,6 +65,10 @@ class CheckpointError(RuntimeError):
     """A checkpoint belongs to another plan, or cannot be used."""
 
 
+class ViewError(ValueError):
+    """The records of a run cannot be read, or do not have what was asked for."""
+
+
 def nearest(word: object, words: Iterable[str]) -> str:
     """`"; did you mean 'x'?"`, or nothing where no word is near."""
     near = difflib.get_close_matches(str(word), list(words), n=1)

@@ -11,7 +11,9 @@ from beamlike.io.files import Files
 from beamlike.plan import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.routes import Route
 from beamlike.steps import Step
+from beamlike.testing.stream import TestStream
 from windowing.columns import RESERVED_PREFIX
+from windowing.strategy import Windowing
 
 Tree = Mapping[str, "Tree | None"]
 """Lines by what stands on them, each with the lines below it."""
@@ -74,7 +76,7 @@ def _stage(plan: StagePlan) -> Tree:
     facts = {
         "windows": choices["windows"],
         "trigger": choices["trigger"],
-        "panes": f"{choices['accumulation']}, timestamp {choices['timestamp']}",
+        "panes": ", ".join(_panes(choices)),
         "lateness": choices["allowed lateness"],
         "keys": ", ".join(grouping.keys) or "none: one row per window",
         "aggregates": ", ".join(
@@ -83,6 +85,14 @@ def _stage(plan: StagePlan) -> Tree:
         "gives": schema_text(plan.schema),
     }
     return _facts(facts, _routes(plan.routes))
+
+
+def _panes(choices: Mapping[str, str]) -> Iterable[str]:
+    """How panes are made; of empty ones only what is not the default."""
+    yield choices["accumulation"]
+    yield f"timestamp {choices['timestamp']}"
+    usual = windowing_choices(Windowing())
+    yield from (f"{name} {choices[name]}" for name in ("on_time", "closing") if choices[name] != usual[name])
 
 
 def _sink(plan: SinkPlan) -> Tree:
@@ -112,22 +122,26 @@ def _step(step: Step) -> str:
 def _route_title(route: Route) -> str:
     shipped = [column for column in route.columns if not column.startswith(RESERVED_PREFIX)]
     carried = _carried(route.columns)
-    what = "dead letters " if route.output == "dead_letters" else ""
+    what = {"main": "", "dead_letters": "dead letters ", "late": "late elements "}[route.output]
     return f"{what}-> {route.consumer}  ships {', '.join([*shipped, *carried])}"
 
 
 def _carried(columns: Iterable[str]) -> list[str]:
     """The system columns in words, those of a window and of a pane as one."""
     words = {"event_time": "event time", "window_start": "window", "window_end": "window"}
+    words["pane_retracted"] = "retracted"
     plain = (column.removeprefix(RESERVED_PREFIX) for column in columns if column.startswith(RESERVED_PREFIX))
     return list(dict.fromkeys(words.get(name, "pane") for name in plain))
 
 
 def _operators(plan: Plan) -> Iterable[str]:
     """One PySpark operator per line, in the order of the query."""
-    for name, source in plan.sources.items():
+    read = {
+        name: source for name, source in plan.sources.items() if not isinstance(source.source, TestStream)
+    }
+    for name, source in read.items():
         yield f"{name}: {_reader(source)} -> mapInArrow(ingest)"
-    yield "end of input: readStream(text) -> mapInArrow(control)"
+    yield f"{'end of input' if read else 'steps'}: readStream(text) -> mapInArrow(control)"
     by_tasks = [name for name, sink in plan.sinks.items() if getattr(sink.sink, "distributed", False)]
     files = f"files: {', '.join([*by_tasks, 'dead letters'])}"
     for level, names in enumerate(plan.levels, start=1):

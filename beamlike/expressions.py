@@ -7,6 +7,7 @@ import polars as pl
 from narwhals import col, lit, when
 
 from beamlike.dtypes import DTypeLike, as_dtype
+from beamlike.errors import WrongType
 from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.combine import Combine, CombineFn
 from windowing.columns import (
@@ -15,11 +16,13 @@ from windowing.columns import (
     PANE_INDEX,
     PANE_LAST,
     PANE_NONSPECULATIVE_INDEX,
+    PANE_RETRACTED,
     PANE_TIMING,
     RESERVED_PREFIX,
     WINDOW_END,
     WINDOW_START,
 )
+from windowing.combiners import TimestampOf
 
 __all__ = [
     "col",
@@ -37,8 +40,10 @@ __all__ = [
     "pane_index",
     "pane_last",
     "pane_nonspeculative_index",
+    "pane_retracted",
     "pane_timing",
     "sum",
+    "timestamp_of",
     "when",
     "window_end",
     "window_length",
@@ -92,6 +97,23 @@ def pane_first() -> nw.Expr:
 def pane_last() -> nw.Expr:
     """Whether the window is closed: no pane of it follows."""
     return _read(PANE_LAST)
+
+
+def pane_retracted() -> nw.Expr:
+    """Whether the pane takes back an earlier one; only after a grouping whose accumulation is RETRACTING."""
+    return _read(PANE_RETRACTED)
+
+
+def timestamp_of(column: str) -> TimestampOf:
+    """A timestamp combiner: a pane gets the event time of the elements that this Boolean column marks.
+
+    Of several marked elements that is the earliest that was not late; without any it is the end of the window.
+    """
+    if not isinstance(column, str):
+        raise WrongType(
+            f"timestamp_of takes the name of a Boolean column, not {column!r}; compute it with with_columns(...) before"
+        )
+    return TimestampOf(column)
 
 
 def count(column: str | None = None) -> Aggregate:

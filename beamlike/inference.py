@@ -16,7 +16,15 @@ from beamlike.dtypes import require_column_name, system_schema, type_name
 from beamlike.errors import DuplicateName, PlanError, StepError, WrongType, listed, unknown_column
 from beamlike.steps import MapBatches, Step
 from beamlike.trees import columns_read, expression_text, looks_at_other_rows, resolve
-from windowing.columns import EVENT_TIME, PANE_COLUMNS, RESERVED_PREFIX, SYSTEM_COLUMNS, WINDOW_COLUMNS
+from windowing.columns import (
+    EVENT_TIME,
+    PANE_COLUMNS,
+    PANE_INDEX,
+    PANE_RETRACTED,
+    RESERVED_PREFIX,
+    SYSTEM_COLUMNS,
+    WINDOW_COLUMNS,
+)
 
 _LITERALS = (bool, int, float, bytes, Decimal, date, datetime, time, timedelta, type(None))
 
@@ -112,6 +120,11 @@ def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanErr
         return PlanError(f"{reader}: dead letters have no event time", step=step)
     if name in WINDOW_COLUMNS:
         return PlanError(f"{reader}: its rows are in no window yet; call window_into(...) before", step=step)
+    if name == PANE_RETRACTED and PANE_INDEX in shape.system:
+        return PlanError(
+            f"{reader}: its rows are never taken back; give the grouping accumulation=bl.RETRACTING",
+            step=step,
+        )
     if name in PANE_COLUMNS:
         return PlanError(
             f"{reader}: its rows are in no pane; only the output of a grouping has panes", step=step

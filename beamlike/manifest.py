@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from beamlike.describe import aggregate_text
+from beamlike.describe import describe as text
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from stages.state import ENCODING
 
@@ -42,8 +43,10 @@ def _stage(stage: StagePlan) -> dict[str, str]:
         "merging": str(grouping.merging),
         "trigger": repr(windowing.trigger),
         "accumulation": windowing.accumulation.value,
-        "timestamp combiner": windowing.timestamp_combiner.value,
+        "timestamp combiner": text(windowing.timestamp_combiner),
         "allowed lateness": f"{windowing.allowed_lateness} us",
+        "on_time": windowing.on_time,
+        "closing": windowing.closing,
         "aggregates": ", ".join(f"{name}={aggregate_text(agg)}" for name, agg in grouping.aggregates.items()),
         "state": ", ".join(f"{name}: {dtype}" for name, dtype in grouping.layout.state.items()),
     }

@@ -57,14 +57,15 @@ class Pipeline:
         source: Source,
         *,
         timestamp: str,
-        watermark: WatermarkStrategy,
+        watermark: WatermarkStrategy | None = None,
         timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None,
     ) -> Collection:
         """The rows of a source, as a collection in the global window.
 
         `timestamp` names the column with the event time: a Datetime or Date (in UTC where it has no zone),
         text in ISO 8601, or a number since 1970 in `timestamp_unit`. Rows in which it is null or cannot be
-        read go to `dead_letters()`. `watermark` says how far the source is complete.
+        read go to `dead_letters()`. `watermark` says how far the source is complete; it is left out for a
+        source that says so itself, as a `TestStream` does.
         """
         self.new_name(name, "")
         schema = checks.require_source(source, name)
@@ -72,12 +73,12 @@ class Pipeline:
             source = source.for_event_time(timestamp)
             schema = checks.require_source(source, name)
         checks.require_timestamp(schema, timestamp, timestamp_unit, name)
-        checks.require_watermark(watermark, name)
+        strategy = checks.require_watermark(source, watermark, name)
         self.register(name)
         return Collection(
             self,
             name,
-            Read(source, timestamp, timestamp_unit, watermark),
+            Read(source, timestamp, timestamp_unit, strategy),
             inputs=(),
             shape=Shape(schema, (EVENT_TIME,)),
             windowing=Windowing(),

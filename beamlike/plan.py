@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import attrs
 import polars as pl
 
-from beamlike.collection import Collection, DeadLetters, Flatten, Group, Read
-from beamlike.errors import DuplicateName, PlanError
+from beamlike.checks import own_watermark
+from beamlike.collection import Collection, DeadLetters, Flatten, Group, Late, Read
+from beamlike.errors import DuplicateName, PlanError, listed
 from beamlike.routes import Output, Route
-from beamlike.steps import Step, WindowInto
+from beamlike.steps import NotRetracted, Step, WindowInto
 from stages.graph import StageGraph
 from stages.grouping import Grouping
 from stages.sources import WatermarkStrategy
 from stages.stage import Stage
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_START
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
+from windowing.triggers import percentile_clock
 
 if TYPE_CHECKING:
     from beamlike.io.base import Sink, Source
@@ -109,10 +112,20 @@ def _ways(collection: Collection, after: tuple[Step, ...] = ()) -> Iterator[_Way
         yield _Way(collection.name, after)
     elif isinstance(origin, DeadLetters):
         yield _Way(collection.inputs[0].name, after, "dead_letters")
+    elif isinstance(origin, Late):
+        yield _Way(collection.inputs[0].name, after, "late")
     else:
-        steps = after if isinstance(origin, Flatten) else (origin, *after)
         for before in collection.inputs:
-            yield from _ways(before, steps)
+            yield from _ways(before, (*_steps(collection, before), *after))
+
+
+def _steps(collection: Collection, before: Collection) -> tuple[Step, ...]:
+    """What happens to the rows of `before` on their way into the collection."""
+    origin = collection.origin
+    if isinstance(origin, Step):
+        return (origin,)
+    meets_retractions = isinstance(origin, Flatten) and collection.retracting and not before.retracting
+    return (NotRetracted(collection.name),) if meets_retractions else ()
 
 
 def compile_plan(pipeline: Pipeline) -> Plan:
@@ -124,22 +137,33 @@ def compile_plan(pipeline: Pipeline) -> Plan:
     ways = {name: list(_ways(found.inputs[0])) for name, found in reached.items() if _is_group(found)}
     written = {write.name: list(_ways(write.collection)) for write in writes}
     graph = StageGraph.from_inputs({name: _producers(ways.get(name, ())) for name in reached})
+    late = _late_producers([*chain(*ways.values()), *chain(*written.values())])
+    groupings = {name: _grouping(reached[name], late=name in late) for name in ways}
 
     routes: dict[str, list[Route]] = {name: [] for name in reached}
     for name, own in ways.items():
-        _add_routes(routes, _stage_routes(reached[name], own))
+        _add_routes(routes, _stage_routes(reached[name], groupings[name], own))
     for write in writes:
         columns = tuple(write.collection.shape.everything())
         _add_routes(routes, [(way.producer, way.route(write.name, columns)) for way in written[write.name]])
 
     sources = {name: _source_plan(reached[name], routes[name]) for name in reached if name not in ways}
-    stages = {name: _stage_plan(reached[name], graph, routes[name]) for name in graph.order() if name in ways}
+    stages = {
+        name: _stage_plan(reached[name], groupings[name], graph, routes[name])
+        for name in graph.order()
+        if name in ways
+    }
     sinks = {
         write.name: SinkPlan(
             write.name, write.sink, _producers(written[write.name]), write.collection.shape.everything()
         )
         for write in writes
     }
+    _require_one_clock(sources)
+    for stage in stages.values():
+        _require_percentiles(
+            stage, {name: sources[name] for name in graph.upstream(stage.name) if name in sources}
+        )
     return Plan(pipeline.name, sources, stages, sinks, graph, graph.levels()[1:])
 
 
@@ -173,24 +197,45 @@ def _add_routes(routes: dict[str, list[Route]], new: Iterable[tuple[str, Route]]
         routes[producer].append(route)
 
 
-def _grouping(collection: Collection) -> Grouping:
+def _late_producers(ways: Iterable[_Way]) -> frozenset[str]:
+    """The groupings whose dropped elements somebody wants."""
+    return frozenset(way.producer for way in ways if way.output == "late")
+
+
+def _grouping(collection: Collection, *, late: bool) -> Grouping:
+    """The grouping; `late`: whether it shows what it drops, for which it needs every column."""
     origin, (before,) = collection.origin, collection.inputs
     assert isinstance(origin, Group)
+    everything = before.shape.everything()
     needed = [column for aggregate in origin.aggregates.values() for column in aggregate.columns]
-    schema = pl.Schema({column: before.schema[column] for column in (*origin.keys, *needed)})
-    return Grouping(origin.keys, before.windowing, origin.aggregates, schema, merge_windows=not before.merged)
+    # Of windows that were assigned before, what they were made from may be gone.
+    needed += [column for column in before.windowing.columns if column in before.schema]
+    shown = (*before.schema, *((PANE_RETRACTED,) if before.retracting else ())) if late else ()
+    return Grouping(
+        origin.keys,
+        before.windowing,
+        origin.aggregates,
+        pl.Schema({column: everything[column] for column in (*origin.keys, *needed, *shown)}),
+        merge_windows=not before.merged,
+        late_columns=shown if late else None,
+    )
 
 
-def _stage_routes(collection: Collection, ways: list[_Way]) -> Iterator[tuple[str, Route]]:
+def _stage_routes(
+    collection: Collection, grouping: Grouping, ways: list[_Way]
+) -> Iterator[tuple[str, Route]]:
     """The routes to a stage, which carry only what it needs.
 
     Where assigning windows is the last step on all of them, the stage does that, so that an element in
     several windows is shipped once.
     """
-    columns = (*_grouping(collection).columns, EVENT_TIME)
+    (before,) = collection.inputs
+    columns = (*grouping.columns, EVENT_TIME)
+    if before.retracting and PANE_RETRACTED not in columns:
+        columns = (*columns, PANE_RETRACTED)
     if all(way.steps and isinstance(way.steps[-1], WindowInto) for way in ways):
         ways = [attrs.evolve(way, steps=way.steps[:-1]) for way in ways]
-    elif WINDOW_START in collection.inputs[0].shape.system:
+    elif WINDOW_START in before.shape.system:
         columns = (*columns, *WINDOW_COLUMNS)
     for way in ways:
         yield way.producer, way.route(collection.name, columns)
@@ -210,9 +255,10 @@ def _source_plan(collection: Collection, routes: list[Route]) -> SourcePlan:
     )
 
 
-def _stage_plan(collection: Collection, graph: StageGraph, routes: list[Route]) -> StagePlan:
+def _stage_plan(
+    collection: Collection, grouping: Grouping, graph: StageGraph, routes: list[Route]
+) -> StagePlan:
     name = collection.name
-    grouping = _grouping(collection)
     return StagePlan(
         name,
         Stage(name, grouping),
@@ -222,3 +268,31 @@ def _stage_plan(collection: Collection, graph: StageGraph, routes: list[Route]) 
         collection.schema,
         tuple(sorted(routes, key=lambda route: route.consumer)),
     )
+
+
+def _require_one_clock(sources: Mapping[str, SourcePlan]) -> None:
+    """A test stream says itself when time passes, so nothing else can tell the time beside it."""
+    own = [name for name, plan in sources.items() if own_watermark(plan.source) is not None]
+    others = [name for name in sources if name not in own]
+    if own and others:
+        raise PlanError(
+            f"it has a clock of its own, unlike {listed(map(repr, others))}; read all from test streams, or none",
+            step=own[0],
+        )
+
+
+def _require_percentiles(stage: StagePlan, sources: Mapping[str, SourcePlan]) -> None:
+    """Percentile watermarks that the trigger looks at are announced by every source that its rows come from."""
+    clocks = stage.stage.grouping.windowing.trigger.clocks()
+    for percentile in (number for number in range(1, 100) if percentile_clock(number) in clocks):
+        silent = [
+            name
+            for name, plan in sources.items()
+            if percentile not in getattr(plan.source, "percentiles", ())
+        ]
+        if silent:
+            raise PlanError(
+                f"AfterWatermark(percentile={percentile}) waits for that percentile of the event times to pass, "
+                f"which {listed(map(repr, silent))} does not announce; so far only a TestStream can",
+                step=stage.name,
+            )

@@ -11,15 +11,15 @@ import polars as pl
 
 from beamlike.steps import Step
 
-Output = Literal["main", "dead_letters"]
+Output = Literal["main", "dead_letters", "late"]
 
 
 @attrs.frozen
 class Route:
     """The steps on one way to a consumer, and exactly the columns that it gets, in this order.
 
-    `output` is what the way begins with: the rows of the producer, or those of a source whose event time
-    could not be read. A consumer that is reached on several ways has several routes.
+    `output` is what the way begins with: the rows of the producer, those of a source whose event time could
+    not be read, or those that a stage dropped. A consumer that is reached on several ways has several routes.
     """
 
     consumer: str

@@ -18,7 +18,8 @@ from beamlike.describe import describe, function_name
 from beamlike.dtypes import type_name
 from beamlike.errors import StepError, listed, nearest
 from beamlike.trees import columns_read, expression_text
-from windowing.columns import EVENT_TIME, SYSTEM_COLUMNS, WINDOW_COLUMNS
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, SYSTEM_COLUMNS, WINDOW_COLUMNS
+from windowing.custom import CustomWindows
 from windowing.strategy import Windowing
 
 Row = dict[str, Any]
@@ -52,8 +53,11 @@ class Step:
     name: str
 
     kind: ClassVar[str]
-    python: ClassVar[bool] = False
-    """Whether it calls a function of the user's, so that the rows must be at hand."""
+
+    @property
+    def python(self) -> bool:
+        """Whether it calls a function of the user's, so that the rows must be at hand."""
+        return False
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rewritten frame; the system columns of `frame` are kept."""
@@ -172,8 +176,13 @@ class WindowInto(Step):
         return self.windowing.windows.assign(frame)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """The event time, from which windows follow."""
-        return wanted.difference(WINDOW_COLUMNS) | {EVENT_TIME}
+        """The event time, from which windows follow, and what windows of the user's own read."""
+        return wanted.difference(WINDOW_COLUMNS) | {EVENT_TIME, *self.windowing.windows.columns}
+
+    @property
+    def python(self) -> bool:
+        """Where the windows are the user's own."""
+        return isinstance(self.windowing.windows, CustomWindows)
 
     def detail(self) -> str:
         """The windows."""
@@ -181,13 +190,36 @@ class WindowInto(Step):
 
 
 @attrs.frozen
+class NotRetracted(Step):
+    """Says of rows that meet such as may be taken back that they never are."""
+
+    kind: ClassVar[str] = "flatten"
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """The frame with a flag that is false."""
+        return frame.with_columns(pl.lit(False).alias(PANE_RETRACTED))
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        """All but the flag."""
+        return wanted - {PANE_RETRACTED}
+
+    def detail(self) -> str:
+        """What is the same in all rows."""
+        return "pane_retracted() = False"
+
+
+@attrs.frozen
 class PythonStep(Step):
     """A step that calls `fn` with rows of the columns `reads`, and gives rows of `schema`."""
 
-    python: ClassVar[bool] = True
     fn: Callable[..., Any]
     reads: tuple[str, ...]
     schema: pl.Schema
+
+    @property
+    def python(self) -> bool:
+        """Always."""
+        return True
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows come into memory here, once."""

@@ -9,7 +9,15 @@ import attrs
 import polars as pl
 
 from beamlike.dtypes import SchemaLike, as_dtype, require_column_name
-from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_TIMING, RESERVED_PREFIX, WINDOW_END, WINDOW_START
+from windowing.columns import (
+    EVENT_TIME,
+    PANE_INDEX,
+    PANE_RETRACTED,
+    PANE_TIMING,
+    RESERVED_PREFIX,
+    WINDOW_END,
+    WINDOW_START,
+)
 
 Declared = tuple[tuple[str, pl.DataType], ...]
 """A schema as part of a declaration: hashable."""
@@ -86,8 +94,9 @@ def output_frame(frame: pl.DataFrame) -> pl.DataFrame:
     """A collection's frame as sinks get it: times are Datetime(us, UTC), system columns have plain names.
 
     Columns: window_start, window_end (if there are windows); the user's; event_time; pane_timing, pane_index
-    (if there are panes). A column of the user's keeps its name, and the system's of that name is left out. A
-    time that a datetime cannot show, such as the limits of the global window, is null.
+    (if there are panes), pane_retracted (if they may be taken back). A column of the user's keeps its name, and
+    the system's of that name is left out. A time that a datetime cannot show, such as the limits of the global
+    window, is null.
     """
     return frame.select(_output(frame.schema))
 
@@ -104,6 +113,7 @@ def _output(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
         EVENT_TIME: _moment(EVENT_TIME),
         PANE_TIMING: pl.col(PANE_TIMING),
         PANE_INDEX: pl.col(PANE_INDEX),
+        PANE_RETRACTED: pl.col(PANE_RETRACTED),
     }
 
     def shown(system: dict[str, pl.Expr]) -> list[pl.Expr]:
