@@ -1,4 +1,4 @@
-"""A chunk of a source on its way into the pipeline: event time, dead letters, summary, stateless steps."""
+"""What a source gives on its way into the pipeline: event time, dead letters, summary, stateless steps."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import attrs
 import polars as pl
 
 from beamlike.event_time import count_dead_letters, read_event_time, split_dead_letters
-from beamlike.plan import SourcePlan
+from beamlike.plan import Plan, SourcePlan
 from beamlike.routes import apply_routes
+from beamlike.testing.stream import TestStream
 from stages.sources import Summary
 from windowing.columns import EVENT_TIME
 
@@ -27,8 +28,8 @@ class Ingested:
 
     frames: Mapping[str, pl.DataFrame]
     summary: Summary
-    elements: int
-    dead_letters: int
+    elements: int = 0
+    dead_letters: int = 0
 
 
 def ingest(source: SourcePlan, chunk: pl.LazyFrame) -> Ingested:
@@ -44,3 +45,18 @@ def ingest(source: SourcePlan, chunk: pl.LazyFrame) -> Ingested:
         letters = dead.collect()
         frames |= apply_routes(letters, source.routes, output="dead_letters") or {DEAD_LETTERS: letters}
     return Ingested(frames, summary, len(rows), lost)
+
+
+def ingest_step(source: SourcePlan, number: int) -> tuple[Ingested, int]:
+    """A step of a test stream, and the processing time (us) of that stream after it."""
+    assert isinstance(source.source, TestStream)
+    step = source.source.step(number)
+    if step.elements.is_empty():
+        return Ingested({}, step.summary), step.processing_time
+    return attrs.evolve(ingest(source, step.elements.lazy()), summary=step.summary), step.processing_time
+
+
+def steps_of(plan: Plan) -> int | None:
+    """How many steps the longest test stream of the plan has; None if its sources are others."""
+    streams = [source.source for source in plan.sources.values() if isinstance(source.source, TestStream)]
+    return max(len(stream.steps) for stream in streams) if streams else None

@@ -12,14 +12,14 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError
-from beamlike.ingest import DEAD_LETTERS, ingest
+from beamlike.ingest import DEAD_LETTERS, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, stage_record
 from beamlike.routes import apply_routes
-from stages.sources import SourceClock
+from stages.sources import SourceClock, least_percentiles
 from stages.state import DictStore
 from stages.watermarks import Clock, propagate
 from windowing.time import MAX_TIME
@@ -30,6 +30,8 @@ CHUNK_ROWS = 250_000
 @attrs.frozen
 class LocalRunner:
     """Runs a pipeline in process. A batch takes one chunk of every source that is not at its end.
+
+    Of test streams it takes one step each; processing time is then theirs, and otherwise that of this machine.
 
     `chunk_rows`: about how many rows a chunk has, where the source does not say how many files.
     `on_batch` is called with the record of each batch.
@@ -66,7 +68,7 @@ class LocalRun:
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
         # Sources first: what cannot be read must not cost what an earlier run has written.
-        chunks = {name: self._chunks(source) for name, source in self.plan.sources.items()}
+        bundles = _bundles(self.plan, self.runner.chunk_rows)
         sinks = {name: sink.sink for name, sink in self.plan.sinks.items()}
         letters = JSONLines(self.dead_letters)
         for sink in [*sinks.values(), *([letters] if os.path.isdir(letters.path) else [])]:
@@ -79,38 +81,29 @@ class LocalRun:
         self._clocks = {name: SourceClock() for name in self.plan.sources}
         progress = Progress(self.plan.name)
         try:
-            while chunks:
-                self._batch(chunks, {**sinks, DEAD_LETTERS: letters})
+            for bundle in bundles:
+                self._batch(bundle, {**sinks, DEAD_LETTERS: letters})
                 progress.update(self.batches[-1])
         finally:
             progress.close()
 
-    def _chunks(self, source: SourcePlan) -> Iterator[pl.LazyFrame]:
-        if isinstance(source.source, SparkSource):
-            raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
-        chunks = source.source.chunks(self.runner.chunk_rows)
-        first = list(islice(chunks, 1))
-        return chain(first, chunks)
-
-    def _batch(self, chunks: dict[str, Iterator[pl.LazyFrame]], sinks: Mapping[str, Sink]) -> None:
-        now = time.time_ns() // 1000
+    def _batch(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> None:
         self._arrived = {}
-        sources = {name: self._read(name, chunks, now) for name in self.plan.sources}
-        if not chunks:
-            self._clocks = {
-                name: attrs.evolve(clock, watermark=MAX_TIME) for name, clock in self._clocks.items()
-            }
-            sources = {name: attrs.evolve(record, watermark=MAX_TIME) for name, record in sources.items()}
+        sources = {name: self._receive(name, bundle) for name in self.plan.sources}
         stages: dict[str, StageRecord] = {}
         outputs = {name: clock.watermark for name, clock in self._clocks.items()}
+        times = dict(bundle.times)
 
         def step(name: str, watermark: int) -> int:
-            stages[name] = self._step(self.plan.stages[name], Clock(watermark, now), outputs)
+            plan = self.plan.stages[name]
+            times[name] = max(times[upstream] for upstream in plan.inputs)
+            clock = Clock(watermark, times[name], self._percentiles(plan))
+            stages[name] = self._step(plan, clock, outputs)
             outputs[name] = stages[name].output
             return outputs[name]
 
         propagate(self.plan.graph, outputs, step)
-        record = BatchRecord(len(self.batches), now, sources, stages)
+        record = BatchRecord(len(self.batches), max(times.values()), sources, stages)
         for name, sink in sinks.items():
             for frame in self._take(name):
                 sink.write(output_frame(frame), Part(self.plan.name, record.batch, sink=name))
@@ -118,26 +111,30 @@ class LocalRun:
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
 
-    def _read(self, name: str, chunks: dict[str, Iterator[pl.LazyFrame]], now: int) -> SourceRecord:
-        """The next chunk of a source. When no source has one, all are at the end of time.
+    def _receive(self, name: str, bundle: Bundle) -> SourceRecord:
+        """What the bundle has of a source is sent on, and moves its clock."""
+        clock, got = self._clocks[name], bundle.arrived.get(name, Ingested({}, {}))
+        if name in bundle.arrived:
+            clock = clock.observe(self.plan.sources[name].watermark, got.summary, bundle.times[name])
+        if bundle.ended:
+            clock = attrs.evolve(clock, watermark=MAX_TIME)
+        self._clocks[name] = clock
+        self._send(got.frames)
+        return SourceRecord(clock.watermark, got.elements, got.dead_letters)
 
-        Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same.
-        """
-        chunk = next(chunks[name], None) if name in chunks else None
-        if chunk is None:
-            chunks.pop(name, None)
-            return SourceRecord(self._clocks[name].watermark)
-        source = self.plan.sources[name]
-        ingested = ingest(source, chunk)
-        self._clocks[name] = self._clocks[name].observe(source.watermark, ingested.summary, now)
-        self._send(ingested.frames)
-        return SourceRecord(self._clocks[name].watermark, ingested.elements, ingested.dead_letters)
+    def _percentiles(self, plan: StagePlan) -> dict[int, int]:
+        return least_percentiles(
+            self._clocks[name].percentiles(self.plan.sources[name].watermark)
+            for name in plan.inputs
+            if name in self._clocks
+        )
 
     def _step(self, plan: StagePlan, clock: Clock, outputs: Mapping[str, int]) -> StageRecord:
         frames = list(self._take(plan.name))
         arrivals = frames[0] if frames else plan.stage.grouping.no_arrivals()
         step = plan.stage.step(self._store, arrivals, clock)
         self._send(apply_routes(step.panes, plan.routes))
+        self._send(apply_routes(step.late, plan.routes, output="late"))
         return stage_record(step, {name: outputs[name] for name in plan.inputs})
 
     def _send(self, frames: Mapping[str, pl.DataFrame]) -> None:
@@ -150,3 +147,50 @@ class LocalRun:
         frames = self._arrived.pop(consumer, [])
         if frames:
             yield pl.concat(frames)
+
+
+@attrs.frozen
+class Bundle:
+    """What comes in a batch, by source: what was ingested, and the processing time (us) there; or that all end."""
+
+    arrived: Mapping[str, Ingested]
+    times: Mapping[str, int]
+    ended: bool = False
+
+
+def _bundles(plan: Plan, chunk_rows: int) -> Iterator[Bundle]:
+    """The bundles of a run, the last of which is the end. Sources that cannot be read fail at once."""
+    steps = steps_of(plan)
+    if steps is not None:
+        return _played(plan, steps)
+    return _read(plan, {name: _chunks(source, chunk_rows) for name, source in plan.sources.items()})
+
+
+def _played(plan: Plan, steps: int) -> Iterator[Bundle]:
+    """Step after step of all test streams."""
+    for number in range(steps + 1):
+        played = {name: ingest_step(source, number) for name, source in plan.sources.items()}
+        arrived = {name: ingested for name, (ingested, _) in played.items()}
+        yield Bundle(arrived, {name: time for name, (_, time) in played.items()}, ended=number == steps)
+
+
+def _read(plan: Plan, chunks: dict[str, Iterator[pl.LazyFrame]]) -> Iterator[Bundle]:
+    """The next chunk of every source. When no source has one, all are at the end of time.
+
+    Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same.
+    """
+    ended = False
+    while not ended:
+        now = time.time_ns() // 1000
+        taken = {name: chunk for name in plan.sources if (chunk := next(chunks[name], None)) is not None}
+        arrived = {name: ingest(plan.sources[name], chunk) for name, chunk in taken.items()}
+        ended = not taken
+        yield Bundle(arrived, dict.fromkeys(plan.sources, now), ended)
+
+
+def _chunks(source: SourcePlan, rows: int) -> Iterator[pl.LazyFrame]:
+    if isinstance(source.source, SparkSource):
+        raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
+    chunks = source.source.chunks(rows)
+    first = list(islice(chunks, 1))
+    return chain(first, chunks)

@@ -13,6 +13,8 @@ from beamlike.errors import CheckpointError
 from beamlike.io.paths import uri
 from beamlike.manifest import differences
 
+_FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
+
 
 @attrs.frozen
 class Checkpoint:
@@ -69,6 +71,29 @@ class Checkpoint:
     def end(self, sources: tuple[str, ...]) -> None:
         """Says that these sources are at their end: the next batch closes what only they held open."""
         self._write(f"{self.control()}/end.json", json.dumps({"end": sorted(sources)}))
+
+    def play(self, steps: int, sources: tuple[str, ...], digest: str) -> None:
+        """Has the steps of these test streams played, a batch each, and then their end.
+
+        Spark takes control files in order of their times, so these are a second apart; where a file system keeps
+        no times that are given, in order of their names. Raises `CheckpointError` where the checkpoint is of other
+        streams.
+        """
+        # A hidden name, which Spark does not read.
+        done = f"{self.control()}/_steps"
+        saved = self._read(done)
+        if saved not in (None, digest):
+            raise CheckpointError(
+                f"the test streams are not those of the checkpoint {self.path}; start anew with another checkpoint"
+            )
+        if saved is None:
+            orders = [*({"step": step} for step in range(steps)), {"end": sorted(sources)}]
+            for number, order in enumerate(orders):
+                name = f"{self.control()}/{number:06d}.json"
+                self._write(name, json.dumps(order))
+                path, files = self._file(name)
+                files.setTimes(path, 1000 * (_FIRST_TIME + number), -1)
+            self._write(done, digest)
 
     def _file(self, name: str) -> tuple[Any, Any]:
         jvm: Any = self.session._jvm

@@ -20,9 +20,9 @@ from beamlike.io.files import Files
 from beamlike.io.paths import path_text, uri
 from beamlike.plan import SourcePlan
 from beamlike.records import SourceRecord
-from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, Topology, note, to_arrow
+from beamlike.spark.control import obey, tell
+from beamlike.spark.envelope import DDL, Topology, to_arrow
 from stages.sources import Summary
-from windowing.time import MAX_TIME
 
 CHUNK_ROWS = 250_000
 NOW = "__now"
@@ -90,20 +90,10 @@ class _Task:
         return to_arrow(envelopes) if envelopes else None
 
     def close(self) -> pa.RecordBatch:
-        """The summary for every shard that reads the source, and the record for the driver."""
-        facts = {"summary": self.summary, "ended": False, "now": self.now}
-        envelopes = list(summaries(self.plan, self.topology, facts))
+        """What the task has to tell of all that it has sent."""
         watermark = self.plan.watermark.watermark(self.summary, self.now)
-        record = attrs.asdict(SourceRecord(watermark, self.elements, self.dead_letters))
-        label = self.topology.label_of(self.plan.name)
-        facts = {"source": record, "now": self.now}
-        return to_arrow([*envelopes, note(label, RECORDS, self.plan.name, Kind.RECORD, facts)])
-
-
-def summaries(plan: SourcePlan, topology: Topology, facts: dict[str, object]) -> Iterator[Envelope]:
-    """A summary for every shard of every stage that reads the source."""
-    for consumer in sorted({route.consumer for route in plan.routes if route.consumer in topology.keys}):
-        yield from topology.broadcast(consumer, plan.name, Kind.SUMMARY, facts)
+        record = SourceRecord(watermark, self.elements, self.dead_letters)
+        return to_arrow(list(tell(self.plan, self.topology, self.summary, record, self.now)))
 
 
 def _ingest_files(plan: SourcePlan, source: Files, topology: Topology) -> Ingest:
@@ -149,26 +139,17 @@ def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
 
 
 def control_envelopes(
-    session: SparkSession, directory: str, plans: tuple[SourcePlan, ...], topology: Topology
+    session: SparkSession, directory: str, sources: tuple[SourcePlan, ...], topology: Topology
 ) -> DataFrame:
-    """Control is a source too: lines of JSON such as `{"end": ["mobile"]}`, one file a batch, recorded and replayed."""
+    """Control is a source too: orders as lines of JSON, one file a batch, recorded and replayed."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
-                ended = set(json.loads(line)["end"])
-                yield to_arrow(
-                    [sent for plan in plans if plan.name in ended for sent in _ended(plan, topology, now)]
-                )
+                yield to_arrow(list(obey(json.loads(line), sources, topology, now)))
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
     return lines.select("value", _now()).mapInArrow(run, DDL)
-
-
-def _ended(plan: SourcePlan, topology: Topology, now: int) -> Iterator[Envelope]:
-    yield from summaries(plan, topology, {"summary": {}, "ended": True, "now": now})
-    facts = {"source": attrs.asdict(SourceRecord(MAX_TIME)), "now": now}
-    yield note(topology.label_of(plan.name), RECORDS, plan.name, Kind.RECORD, facts)
 
 
 def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:

@@ -12,7 +12,7 @@ from beamlike.plan import Plan, StagePlan
 from beamlike.records import stage_record
 from beamlike.routes import apply_routes
 from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note, shard_name
-from stages.sources import SourceClock, WatermarkStrategy
+from stages.sources import SourceClock, WatermarkStrategy, least_percentiles
 from stages.state import StateStore
 from stages.watermarks import Clock, Reports
 from windowing.time import MAX_TIME, MIN_TIME
@@ -51,6 +51,13 @@ class Inputs:
             clock = attrs.evolve(clock, watermark=MAX_TIME)
         return Inputs({**self.sources, origin: clock}, self.reports.receive(origin, clock.watermark), now)
 
+    def percentiles(self, strategies: Mapping[str, WatermarkStrategy]) -> dict[int, int]:
+        """The percentile watermarks of these sources together; one that has sent nothing is at the beginning."""
+        return least_percentiles(
+            self.sources.get(name, SourceClock()).percentiles(strategy)
+            for name, strategy in strategies.items()
+        )
+
 
 @attrs.frozen
 class Level:
@@ -65,8 +72,18 @@ class Level:
         strategies = {name: source.watermark for name, source in plan.sources.items()}
         return cls(tuple(plan.stages[name] for name in names), strategies, topology)
 
-    def run(self, label: int, envelopes: Iterable[Envelope], store: StateStore) -> Iterator[Envelope]:
-        """One batch on the shard with this label: what is for other levels passes, the stages take their step."""
+    def stages_on(self, label: int) -> list[StagePlan]:
+        """The stages that have a part on the shard with this label."""
+        shard = self.topology.labels.index(label)
+        return [stage for stage in self.stages if shard in self.topology.shards(stage.name)]
+
+    def run(
+        self, label: int, envelopes: Iterable[Envelope], store: StateStore, now: int | None = None
+    ) -> Iterator[Envelope]:
+        """One batch on the shard with this label: what is for other levels passes, the stages take their step.
+
+        Without `now`, the stages that got something do; with it, all on this shard do, at that processing time.
+        """
         shard = self.topology.labels.index(label)
         mine: dict[str, list[Envelope]] = {stage.name: [] for stage in self.stages}
         for envelope in envelopes:
@@ -74,12 +91,12 @@ class Level:
                 mine[envelope.target].append(envelope)
             else:
                 yield envelope
-        for stage in self.stages:
-            if mine[stage.name]:
-                yield from self._step(stage, shard, mine[stage.name], store)
+        for stage in self.stages_on(label):
+            if mine[stage.name] or now is not None:
+                yield from self._step(stage, shard, mine[stage.name], store, now)
 
     def _step(
-        self, plan: StagePlan, shard: int, arrived: list[Envelope], store: StateStore
+        self, plan: StagePlan, shard: int, arrived: list[Envelope], store: StateStore, now: int | None
     ) -> Iterator[Envelope]:
         # In a fixed order, so that a replayed batch gives the same bytes.
         arrived = sorted(arrived, key=lambda envelope: (envelope.origin, envelope.sequence))
@@ -87,17 +104,23 @@ class Level:
         for envelope in arrived:
             if envelope.kind != Kind.DATA:
                 inputs = inputs.receive(envelope, self.strategies)
+        if now is not None:
+            inputs = attrs.evolve(inputs, now=max(inputs.now, now))
         inputs.save(store, plan.name)
         upstream = {
             name: min(inputs.reports.of(self.topology.origins(name)), default=MAX_TIME)
             for name in plan.inputs
         }
         frames = [envelope.frame() for envelope in arrived if envelope.kind == Kind.DATA]
-        clock = Clock(min(upstream.values()), inputs.now)
+        sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
+        clock = Clock(min(upstream.values()), inputs.now, inputs.percentiles(sources))
         step = plan.stage.step(store, _together(frames, plan), clock)
         origin = shard_name(plan.name, shard)
         for consumer, frame in apply_routes(step.panes, plan.routes).items():
             yield from self.topology.data(consumer, frame, origin)
+        for consumer, frame in apply_routes(step.late, plan.routes, output="late").items():
+            # After the panes, for a consumer that takes both.
+            yield from self.topology.data(consumer, frame, f"{origin}:late")
         yield from self._report(plan, origin, step.watermarks.output, inputs.now)
         record = attrs.asdict(stage_record(step, upstream))
         yield note(

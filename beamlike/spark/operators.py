@@ -1,4 +1,7 @@
-"""Levels as Spark operators: one `transformWithStateInPandas` each, with its state in one MapState of bytes."""
+"""Levels as Spark operators: one `transformWithStateInPandas` each, with its state in one MapState of bytes.
+
+A level in which processing time passes keeps one timer per shard, which is due in the next batch.
+"""
 
 from __future__ import annotations
 
@@ -45,18 +48,34 @@ class MapStateStore:
 class LevelProcessor(StatefulProcessor):
     """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes."""
 
-    def __init__(self, level: Level, writer: PartWriter | None) -> None:
-        self.level, self.writer = level, writer
+    def __init__(self, level: Level, writer: PartWriter | None, *, ticks: bool) -> None:
+        self.level, self.writer, self.ticks = level, writer, ticks
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
         self.store = MapStateStore(handle.getMapState("state", _KEY, _VALUE))
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         arrived = (envelope for frame in rows for envelope in _envelopes(frame))
-        label = int(key[0])
-        sent = self.level.run(label, arrived, self.store)
+        if self.ticks:
+            # A timer that is due in this batch, too, would run the level a second time.
+            for timer in list(self.handle.listTimers()):
+                self.handle.deleteTimer(timer)
+        yield from self._run(int(key[0]), arrived, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        yield from self._run(int(key[0]), (), timerValues)
+
+    def _run(self, label: int, arrived: Iterable[Envelope], timer_values: Any) -> Iterator[pd.DataFrame]:
+        now = None
+        if self.ticks and self.level.stages_on(label):
+            # Of the batch, as in summaries: the same wherever it is asked for, and when the batch is replayed.
+            milliseconds = timer_values.getCurrentProcessingTimeInMs()
+            self.handle.registerTimer(milliseconds + 1)
+            now = 1000 * milliseconds
+        sent = self.level.run(label, arrived, self.store, now)
         if self.writer is not None:
             sent = self.writer.write(sent, self.level.topology.labels.index(label))
         yield from _frames(sent)
@@ -89,8 +108,14 @@ def _frame(envelopes: list[Envelope]) -> pd.DataFrame:
     return pd.DataFrame(columns).astype({"shard": "int32", "sequence": "int64"})
 
 
-def apply_level(envelopes: DataFrame, level: Level, writer: PartWriter | None) -> DataFrame:
-    """The stream of envelopes after one level; the last one has a writer."""
+def apply_level(envelopes: DataFrame, level: Level, writer: PartWriter | None, *, ticks: bool) -> DataFrame:
+    """The stream of envelopes after one level; the last one has a writer.
+
+    With `ticks`, processing time passes in it also without input: Spark then runs batches all the time.
+    """
     return envelopes.groupBy("shard").transformWithStateInPandas(
-        LevelProcessor(level, writer), outputStructType=DDL, outputMode="Append", timeMode="None"
+        LevelProcessor(level, writer, ticks=ticks),
+        outputStructType=DDL,
+        outputMode="Append",
+        timeMode="ProcessingTime" if ticks else "None",
     )

@@ -13,6 +13,7 @@ from beamlike.io import Parquet, Rows
 from beamlike.io.paths import is_remote
 from beamlike.plan import Plan, SourcePlan
 from beamlike.spark.checkpoint import Checkpoint
+from beamlike.testing.stream import TestStream
 from stages.state import encode
 
 _CHUNK_ROWS = 250_000
@@ -51,6 +52,16 @@ def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourceP
         )
     files = Parquet(folder, schema=source.schema, max_files_per_trigger=1)
     return attrs.evolve(source, source=files)
+
+
+def digest_of_streams(plan: Plan) -> str:
+    """A digest of what the plan's test streams play, the same for the same steps."""
+    digest = hashlib.sha256()
+    for name, source in plan.sources.items():
+        assert isinstance(source.source, TestStream)
+        for step in source.source.steps:
+            digest.update(repr((name, step.summary, step.processing_time)).encode() + encode(step.elements))
+    return digest.hexdigest()
 
 
 def _write(rows: Rows, folder: Path) -> None:

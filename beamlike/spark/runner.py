@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.errors import RunError
+from beamlike.ingest import steps_of
 from beamlike.io import JSONLines
 from beamlike.io.base import Part, output_frame
 from beamlike.io.paths import absolute, path_text, uri
@@ -29,9 +30,10 @@ from beamlike.spark.ingest import control_envelopes, source_envelopes
 from beamlike.spark.level import Level
 from beamlike.spark.modules import modules_of
 from beamlike.spark.operators import apply_level
-from beamlike.spark.rows import with_rows_as_files
+from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter, write_in_tasks
+from windowing.triggers import PROCESSING_TIME
 
 KEPT_BATCHES = 10_000
 _INTERVAL = re.compile(r"\d+(\.\d+)?\s*\w+")
@@ -57,7 +59,10 @@ class SparkRunner:
     was. Without one, a temporary folder is made and the run cannot be continued. With a new checkpoint, file sinks
     add to what is in their folders.
     `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
+    Triggers of processing time are looked at in every batch; an interval has batches also when nothing comes, but
+    "available_now" has none then: what waits for processing time waits for the next run.
     `drain`: when no new input is left, closes all windows; the checkpoint is finished with that.
+    Test streams are played a step a batch, whatever the trigger, and drained; processing time is theirs.
     `shards`: how many parts each keyed stage is cut into; by default those of the checkpoint, or for a new one
     the cores of the cluster, at most 200.
     `session`: a session to work in (in a new one beside it: nothing in it changes); otherwise one is made, on
@@ -122,6 +127,7 @@ class SparkRun:
     _query: StreamingQuery | None = None
     _manifest: dict[str, Any] = attrs.field(factory=dict)
     _progress: Progress | None = None
+    _stopped: bool = False
 
     def begin(self) -> None:
         """Holds the plan against the checkpoint, and starts the query."""
@@ -133,7 +139,10 @@ class SparkRun:
         if saved is None:
             self._start_sinks()
         self.plan = with_rows_as_files(self.plan, self.checkpoint)
-        self._query = self._start(shards)
+        steps = steps_of(self.plan)
+        if steps is not None:
+            self.checkpoint.play(steps, tuple(self.plan.sources), digest_of_streams(self.plan))
+        self._query = self._start()
         self._progress = Progress(self.plan.name)
 
     def _start_sinks(self) -> None:
@@ -150,12 +159,14 @@ class SparkRun:
 
     def wait(self) -> None:
         """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
-        assert self._query is not None
         try:
-            if self.runner.drain:
-                self._drain(self._query)
-            else:
-                self._query.awaitTermination()
+            self._take_all()
+            if self._goes_on and not self._stopped:
+                self._end()
+            if (self.runner.drain or self._plays) and not self._stopped:
+                self.stop()
+                self._manifest["drained"] = True
+                self.checkpoint.save(self._manifest)
         except StreamingQueryException as error:
             if reason := python_reason(str(error)):
                 raise RunError(reason) from None
@@ -164,18 +175,34 @@ class SparkRun:
             if self._progress is not None:
                 self._progress.close()
 
-    def _drain(self, query: StreamingQuery) -> None:
-        query.processAllAvailable()
+    @property
+    def _plays(self) -> bool:
+        """Whether it plays test streams, which have an end of their own."""
+        return steps_of(self.plan) is not None
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the query goes on when it has taken all input, so that its end can follow without another one."""
+        return self.runner.drain and not self._plays
+
+    def _take_all(self) -> None:
+        """Waits until the query has taken all input that is there."""
+        assert self._query is not None
+        if self._goes_on:
+            self._query.processAllAvailable()
+        else:
+            self._query.awaitTermination()
+
+    def _end(self) -> None:
+        """Closes all windows."""
         self._manifest["draining"] = True
         self.checkpoint.save(self._manifest)
         self.checkpoint.end(tuple(self.plan.sources))
-        query.processAllAvailable()
-        query.stop()
-        self._manifest["drained"] = True
-        self.checkpoint.save(self._manifest)
+        self._take_all()
 
     def stop(self) -> None:
         """Stops the query; a batch in hand is given up and is done again by the next run on the checkpoint."""
+        self._stopped = True
         if self._query is not None:
             self._query.stop()
 
@@ -186,20 +213,22 @@ class SparkRun:
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
 
-    def _start(self, shards: int) -> StreamingQuery:
-        topology = Topology.of(self.plan, labels(self.session, shards))
+    def _start(self) -> StreamingQuery:
+        topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
         letters = JSONLines(self.dead_letters)
         run = self._manifest["run"]
         writer = BatchWriter(self.plan, run, self._record)
+        if self.runner.trigger == "available_now":
+            # Where processing time passes, there would always be a next batch, and no end.
+            self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)
             stream = envelopes(self.session, self.plan, topology, self.checkpoint.control(), parts)
             query = stream.writeStream.foreachBatch(writer).queryName(self._name())
             query = query.option("checkpointLocation", uri(self.checkpoint.path))
-            if self.runner.drain:
-                # Batch after batch in one query, so that its end can follow without starting another.
+            if self._goes_on:
                 return query.start()
-            if self.runner.trigger == "available_now":
+            if self._plays or self.runner.trigger == "available_now":
                 return query.trigger(availableNow=True).start()
             return query.trigger(processingTime=self.runner.trigger).start()
 
@@ -212,13 +241,23 @@ def envelopes(
 ) -> DataFrame:
     """All sources as envelopes, through one operator per level: what comes out at the end is for the driver."""
     sources = tuple(plan.sources.values())
-    streams = [source_envelopes(session, source, topology) for source in sources]
-    streams.append(control_envelopes(session, control, sources, topology))
+    streams = [control_envelopes(session, control, sources, topology)]
+    if steps_of(plan) is None:  # test streams are played by control alone
+        streams = [source_envelopes(session, source, topology) for source in sources] + streams
     stream = reduce(DataFrame.unionAll, streams)
-    for names in plan.levels:
-        last = names == plan.levels[-1]
-        stream = apply_level(stream, Level.of(plan, names, topology), writer if last else None)
+    for number, names in enumerate(plan.levels, start=1):
+        level = Level.of(plan, names, topology)
+        last = number == len(plan.levels)
+        # Reports carry the time on to later levels.
+        ticks = number == 1 and needs_ticks(plan)
+        stream = apply_level(stream, level, writer if last else None, ticks=ticks)
     return stream if plan.levels else write_in_tasks(stream, writer, topology.labels)
+
+
+def needs_ticks(plan: Plan) -> bool:
+    """Whether a trigger waits for processing time, which must then pass also when nothing comes."""
+    triggers = [stage.stage.grouping.windowing.trigger for stage in plan.stages.values()]
+    return steps_of(plan) is None and any(PROCESSING_TIME in trigger.clocks() for trigger in triggers)
 
 
 def python_reason(message: str) -> str | None:

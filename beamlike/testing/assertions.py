@@ -1,0 +1,103 @@
+"""Assertions on panes, whose failures say which panes are missing, which are too many, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from beamlike.errors import unknown_column
+from beamlike.io import Memory
+from beamlike.testing.times import instant
+from windowing.time import format_time
+
+Panes = Memory | pl.DataFrame | Iterable[Mapping[str, Any]]
+Pane = Mapping[str, Any]
+
+
+def assert_panes(actual: Panes, expected: Iterable[Pane]) -> None:
+    """The panes are exactly the expected ones, in any order.
+
+    `actual` is a sink's: `bl.Memory`, a polars frame, or dicts. An expected pane is a dict of the columns that
+    matter, such as `{"user": "a", "window_start": 0, "pane_timing": "early"}`; where the column is a time, it may
+    be a datetime, ISO text, or a number of seconds since 1970.
+
+    Raises `AssertionError` with the difference, and `UnknownColumn` (a `ValueError`) for a column that no pane has.
+    """
+    came, wanted = _rows(actual), [dict(pane) for pane in expected]
+    columns = list(dict.fromkeys(name for pane in came for name in pane))
+    for name in (name for pane in wanted for name in pane if columns and name not in columns):
+        raise unknown_column(name, columns, None, "the panes")
+    pairs = _matching(wanted, came)
+    missing = [pane for number, pane in enumerate(wanted) if number not in pairs]
+    unexpected = [pane for number, pane in enumerate(came) if number not in pairs.values()]
+    if missing or unexpected:
+        raise AssertionError(_difference(missing, unexpected, len(pairs)))
+
+
+def _rows(actual: Panes) -> list[dict[str, Any]]:
+    if isinstance(actual, Memory):
+        return actual.rows()
+    return actual.to_dicts() if isinstance(actual, pl.DataFrame) else [dict(pane) for pane in actual]
+
+
+def _matching(expected: Sequence[Pane], came: Sequence[Pane]) -> dict[int, int]:
+    """Expected pane -> the one that it is, for as many as can be: an expected pane may fit several."""
+    fits = [[other for other, pane in enumerate(came) if not _differences(want, pane)] for want in expected]
+    owner: dict[int, int] = {}
+
+    def place(number: int, tried: set[int]) -> bool:
+        for other in fits[number]:
+            if other not in tried:
+                tried.add(other)
+                if other not in owner or place(owner[other], tried):
+                    owner[other] = number
+                    return True
+        return False
+
+    for number in range(len(expected)):
+        place(number, set())
+    return {number: other for other, number in owner.items()}
+
+
+def _differences(expected: Pane, came: Pane) -> list[str]:
+    """The columns in which a pane is not as expected."""
+    return [name for name, value in expected.items() if name not in came or not _same(value, came[name])]
+
+
+def _same(expected: Any, came: Any) -> bool:
+    if isinstance(came, datetime) and isinstance(expected, datetime | str | int | float):
+        return instant(expected) == instant(came)
+    return bool(expected == came)
+
+
+def _difference(missing: Sequence[Pane], unexpected: Sequence[Pane], matched: int) -> str:
+    """The difference as text: each pane that is missing beside the nearest that came."""
+    lines = [f"{matched} panes are as expected, {len(missing)} missing, {len(unexpected)} unexpected"]
+    for pane in missing:
+        lines.append(f"  missing:    {_text(pane)}")
+        if unexpected:
+            near = min(unexpected, key=lambda other: len(_differences(pane, other)))
+            lines += [
+                f"    nearest has {name}={_value(near.get(name))}, expected {_value(pane[name], near.get(name))}"
+                for name in _differences(pane, near)
+            ]
+    named = list(dict.fromkeys(name for pane in missing for name in pane))
+    for pane in unexpected:
+        lines.append(f"  unexpected: {_text(pane, named)}")
+    return "\n".join(lines)
+
+
+def _text(pane: Pane, first: Sequence[str] = ()) -> str:
+    """The pane on a line; `first` are the columns to begin with."""
+    names = [name for name in first if name in pane] + [name for name in pane if name not in first]
+    return ", ".join(f"{name}={_value(pane[name])}" for name in names)
+
+
+def _value(value: Any, other: Any = None) -> str:
+    """A value to read; one that is compared with a time is shown as a time."""
+    if isinstance(value, datetime) or (isinstance(other, datetime) and value is not None):
+        return format_time(instant(value))
+    return repr(value)

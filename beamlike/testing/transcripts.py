@@ -1,0 +1,351 @@
+"""Behaviour as data: a TOML file that says, step by step, what one windowed grouping gives.
+
+A file becomes frozen declarations here, checked so that nothing in it is overlooked; `play` runs them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from beamlike.errors import listed, nearest
+from beamlike.testing.constructors import BadConstructor, Refused, construct, is_number, scaled
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+from windowing.triggers import Trigger
+from windowing.windows import WindowFn
+
+UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
+RUNNERS: Final = ("stage", "local", "spark", "spark_batch")
+"""Those that a gap can be declared for."""
+
+AGGREGATES: Final = ("collect", "count", "max", "mean", "min", "sum")
+GLOBAL: Final = (MIN_TIME, GLOBAL_WINDOW_END)
+
+_TOP = ("name", "unit", "windowing", "aggregate", "step", "error", "unsupported")
+_ACTIONS = ("elements", "watermark", "processing_time")
+_STEP = (*_ACTIONS, "panes", "watermarks", "dropped")
+_ELEMENT = ("key", "value", "at")
+PANE: Final = (
+    "key", "window", "values", "value", "timestamp", "timing", "index", "nonspeculative_index", "first", "last",
+    "retracted",
+)  # fmt: skip
+_PLAIN: Final[dict[str, type[Any]]] = {
+    "key": str, "timing": str, "index": int, "nonspeculative_index": int, "first": bool, "last": bool,
+    "retracted": bool,
+}  # fmt: skip
+_CHOICES: Final[dict[str, type[Any]]] = {
+    "accumulation": str, "timestamp_combiner": str, "on_time": str, "closing": str, "allow_data_loss": bool,
+}  # fmt: skip
+_TIMINGS = ("early", "on_time", "late")
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
+
+Pane = Mapping[str, Any]
+"""Attributes of a pane; times in microseconds, `window` as (start, end), `values` sorted."""
+
+
+class TranscriptError(ValueError):
+    """A file is no transcript; the message names the file, the step and what was meant."""
+
+
+@attrs.frozen
+class Element:
+    """What arrives; `at` is its event time in microseconds."""
+
+    key: str
+    value: float
+    at: int
+
+
+@attrs.frozen
+class Step:
+    """One bundle, or one move of one clock, and what it must give. Times are in microseconds."""
+
+    name: str
+    elements: tuple[Element, ...] = ()
+    watermark: int | None = None
+    processing_time: int | None = None
+    panes: tuple[Pane, ...] = ()
+    watermarks: Mapping[str, int] = attrs.field(factory=dict)
+    dropped: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Transcript:
+    """How one windowed grouping behaves: the choices of its windowing, the steps, or the error that it gives.
+
+    `refusal` is set if windows or trigger cannot even be made; `unsupported` has a reason for each runner that
+    cannot play it; `unit` is that of the file, in microseconds.
+    """
+
+    name: str
+    path: str
+    unit: int
+    choices: Mapping[str, Any]
+    aggregate: str
+    steps: tuple[Step, ...]
+    error: str | None
+    refusal: str | None
+    unsupported: Mapping[str, str]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all values are whole numbers."""
+        return all(isinstance(element.value, int) for step in self.steps for element in step.elements)
+
+
+def load(path: str | Path) -> Transcript:
+    """The transcript in a file. Raises `TranscriptError`."""
+    return parse(Path(path).read_text(), str(path))
+
+
+def parse(text: str, path: str) -> Transcript:
+    """The transcript in a text that comes from `path`. Raises `TranscriptError`."""
+    try:
+        return _Reader(path, 1).transcript(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise TranscriptError(f"{path}: {error}") from None
+
+
+@attrs.frozen
+class _Reader:
+    """Reads tables of one file; `where` names the place that errors tell."""
+
+    where: str
+    unit: int
+
+    def fail(self, message: str) -> TranscriptError:
+        return TranscriptError(f"{self.where}: {message}")
+
+    def within(self, place: str) -> _Reader:
+        return attrs.evolve(self, where=f"{self.where}: {place}")
+
+    def table(self, value: Any, known: Iterable[str], what: str) -> dict[str, Any]:
+        """A table with no other keys than these."""
+        if not isinstance(value, dict):
+            raise self.fail(f"{what} is a table, not {value!r}")
+        known = tuple(known)
+        for key in value:
+            if key not in known:
+                raise self.fail(f"{what} has no {key!r}; it may have {listed(known)}{nearest(key, known)}")
+        return value
+
+    def typed(self, value: Any, kind: type[Any], what: str) -> Any:
+        if type(value) is not kind:
+            expected = {str: "text", bool: "true or false", int: "a whole number"}[kind]
+            raise self.fail(f"{what} is {expected}, not {value!r}")
+        return value
+
+    def one_of(self, value: Any, allowed: Iterable[str], what: str) -> str:
+        allowed = tuple(allowed)
+        if value not in allowed:
+            raise self.fail(
+                f"{what} may be {listed(map(repr, allowed))}, not {value!r}{nearest(value, allowed)}"
+            )
+        return str(value)
+
+    def time(self, value: Any, what: str) -> int:
+        """A number in the unit, or a date-time with an offset."""
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            return (value - _EPOCH) // timedelta(microseconds=1)
+        if is_number(value):
+            return int(scaled(value, self.unit))
+        raise self.fail(f"{what} is a number or a date-time with an offset, not {value!r}")
+
+    def transcript(self, top: dict[str, Any]) -> Transcript:
+        """The whole file."""
+        self.table(top, _TOP, "a transcript")
+        for key in ("name", "windowing"):
+            if key not in top:
+                raise self.fail(f"{key!r} is missing")
+        unit = UNITS[self.one_of(top.get("unit", "s"), UNITS, "unit")]
+        reader = attrs.evolve(self, unit=unit)
+        error = top.get("error")
+        if error is not None:
+            self.typed(error, str, "error")
+        if (error is None) == ("step" not in top):
+            raise self.fail("a transcript has either steps ([[step]]) or an error")
+        choices, refusal = reader.within("[windowing]").windowing(top["windowing"])
+        if refusal is not None and error is None:
+            raise self.fail(f"[windowing]: {refusal}")
+        aggregate = self.one_of(top.get("aggregate", "collect"), AGGREGATES, "aggregate")
+        unsupported = self.table(top.get("unsupported", {}), RUNNERS, "unsupported")
+        return Transcript(
+            name=self.typed(top["name"], str, "name"),
+            path=self.where,
+            unit=unit,
+            choices=choices,
+            aggregate=aggregate,
+            steps=reader.steps(top.get("step", []), aggregate),
+            error=error,
+            refusal=refusal,
+            unsupported={key: self.typed(why, str, f"unsupported.{key}") for key, why in unsupported.items()},
+        )
+
+    def windowing(self, given: Any) -> tuple[dict[str, Any], str | None]:
+        """(the choices, why windows or trigger refused to be made)."""
+        self.table(given, ("windows", "trigger", "allowed_lateness", *_CHOICES), "it")
+        if "windows" not in given:
+            raise self.fail("'windows' is missing")
+        choices = {key: self.typed(given[key], kind, key) for key, kind in _CHOICES.items() if key in given}
+        if "allowed_lateness" in given:
+            lateness = given["allowed_lateness"]
+            choices["allowed_lateness"] = scaled(lateness, self.unit) if is_number(lateness) else lateness
+        try:
+            for key, kind in (("windows", WindowFn), ("trigger", Trigger)):
+                if key in given:
+                    choices[key] = construct(self.typed(given[key], str, key), kind, self.unit)
+        except BadConstructor as error:
+            raise self.fail(f"{key}: {error}") from None
+        except Refused as error:
+            return choices, f"{key}: {error}"
+        return choices, None
+
+    def steps(self, given: Any, aggregate: str) -> tuple[Step, ...]:
+        """The steps, whose clocks go forward only."""
+        if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
+            raise self.fail("steps are written as [[step]]")
+        steps: list[Step] = []
+        for number, item in enumerate(given, start=1):
+            action = [key for key in _ACTIONS if key in item]
+            shown = f" ({action[0]} = {_toml(item[action[0]])})" if len(action) == 1 else ""
+            reader = self.within(f"step {number}{shown}")
+            reader.table(item, _STEP, "a step")
+            if len(action) != 1:
+                what = f"not both {' and '.join(action)}" if action else "it has none"
+                raise reader.fail(f"a step has one of {', '.join(_ACTIONS)}; {what}")
+            step = reader.step(item, f"step {number}{shown}", aggregate)
+            reader.forward(step, steps)
+            steps.append(step)
+        return tuple(steps)
+
+    def step(self, item: dict[str, Any], name: str, aggregate: str) -> Step:
+        """One step."""
+        watermark, now = item.get("watermark"), item.get("processing_time")
+        if watermark is not None:
+            watermark = MAX_TIME if watermark == "end" else self.time(watermark, 'a watermark (or "end")')
+        pane = self.pane_of(aggregate)
+        return Step(
+            name=name,
+            elements=self.listed(item, "elements", self.element),
+            watermark=watermark,
+            processing_time=None if now is None else self.time(now, "processing_time"),
+            panes=self.listed(item, "panes", pane),
+            watermarks=self.watermarks(item.get("watermarks", {})),
+            dropped={
+                key: self.typed(count, int, f"dropped.{key}")
+                for key, count in self.table(item.get("dropped", {}), ("late", "closed"), "dropped").items()
+            },
+        )
+
+    def forward(self, step: Step, before: list[Step]) -> None:
+        """The clocks that a step moves must go forward."""
+        for clock, start in (("watermark", MIN_TIME), ("processing_time", 0)):
+            now = getattr(step, clock)
+            stood = max(
+                (at for earlier in before if (at := getattr(earlier, clock)) is not None), default=start
+            )
+            if now is not None and now <= stood:
+                raise self.fail(f"{clock} goes forward only")
+        if before and before[-1].watermark == MAX_TIME:
+            raise self.fail("nothing can follow the end of input")
+
+    def listed(self, item: dict[str, Any], key: str, read: Callable[[Any], Any]) -> tuple[Any, ...]:
+        values = item.get(key, [])
+        if not isinstance(values, list):
+            raise self.fail(f"{key} is a list, not {values!r}")
+        return tuple(read(value) for value in values)
+
+    def element(self, given: Any) -> Element:
+        """A number, which is value and event time, or a table."""
+        if is_number(given):
+            return Element("k", given, self.time(given, "an element"))
+        table = self.table(given, _ELEMENT, "an element")
+        for key in ("value", "at"):
+            if key not in table:
+                raise self.fail(f"the element {_toml(table)} has no {key!r}")
+        if not is_number(table["value"]):
+            raise self.fail(f"the value of an element is a number, not {table['value']!r}")
+        key = self.typed(table.get("key", "k"), str, "the key of an element")
+        return Element(key, table["value"], self.time(table["at"], "at"))
+
+    def watermarks(self, given: Any) -> dict[str, int]:
+        """Those after the step; "start" and "end" are those before any and after all."""
+        limits = {"start": MIN_TIME, "end": MAX_TIME}
+        return {
+            key: limits[value] if value in ("start", "end") else self.time(value, f"watermarks.{key}")
+            for key, value in self.table(given, ("input", "output"), "watermarks").items()
+        }
+
+    def pane_of(self, aggregate: str) -> Callable[[Any], Pane]:
+        """Reads panes: `values` of those that collect, `value` of others."""
+        other = "value" if aggregate == "collect" else "values"
+        known = tuple(name for name in PANE if name != other)
+
+        def pane(given: Any) -> Pane:
+            table = self.table(given, known, "a pane")
+            if not table:
+                raise self.fail(f"a pane names some of {listed(known)}")
+            return {name: self.attribute(name, value) for name, value in table.items()}
+
+        return pane
+
+    def attribute(self, name: str, value: Any) -> Any:
+        """One attribute of a pane as it is compared."""
+        if name == "window":
+            return self.window(value)
+        if name == "timestamp":
+            return self.time(value, name)
+        if name == "timing":
+            return self.one_of(value, _TIMINGS, name)
+        if name in _PLAIN:
+            return self.typed(value, _PLAIN[name], name)
+        if name == "values" and not (isinstance(value, list) and all(map(is_number, value))):
+            raise self.fail(f"values is a list of numbers, not {value!r}")
+        return sorted(value) if name == "values" else value
+
+    def window(self, value: Any) -> tuple[int, int]:
+        """`[start, end]`, or "global"."""
+        if value == "global":
+            return GLOBAL
+        if not isinstance(value, list) or len(value) != 2:
+            raise self.fail(f'window is [start, end] or "global", not {value!r}')
+        start, end = (self.time(bound, "a bound of a window") for bound in value)
+        return start, end
+
+
+def _toml(value: Any) -> str:
+    """A value as the file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    return str(value)
+
+
+def pane_text(pane: Pane, unit: int) -> str:
+    """A pane as a file has it."""
+    shown = dict(pane)
+    if "window" in pane:
+        bounds = [time_text(bound, unit) for bound in pane["window"]]
+        shown["window"] = "global" if pane["window"] == GLOBAL else bounds
+    if "timestamp" in pane:
+        shown["timestamp"] = time_text(pane["timestamp"], unit)
+    return _toml(shown)
+
+
+def time_text(time: int, unit: int) -> float | str:
+    """A time in the unit of a file; "start" and "end" are the limits."""
+    if time <= MIN_TIME or time >= MAX_TIME:
+        return "start" if time <= MIN_TIME else "end"
+    return time // unit if time % unit == 0 else time / unit
