@@ -30,6 +30,7 @@ lint: setup ## check style, layers and types
 
 bench: setup ## measure the example against the same job written by hand for Spark
 	$(BIN)/python -m benchmarks.flagship $(ARGS)
+	$(BIN)/python -m benchmarks.firing
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,1 +1,1 @@
-"""The flagship example: its input, its pipeline, its answer by other means, and a demo that shows them."""
+"""The flagship example with its input, its answer by other means and a demo; panes side by side; a leaderboard."""

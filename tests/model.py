@@ -6,81 +6,66 @@ and children only. Numbers such as 4.1 are sections of BEAM_MODEL.md; "(here)" m
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 import attrs
 
+from tests.model_clocks import Clocks, Now
 from tests.model_triggers import Machine, machine
-from windowing import (
-    Accumulation,
-    FixedWindows,
-    GlobalWindows,
-    Sessions,
-    SlidingWindows,
-    TimestampCombiner,
-    WindowFn,
-    Windowing,
+from tests.model_windows import (
+    GLOBAL_WINDOW,
+    MAX_TIME,
+    MIN_TIME,
+    Window,
+    assign,
+    maximum,
+    merge,
+    merge_windows,
 )
+from windowing import Accumulation, SlidingWindows, TimestampCombiner, TimestampOf, Windowing
+
+__all__ = ["GLOBAL_WINDOW", "MAX_TIME", "MIN_TIME", "Element", "Key", "Model", "Pane", "Step", "Window"]
+__all__ += ["assign", "chosen", "merge"]
 
 Key = Hashable
-Window = tuple[int, int]  # [start, end) in microseconds (1.2)
 Element = tuple[Key, int, int]  # key, value, event time in microseconds
-Placed = tuple[Key, int, int, Window]  # an element in one of its windows
-
-MIN_TIME = -9223372036854775 * 1000  # 1.1: the portable constants are milliseconds, a tick here is 1 us
-MAX_TIME = 9223372036854775 * 1000
-GLOBAL_WINDOW = (MIN_TIME, MAX_TIME - 86_400_000 * 1000)
+Dropped = tuple[Key, int, int, Window, str]  # an element in one of its windows, and the reason
 EARLY, ON_TIME, LATE = "early", "on_time", "late"
 
 
-# --- Windows (1.2 to 1.5) ---
+def chosen(value: int) -> bool:
+    """Which elements `timestamp_of` marks, in the model and in what is compared with it: even values."""
+    return value % 2 == 0
 
 
-def maximum(window: Window) -> int:
-    """The last time inside the window; a window is over when the watermark is past it (section 0, 1)."""
-    return window[1] - 1
+@attrs.frozen
+class Placed:
+    """An element in one of its windows. `assigned` is that window before merging."""
 
+    number: int  # in its bundle
+    key: Key
+    value: int
+    time: int
+    assigned: Window
+    window: Window
 
-def assign(windows: WindowFn, time: int) -> list[Window]:
-    """The windows that an element of this time belongs to: none, one or several."""
-    match windows:
-        case FixedWindows():  # 1.3; Python's % is floorMod
-            start = time - (time - windows.offset) % windows.size
-            return [(start, start + windows.size)]
-        case SlidingWindows():  # 1.4
-            last = time - (time - windows.offset) % windows.period
-            starts = range(last, time - windows.size, -windows.period)
-            return [(start, start + windows.size) for start in starts]
-        case Sessions():  # 1.5: a proto-window, before merging
-            return [(time, time + windows.gap)]
-        case GlobalWindows():
-            return [GLOBAL_WINDOW]
-    raise TypeError(f"the model knows no {windows!r}")
-
-
-def merge(windows: Iterable[Window]) -> list[tuple[list[Window], Window]]:
-    """Runs of overlapping windows, each as (parts, union); touching windows do not overlap (1.5)."""
-    runs: list[tuple[list[Window], Window]] = []
-    for window in sorted(windows):
-        if runs and runs[-1][1][1] > window[0]:
-            parts, (start, end) = runs.pop()
-            runs.append(([*parts, window], (start, max(end, window[1]))))
-        else:
-            runs.append(([window], window))
-    return runs
+    def dropped(self, reason: str) -> Dropped:
+        return self.key, self.value, self.time, self.assigned, reason
 
 
 # --- Timestamp combiners (2.1, 2.3) ---
 
 
-def output_time(windowing: Windowing, window: Window, time: int) -> int:
+def output_time(windowing: Windowing, place: Placed) -> int | None:
     """The output time that one element alone gives: assign(w, ts)."""
     combiner, windows = windowing.timestamp_combiner, windowing.windows
+    if isinstance(combiner, TimestampOf):  # (here)
+        return place.time if chosen(place.value) else None
     if combiner is TimestampCombiner.END_OF_WINDOW:
-        return maximum(window)
+        return maximum(place.window)
     if combiner is TimestampCombiner.EARLIEST and isinstance(windows, SlidingWindows):
-        return max(time, window[1] - windows.period)  # the overlap adjustment
-    return time
+        return max(place.time, place.window[1] - windows.period)  # the overlap adjustment
+    return place.time
 
 
 def combine(windowing: Windowing, window: Window, times: Iterable[int | None]) -> int | None:
@@ -90,7 +75,7 @@ def combine(windowing: Windowing, window: Window, times: Iterable[int | None]) -
         return None
     if windowing.timestamp_combiner is TimestampCombiner.END_OF_WINDOW:
         return maximum(window)
-    return min(known) if windowing.timestamp_combiner is TimestampCombiner.EARLIEST else max(known)
+    return max(known) if windowing.timestamp_combiner is TimestampCombiner.LATEST else min(known)
 
 
 # --- Panes (4.2) and the grouping engine (4.1) ---
@@ -98,7 +83,7 @@ def combine(windowing: Windowing, window: Window, times: Iterable[int | None]) -
 
 @attrs.frozen
 class Pane:
-    """What a window emits at once."""
+    """What a window emits at once; or, retracted, what it takes back of that."""
 
     key: Key
     window: Window
@@ -109,6 +94,7 @@ class Pane:
     nonspeculative_index: int
     first: bool
     last: bool
+    retracted: bool = False
 
 
 @attrs.frozen
@@ -119,6 +105,7 @@ class Step:
     """
 
     panes: list[Pane]
+    dropped: list[Dropped]
     late: int
     closed: int
     output_watermark: int
@@ -135,6 +122,7 @@ class State:
     pending: int = 0  # elements since the last pane
     hold: int | None = None  # output time of the elements since the last pane that were not late
     previous: Pane | None = None
+    outstanding: list[Pane] = attrs.Factory(list)  # panes that the next one replaces (here)
 
 
 class Model:
@@ -142,120 +130,158 @@ class Model:
 
     def __init__(self, windowing: Windowing) -> None:
         self.windowing = windowing
-        self.merging = isinstance(windowing.windows, Sessions)
+        self.merging = windowing.windows.merging
         self.active: dict[tuple[Key, Window], State] = {}
         self.closed: set[tuple[Key, Window]] = set()  # root trigger finished, not yet collected
-        self.input_watermark = MIN_TIME
+        self.clocks = Clocks()
         self.output_watermark = MIN_TIME
 
-    def step(self, elements: Iterable[Element], watermark: int, processing_time: int = 0) -> Step:
-        """One bundle with the watermarks of the step before, then the clock moves to `watermark` (here)."""
-        placed, late = self._assign(elements)
-        if self.merging:
-            placed = self._merge_windows(placed)
-        closed = sum(self._is_closed(key, window) for key, _, _, window in placed)
-        placed = [place for place in placed if not self._is_closed(place[0], place[3])]
-        for key, value, time, window in placed:
-            self._add(key, value, time, window)
-        touched = {(key, window): None for key, _, _, window in placed}
-        panes = [self._emit(*at) for at in touched if self._should_fire(*at)]
-        self.input_watermark = max(self.input_watermark, watermark)
-        panes += self._move_clock()
+    @property
+    def input_watermark(self) -> int:
+        return self.clocks.watermark
+
+    def step(
+        self,
+        elements: Iterable[Element],
+        watermark: int,
+        processing_time: int = 0,
+        percentiles: Mapping[int, int] | None = None,
+    ) -> Step:
+        """One bundle with the watermarks of the step before, then the clocks move to these (here).
+
+        Processing time is that of this step throughout. Where no clock moves, none is looked at.
+        """
+        before = self.clocks
+        after = before.advance(watermark, processing_time, percentiles or {})
+        self.clocks = attrs.evolve(before, processing_time=after.processing_time)
+        panes, dropped = self._process(elements)
+        self.clocks = after
+        if after.moved_since(before):
+            panes += self._move_clocks()
         hold = self._derive_output_watermark()
         live = len(self.active) + len(self.closed)
-        emitted = [pane for pane in panes if pane is not None]
-        return Step(emitted, late, closed, self.output_watermark, hold, live)
+        late = sum(reason == "late" for *_, reason in dropped)
+        return Step(panes, dropped, late, len(dropped) - late, self.output_watermark, hold, live)
+
+    def _process(self, elements: Iterable[Element]) -> tuple[list[Pane], list[Dropped]]:
+        """4.1 process_elements."""
+        assigned = self._assign(elements)
+        too_late = [place for place in assigned if self._expired(place.window)]
+        placed = [place for place in assigned if not self._expired(place.window)]
+        if self.merging:
+            placed = self._merge_windows(placed)
+        too_few = [place for place in placed if (place.key, place.window) in self.closed]
+        placed = [place for place in placed if (place.key, place.window) not in self.closed]
+        for place in placed:
+            self._add(place)
+        touched = dict.fromkeys((place.key, place.window) for place in placed)
+        panes = [pane for at in touched if self._should_fire(*at) for pane in self._emit(*at)]
+        dropped = [place.dropped("late") for place in too_late]
+        return panes, dropped + [place.dropped("closed") for place in too_few]
 
     # Lateness (4.1, 4.7)
 
     def _over(self, window: Window) -> bool:
-        return self.input_watermark > maximum(window)
+        return self._now(window).over
+
+    def _now(self, window: Window) -> Now:
+        return Now(self.clocks, window)
 
     def _expired(self, window: Window) -> bool:
         collection = maximum(window) + self.windowing.allowed_lateness
         return self.input_watermark > min(maximum(GLOBAL_WINDOW), collection)
 
-    def _is_closed(self, key: Key, window: Window) -> bool:
-        return (key, window) in self.closed
-
-    def _assign(self, elements: Iterable[Element]) -> tuple[list[Placed], int]:
-        """4.1 step 0: (key, value, time, window) of what is not too late for its own window, and what is."""
-        exploded = [
-            (key, value, time, window)
-            for key, value, time in elements
-            for window in assign(self.windowing.windows, time)
+    def _assign(self, elements: Iterable[Element]) -> list[Placed]:
+        """4.1 step 0: each element in each of its windows."""
+        return [
+            Placed(number, key, value, time, window, window)
+            for number, (key, value, time) in enumerate(elements)
+            for window in assign(self.windowing.windows, time, {"key": key, "value": value})
         ]
-        placed = [place for place in exploded if not self._expired(place[3])]
-        return placed, len(exploded) - len(placed)
 
     # Merging (4.1 step 1)
 
     def _merge_windows(self, placed: list[Placed]) -> list[Placed]:
         """The same with merged windows; the state of the windows that merge is merged on the way."""
-        target: dict[tuple[Key, Window], Window] = {}
-        for key in {place[0] for place in placed}:
+        into: dict[tuple[Key, Window], Window] = {}
+        for key in {place.key for place in placed}:
             active = {window for at, window in self.active if at == key}
-            new = {place[3] for place in placed if place[0] == key}
-            for parts, union in merge(active | new):
-                target |= {(key, part): union for part in parts}
-                if len(parts) > 1:
-                    self._merge_states(key, [part for part in parts if part in active], union)
-        return [(key, value, time, target[key, window]) for key, value, time, window in placed]
+            new = {place.window for place in placed if place.key == key}
+            for parts, result in merge_windows(self.windowing.windows, active | new):
+                into |= {(key, part): result for part in parts}
+                self._merge_states(key, [part for part in parts if part in active], result)
+        merged = [
+            attrs.evolve(place, window=into.get((place.key, place.window), place.window)) for place in placed
+        ]
+        # An element in two windows that merge counts once.
+        return list({(place.number, place.window): place for place in reversed(merged)}.values())[::-1]
 
-    def _merge_states(self, key: Key, parts: list[Window], union: Window) -> None:
-        """The open windows `parts` become one; nothing changes if one is all and spans the rest (here)."""
-        if parts in ([], [union]):
+    def _merge_states(self, key: Key, parts: list[Window], result: Window) -> None:
+        """The open windows `parts` become one; nothing changes if that is the only one (here)."""
+        if parts in ([], [result]):
             return
         states = {part: self.active.pop((key, part)) for part in parts}
         merged = State(machine(self.windowing.trigger, self.merging))
-        merged.trigger.on_merge([state.trigger for state in states.values()], self._over(union))
+        merged.trigger.on_merge([state.trigger for state in states.values()], self._now(result))
+        assert not merged.trigger.finished
         merged.values = [value for state in states.values() for value in state.values]
         merged.pending = sum(state.pending for state in states.values())
-        merged.hold = combine(self.windowing, union, (state.hold for state in states.values()))  # 2.5
-        merged.previous = states[union].previous if union in states else None  # panes of others are forgotten
-        self.active[key, union] = merged
-        self.closed.discard((key, union))  # an open window takes the place of a closed one (here)
+        merged.hold = combine(self.windowing, result, (state.hold for state in states.values()))  # 2.5
+        merged.previous = states[result].previous if result in states else None  # others' are forgotten
+        merged.outstanding = [pane for state in states.values() for pane in state.outstanding]
+        self.active[key, result] = merged
+        self.closed.discard((key, result))  # an open window takes the place of a closed one (here)
 
     # Elements (4.1 step 3)
 
-    def _add(self, key: Key, value: int, time: int, window: Window) -> None:
-        state = self.active.get((key, window))
+    def _add(self, place: Placed) -> None:
+        state = self.active.get((place.key, place.window))
         if state is None:
-            state = self.active[key, window] = State(machine(self.windowing.trigger, self.merging))
-        state.values.append(value)
+            state = self.active[place.key, place.window] = State(
+                machine(self.windowing.trigger, self.merging)
+            )
+        state.values.append(place.value)
         state.pending += 1
-        state.trigger.on_element()
-        output = output_time(self.windowing, window, time)
-        if output >= self.output_watermark and not self._over(window):  # 2.2, 3.3: else late, no element hold
-            state.hold = combine(self.windowing, window, (state.hold, output))
+        state.trigger.on_element(self._now(place.window))
+        output = output_time(self.windowing, place)
+        if output is not None and output >= self.output_watermark and not self._over(place.window):
+            state.hold = combine(
+                self.windowing, place.window, (state.hold, output)
+            )  # 2.2, 3.3: it is not late
 
-    # Panes (4.1 emit and fire_pane, 4.2)
+    # Panes (4.1 emit and fire_pane, 4.2, 4.6)
 
     def _should_fire(self, key: Key, window: Window) -> bool:
-        return self.active[key, window].trigger.should_fire(self._over(window))
+        return self.active[key, window].trigger.should_fire(self._now(window))
 
-    def _emit(self, key: Key, window: Window) -> Pane | None:
+    def _emit(self, key: Key, window: Window) -> list[Pane]:
         state = self.active[key, window]
-        state.trigger.on_fire(self._over(window))
+        state.trigger.on_fire(self._now(window))
         finished = state.trigger.finished
-        pane = self._fire_pane(key, window, finished)
+        panes = self._fire_pane(key, window, finished)
         if finished:
             del self.active[key, window]
             self.closed.add((key, window))
         elif self.windowing.accumulation is Accumulation.DISCARDING:
             state.values = []
-        return pane
+        return panes
 
-    def _fire_pane(self, key: Key, window: Window, finished: bool) -> Pane | None:
-        """The pane, unless there is nothing new to say: only an on-time pane may be empty (4.6)."""
+    def _fire_pane(self, key: Key, window: Window, finished: bool) -> list[Pane]:
+        """The pane after those that it takes back; none if there is nothing new to say and nobody asks for it."""
         state = self.active[key, window]
         pane = self._describe(key, window, finished)
         empty = state.pending == 0
         state.pending, state.hold = 0, None
-        if empty and pane.timing != ON_TIME:
-            return None  # suppressed panes are not counted
+        wanted = (pane.timing == ON_TIME and self.windowing.on_time == "always") or (
+            finished and self.windowing.closing == "always"
+        )
+        if empty and not wanted:
+            return []  # suppressed panes are not counted
+        retracted = [attrs.evolve(replaced, retracted=True) for replaced in state.outstanding]
         state.previous = pane
-        return pane
+        if self.windowing.accumulation is Accumulation.RETRACTING:
+            state.outstanding = [pane]
+        return [*retracted, pane]
 
     def _describe(self, key: Key, window: Window, finished: bool) -> Pane:
         state = self.active[key, window]
@@ -267,7 +293,8 @@ class Model:
             key=key,
             window=window,
             values=sorted(state.values),
-            timestamp=maximum(window) if state.hold is None else state.hold,  # section 0, 8
+            # Section 0, 8; a hold that is after the window's end counts as its end (3.3).
+            timestamp=maximum(window) if state.hold is None else min(state.hold, maximum(window)),
             timing=timing,
             index=index,
             nonspeculative_index=-1 if timing == EARLY else nonspeculative,
@@ -282,17 +309,17 @@ class Model:
             return LATE
         return ON_TIME if self._over(window) else EARLY
 
-    # Clock (4.1 on_timers) and watermark (3.1)
+    # Clocks (4.1 on_timers) and watermark (3.1)
 
-    def _move_clock(self) -> list[Pane | None]:
+    def _move_clocks(self) -> list[Pane]:
         """One decision per window: garbage collection first, else the trigger."""
         panes = []
         for key, window in list(self.active):
             if self._expired(window):
-                panes.append(self._fire_pane(key, window, finished=True))
+                panes += self._fire_pane(key, window, finished=True)
                 del self.active[key, window]
             elif self._should_fire(key, window):
-                panes.append(self._emit(key, window))
+                panes += self._emit(key, window)
         self.closed = {(key, window) for key, window in self.closed if not self._expired(window)}
         return panes
 

@@ -13,7 +13,7 @@ from stages.grouping import Grouping
 from stages.stage import Stage
 from stages.state import DictStore
 from stages.watermarks import Clock
-from tests.model import MIN_TIME, Element, Model, Pane, Step
+from tests.model import MIN_TIME, Dropped, Element, Model, Pane, Step, chosen
 from tests.strategies import Bundle, Stream
 from windowing import Windowing
 from windowing.columns import (
@@ -22,12 +22,13 @@ from windowing.columns import (
     PANE_INDEX,
     PANE_LAST,
     PANE_NONSPECULATIVE_INDEX,
+    PANE_RETRACTED,
     PANE_TIMING,
     WINDOW_END,
     WINDOW_START,
 )
 
-SCHEMA = pl.Schema({"key": pl.String(), "value": pl.Int64()})
+SCHEMA = pl.Schema({"key": pl.String(), "value": pl.Int64(), "chosen": pl.Boolean()})
 ARRIVALS = {**SCHEMA, EVENT_TIME: pl.Int64()}
 AGGREGATES: Mapping[str, Aggregate] = {"values": Collect("value"), "n": Count(), "total": Sum("value")}
 
@@ -35,30 +36,60 @@ AGGREGATES: Mapping[str, Aggregate] = {"values": Collect("value"), "n": Count(),
 class Run(Protocol):
     """The model, or a stage that looks like it."""
 
-    input_watermark: int
+    @property
+    def input_watermark(self) -> int: ...
 
-    def step(self, elements: Iterable[Element], watermark: int, processing_time: int = 0) -> Step: ...
+    def step(
+        self,
+        elements: Iterable[Element],
+        watermark: int,
+        processing_time: int = 0,
+        percentiles: Mapping[int, int] | None = None,
+    ) -> Step: ...
 
 
 class StageRun:
     """A stage and its state; `frame` has the panes of the last step as the stage gave them."""
 
     def __init__(self, windowing: Windowing, aggregates: Mapping[str, Aggregate] = AGGREGATES) -> None:
-        grouping = Grouping(keys=("key",), windowing=windowing, aggregates=aggregates, schema=SCHEMA)
+        late_columns = ("key", "value")
+        grouping = Grouping(("key",), windowing, aggregates, SCHEMA, late_columns=late_columns)
         self.stage = Stage("grouping", grouping)
         self.store = DictStore()
         self.input_watermark = MIN_TIME
         self.frame = pl.DataFrame()
 
-    def step(self, elements: Iterable[Element], watermark: int, processing_time: int = 0) -> Step:
+    def step(
+        self,
+        elements: Iterable[Element],
+        watermark: int,
+        processing_time: int = 0,
+        percentiles: Mapping[int, int] | None = None,
+    ) -> Step:
         """One bundle, then the clock; the columns `values`, EVENT_TIME, WINDOW_* and PANE_* become panes."""
-        arrivals = pl.DataFrame(list(elements), schema=ARRIVALS, orient="row")
-        step = self.stage.step(self.store, arrivals, Clock(watermark, processing_time))
+        step = self.stage.step(
+            self.store, arrivals(elements), Clock(watermark, processing_time, percentiles or {})
+        )
         self.frame, self.input_watermark = step.panes, step.watermarks.input
-        hold = None if step.holder is None else step.holder.hold
-        panes = [_pane(row) for row in step.panes.iter_rows(named=True)]
-        late, closed = step.dropped["late"], step.dropped["closed"]
-        return Step(panes, late, closed, step.watermarks.output, hold, step.live)
+        return Step(
+            panes=[_pane(row) for row in step.panes.iter_rows(named=True)],
+            dropped=[_dropped(row) for row in step.late.iter_rows(named=True)],
+            late=step.dropped["late"],
+            closed=step.dropped["closed"],
+            output_watermark=step.watermarks.output,
+            hold=None if step.holder is None else step.holder.hold,
+            live=step.live,
+        )
+
+
+def arrivals(elements: Iterable[Element]) -> pl.DataFrame:
+    """Elements as a stage gets them."""
+    rows = [(key, value, value is not None and chosen(value), time) for key, value, time in elements]
+    return pl.DataFrame(rows, schema=ARRIVALS, orient="row")
+
+
+def _dropped(row: dict[str, Any]) -> Dropped:
+    return row["key"], row["value"], row[EVENT_TIME], (row[WINDOW_START], row[WINDOW_END]), row["reason"]
 
 
 def _pane(row: dict[str, Any]) -> Pane:
@@ -72,22 +103,30 @@ def _pane(row: dict[str, Any]) -> Pane:
         nonspeculative_index=row[PANE_NONSPECULATIVE_INDEX],
         first=row[PANE_FIRST],
         last=row[PANE_LAST],
+        retracted=row[PANE_RETRACTED],
     )
 
 
 def in_order(step: Step) -> Step:
-    """The same with panes sorted: the order of the panes of one step means nothing."""
-    return attrs.evolve(step, panes=sorted_panes(step.panes))
+    """The same with panes and dropped elements sorted: the order of windows in a step means nothing."""
+    return attrs.evolve(step, panes=sorted_panes(step.panes), dropped=sorted(step.dropped, key=repr))
 
 
 def sorted_panes(panes: Iterable[Pane]) -> list[Pane]:
-    """By key, window and index."""
-    return sorted(panes, key=lambda pane: (pane.key, pane.window, pane.index, pane.values))
+    """By key, window and index, and retracted ones first."""
+    return sorted(
+        panes, key=lambda pane: (pane.key, pane.window, not pane.retracted, pane.index, pane.values)
+    )
+
+
+def advance(run: Run, bundle: Bundle) -> Step:
+    """What the next step of a stream gives."""
+    return run.step(bundle.elements, bundle.watermark, bundle.processing_time, bundle.percentiles)
 
 
 def play(run: Run, stream: Sequence[Bundle]) -> list[Step]:
-    """What each step of the stream gives."""
-    return [in_order(run.step(bundle.elements, bundle.watermark)) for bundle in stream]
+    """What each step of the stream gives, in order."""
+    return [in_order(advance(run, bundle)) for bundle in stream]
 
 
 def panes_of(windowing: Windowing, stream: Stream, run: type[Model | StageRun] = StageRun) -> list[Pane]:

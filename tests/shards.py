@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 import polars as pl
 
-from beamlike.ingest import ingest
+from beamlike.ingest import ingest, steps_of
 from beamlike.plan import Plan
 from beamlike.records import StageRecord, merged
+from beamlike.spark.control import Order, obey
 from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology
 from beamlike.spark.level import Level
 from stages.state import DictStore
@@ -41,11 +42,20 @@ class Query:
 
     def batches(self, rows: int = 250_000) -> Iterator[Batch]:
         """The whole input as the local runner takes it, a chunk of every source at a time, and then the end."""
+        steps = steps_of(self.plan)
+        if steps is not None:
+            orders = [*({"step": step} for step in range(steps)), {"end": list(self.plan.sources)}]
+            yield from map(self.ordered, orders)
+            return
         chunks = {name: source.source.chunks(rows) for name, source in self.plan.sources.items()}
         while chunks:
             taken = {name: next(source, None) for name, source in chunks.items()}
             chunks = {name: source for name, source in chunks.items() if taken[name] is not None}
             yield self.batch({name: taken[name] for name in chunks} if chunks else None)
+
+    def ordered(self, order: Order) -> Batch:
+        """One batch, in which there is an order for the sources."""
+        return self.run(obey(order, self.plan.sources.values(), self.topology, 2))
 
     def batch(self, chunks: Mapping[str, pl.LazyFrame] | None) -> Batch:
         """One batch: these chunks, or the end of all sources."""
@@ -76,15 +86,15 @@ class Query:
         ):
             yield from self.topology.broadcast(consumer, source, Kind.SUMMARY, facts)
 
-    def run(self, envelopes: Iterable[Envelope]) -> Batch:
-        """These envelopes through all levels."""
+    def run(self, envelopes: Iterable[Envelope], now: int | None = None) -> Batch:
+        """These envelopes through all levels; with `now`, the first sees that time pass on all shards."""
         after = []
         for number in range(len(self.levels)):
-            envelopes = self.level(number, envelopes)
+            envelopes = self.level(number, envelopes, now if number == 0 else None)
             after.append(list(envelopes))
         return Batch(self.plan, list(envelopes), after)
 
-    def level(self, number: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
+    def level(self, number: int, envelopes: Iterable[Envelope], now: int | None = None) -> list[Envelope]:
         """What leaves a level when these envelopes have come to it, shard by shard."""
         arrived = list(envelopes)
         random.Random(self.seed).shuffle(arrived)
@@ -93,8 +103,8 @@ class Query:
             shards[envelope.shard].append(envelope)
         return [
             sent
-            for label in sorted(shards)
-            for sent in self.levels[number].run(label, shards[label], self.stores[number, label])
+            for label in (sorted(shards) if now is None else self.topology.labels)
+            for sent in self.levels[number].run(label, shards[label], self.stores[number, label], now)
         ]
 
     def fork(self, seed: int) -> Query:
@@ -117,8 +127,8 @@ class Batch:
 
     def stages(self) -> dict[str, StageRecord]:
         """The record of each stage, of all its shards together."""
-        notes = [envelope for envelope in self.envelopes if envelope.target == RECORDS]
-        return merged((note.origin, StageRecord(**note.facts()["stage"])) for note in notes)
+        notes = [(sent.origin, sent.facts()) for sent in self.envelopes if sent.target == RECORDS]
+        return merged((name, StageRecord(**facts["stage"])) for name, facts in notes if "stage" in facts)
 
     def sent(self, kind: Kind, level: int) -> list[Envelope]:
         """What of this kind left a level, the first of which is 1."""

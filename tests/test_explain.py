@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -79,6 +80,52 @@ def merged_again() -> bl.Pipeline:
     return p
 
 
+class Auctions(bl.CustomWindows):
+    """Windows as a user writes them."""
+
+    columns = ("expires",)
+
+    def __init__(self, longest: str) -> None:
+        self.longest = longest
+
+    def assign_windows(self, time, row):
+        return [(time, row["expires"])]
+
+
+def every_choice() -> bl.Pipeline:
+    """A test stream, composites, calendar and custom windows, panes that are taken back, and dropped elements."""
+    p = bl.Pipeline("every choice")
+    stream = bl.TestStream({"user": str, "bid": float, "won": bool, "expires": int, "at": datetime})
+    stream = stream.advance_watermark_to(0, percentiles={66: 0})
+    bids = p.read("bids", stream, timestamp="at")
+    auctions = bids.window_into(
+        Auctions("1h"), timestamp_combiner=bl.timestamp_of("won"), allowed_lateness="1h"
+    ).window_into(
+        trigger=bl.AfterWatermark(
+            early=bl.AfterAny(bl.AfterProcessingTime("30s"), bl.AfterWatermark(percentile=66)),
+            late=bl.Repeatedly(bl.AfterCount(3)).or_finally(bl.AfterCount(9)),
+        ),
+        accumulation=bl.RETRACTING,
+    )
+    sold = auctions.group_by("user", name="sold").aggregate(n=bl.count(), total=bl.sum("bid"))
+    sold.late().write("too late", bl.JSONLines("out/late"))
+    days = bl.CalendarWindows.weeks(starts_on="sunday", timezone="Europe/Berlin")
+    more = bids.select("user", n=bl.col("expires"), total=bl.col("bid"))
+    windowed = [rows.window_into(days, **_alike(sold)) for rows in (sold, more)]
+    weekly = bl.flatten(*windowed, name="all").window_into(on_time="if_non_empty", closing="always")
+    weekly.aggregate(sold=bl.sum("n")).write("weekly", bl.Memory())
+    return p
+
+
+def _alike(rows: bl.Collection) -> dict[str, Any]:
+    return {
+        "trigger": rows.windowing.trigger,
+        "accumulation": rows.windowing.accumulation,
+        "timestamp_combiner": rows.windowing.timestamp_combiner,
+        "allowed_lateness": "1h",
+    }
+
+
 def no_grouping() -> bl.Pipeline:
     """From a source to a sink, over no stage."""
     p = bl.Pipeline("no grouping")
@@ -86,7 +133,7 @@ def no_grouping() -> bl.Pipeline:
     return p
 
 
-@pytest.mark.parametrize("build", [sessions, every_step, merged_again, no_grouping])
+@pytest.mark.parametrize("build", [sessions, every_step, every_choice, merged_again, no_grouping])
 def test_plans_read_as_in_their_golden_files(build: Callable[[], bl.Pipeline]):
     text = build().explain()
     golden = GOLDEN / f"{build.__name__}.txt"
@@ -138,6 +185,17 @@ def test_the_example_explains_itself(tmp_path):
         (bl.DefaultTrigger(), "DefaultTrigger()"),
         (bl.AfterWatermark(early=bl.AfterCount(10)), "AfterWatermark(early=AfterCount(10))"),
         (bl.Repeatedly(bl.AfterCount(1)), "Repeatedly(AfterCount(1))"),
+        (bl.AfterAny(bl.AfterCount(5), bl.Never()), "AfterAny(AfterCount(5), Never())"),
+        (bl.Always().or_finally(bl.AfterCount(5)), "Always().or_finally(AfterCount(5))"),
+        (bl.AfterWatermark(percentile=66), "AfterWatermark(percentile=66)"),
+        (bl.CalendarWindows.days(2), 'CalendarWindows("days", count=2)'),
+        (
+            bl.CalendarWindows.months(day=15, timezone="Europe/Berlin"),
+            """CalendarWindows("months", start='1970-01-15', timezone="Europe/Berlin")""",
+        ),
+        (Auctions("1h"), 'Auctions(longest="1h")'),
+        (bl.timestamp_of("won"), 'timestamp_of("won")'),
+        (bl.RETRACTING, "retracting"),
         (bl.BoundedOutOfOrderness("5s"), "BoundedOutOfOrderness(bound=5s)"),
         (bl.MonotonousTimestamps(), "MonotonousTimestamps()"),
         (bl.EARLIEST, "earliest"),

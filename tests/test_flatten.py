@@ -33,7 +33,7 @@ def test_flatten_of_merged_and_fresh_sessions_is_refused():
     p = bl.Pipeline("p")
     fresh = plays(p).window_into(bl.Sessions("1m"))
     merged = fresh.group_by("user").aggregate(score=bl.sum("score"))
-    with pytest.raises(UnlikeCollections, match=r"'plays.aggregate' was grouped, so its sessions are merged"):
+    with pytest.raises(UnlikeCollections, match=r"'plays.aggregate' was grouped, so its windows are merged"):
         bl.flatten(fresh.select("user", "score"), merged)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Any
 
@@ -14,15 +16,20 @@ from hypothesis import strategies as st
 
 from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.combine import Combine, CombineFn
-from tests.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window
-from tests.runs import StageRun, panes_of, play, sorted_panes
+from tests.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window, assign
+from tests.runs import StageRun, advance, panes_of, play, sorted_panes
 from tests.strategies import (
     Bundle,
     Stream,
+    all_windows,
+    bridged_streams,
+    bridged_windowings,
+    calendar_windows,
     crowded_streams,
     crowded_windowings,
     elements,
     fixed_windows,
+    lasting_windows,
     punctual_streams,
     repeated_counts,
     scattered_streams,
@@ -33,26 +40,31 @@ from tests.strategies import (
     usual_triggers,
     windowings,
 )
-from windowing import Accumulation, AfterWatermark, DefaultTrigger, FixedWindows, Sessions, Windowing
-from windowing.columns import WINDOW_END, WINDOW_START
+from windowing import (
+    Accumulation,
+    AfterWatermark,
+    CalendarWindows,
+    DefaultTrigger,
+    FixedWindows,
+    Sessions,
+    Windowing,
+)
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+
+some = settings(max_examples=settings().max_examples // 2)
 
 law = settings(max_examples=settings().max_examples // 5)
 """Fewer examples than where stage and model are compared: what holds for one then holds for the other."""
 
 WindowOf = tuple[Key, Window]
 default_trigger = st.builds(DefaultTrigger)
+retracting = st.just(Accumulation.RETRACTING)
 no_lateness = st.just(us(0))
+no_closing_panes = st.just("if_non_empty")
 
 
 def with_accumulation(windowing: Windowing, accumulation: Accumulation) -> Windowing:
-    return Windowing(
-        windowing.windows,
-        windowing.trigger,
-        accumulation,
-        windowing.timestamp_combiner,
-        us(windowing.allowed_lateness),
-        allow_data_loss=True,
-    )
+    return attrs.evolve(windowing, accumulation=accumulation)
 
 
 def closes_sessions(windowing: Windowing) -> bool:
@@ -61,9 +73,11 @@ def closes_sessions(windowing: Windowing) -> bool:
 
 
 def by_window(panes: list[Pane]) -> dict[WindowOf, list[Pane]]:
+    """The panes of each window, without those that only take back an earlier one."""
     groups = defaultdict(list)
     for pane in panes:
-        groups[pane.key, pane.window].append(pane)
+        if not pane.retracted:
+            groups[pane.key, pane.window].append(pane)
     return groups
 
 
@@ -78,14 +92,28 @@ def test_stage_agrees_with_the_model(windowing: Windowing, stream: Stream) -> No
     assert_same_steps(windowing, stream)
 
 
+@some
 @given(crowded_windowings, crowded_streams())
 def test_stage_agrees_with_the_model_on_crowded_sessions(windowing: Windowing, stream: Stream) -> None:
     assert_same_steps(windowing, stream)
 
 
+@given(bridged_windowings, bridged_streams())
+def test_stage_agrees_with_the_model_on_bridged_windows(windowing: Windowing, stream: Stream) -> None:
+    assert_same_steps(windowing, stream)
+
+
+@some
 @given(windowings(), scattered_streams())
 def test_stage_agrees_with_the_model_on_scattered_windows(windowing: Windowing, stream: Stream) -> None:
     assert_same_steps(windowing, stream)
+
+
+@given(calendar_windows, st.datetimes(datetime(1900, 1, 1), datetime(2090, 1, 1)))
+def test_calendar_windows_agree_with_the_model(windows: CalendarWindows, moment: datetime) -> None:
+    time = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    assigned = windows.assign(pl.DataFrame({EVENT_TIME: [time]}))
+    assert assigned.select(WINDOW_COLUMNS).rows() == assign(windows, time)
 
 
 @law
@@ -106,7 +134,7 @@ def test_watermarks_never_regress_and_output_is_at_most_input(windowing: Windowi
     run = StageRun(windowing)
     marks = []
     for bundle in stream:
-        step = run.step(bundle.elements, bundle.watermark)
+        step = advance(run, bundle)
         assert step.output_watermark <= run.input_watermark == bundle.watermark
         marks.append((run.input_watermark, step.output_watermark))
     for column in zip(*marks, strict=True):
@@ -115,16 +143,19 @@ def test_watermarks_never_regress_and_output_is_at_most_input(windowing: Windowi
 
 @law
 @given(windowings(), streams())
-def test_only_late_panes_are_behind_the_output_watermark(windowing: Windowing, stream: Stream) -> None:
+def test_only_late_and_retracted_panes_are_behind_the_output_watermark(
+    windowing: Windowing, stream: Stream
+) -> None:
     run, output = StageRun(windowing), MIN_TIME
     for bundle in stream:
-        step = run.step(bundle.elements, bundle.watermark)
-        assert all(pane.timestamp >= output for pane in step.panes if pane.timing != "late")
+        step = advance(run, bundle)
+        in_time = [pane for pane in step.panes if pane.timing != "late" and not pane.retracted]
+        assert all(pane.timestamp >= output for pane in in_time)
         output = step.output_watermark
 
 
 @law
-@given(windowings(), streams(drained=True))
+@given(windowings(lasting_windows), streams(drained=True))
 def test_discarding_panes_concatenate_to_the_last_accumulating_one(
     windowing: Windowing, stream: Stream
 ) -> None:
@@ -132,23 +163,63 @@ def test_discarding_panes_concatenate_to_the_last_accumulating_one(
     discarding = panes_of(with_accumulation(windowing, Accumulation.DISCARDING), stream)
     accumulating = panes_of(with_accumulation(windowing, Accumulation.ACCUMULATING), stream)
     for (key, window), panes in by_window(accumulating).items():
-        if any(key == other and absorbs(merged, window) for other, merged in by_window(accumulating)):
-            continue  # a session that became part of another
+        if became_part((key, window), by_window(accumulating), windowing):
+            continue
         parts = [pane for pane in discarding if pane.key == key and within(pane.window, window, windowing)]
         assert panes[-1].values == sorted(value for pane in parts for value in pane.values)
 
 
-def absorbs(merged: Window, part: Window) -> bool:
-    return merged != part and merged[0] <= part[0] and part[1] <= merged[1]
+@law
+@given(windowings(lasting_windows, accumulation=retracting), streams(drained=True))
+def test_retractions_net_out_to_the_last_value(windowing: Windowing, stream: Stream) -> None:
+    assume(not closes_sessions(windowing))
+    net: list[Pane] = []
+    for pane in emitted(windowing, stream):
+        if pane.retracted:
+            net.remove(attrs.evolve(pane, retracted=False))  # as it was emitted
+        else:
+            net.append(pane)
+    accumulating = by_window(panes_of(with_accumulation(windowing, Accumulation.ACCUMULATING), stream))
+    lasting = [
+        panes[-1] for at, panes in accumulating.items() if not became_part(at, accumulating, windowing)
+    ]
+    assert sorted_panes(net) == sorted_panes(lasting)
+
+
+@law
+@given(windowings(accumulation=retracting), streams(drained=True))
+def test_a_pane_comes_after_the_retraction_of_what_it_replaces(windowing: Windowing, stream: Stream) -> None:
+    latest: dict[WindowOf, Pane] = {}
+    for pane in emitted(windowing, stream):
+        at = pane.key, pane.window
+        if pane.retracted:
+            assert latest.pop(at) == attrs.evolve(pane, retracted=False)
+            continue
+        spanned = [part for key, part in latest if key == pane.key and within(part, pane.window, windowing)]
+        assert not spanned
+        if not pane.last:
+            latest[at] = pane
+
+
+def emitted(windowing: Windowing, stream: Stream) -> list[Pane]:
+    """The panes of the stage as they come, unsorted."""
+    run = StageRun(windowing)
+    return [pane for bundle in stream for pane in advance(run, bundle).panes]
+
+
+def became_part(at: WindowOf, windows: Iterable[WindowOf], windowing: Windowing) -> bool:
+    """Whether this is a session that became part of another of these."""
+    return any(at != other and at[0] == other[0] and within(at[1], other[1], windowing) for other in windows)
 
 
 def within(part: Window, window: Window, windowing: Windowing) -> bool:
     """Whether the content of this window went into that one."""
-    return part == window or (isinstance(windowing.windows, Sessions) and absorbs(window, part))
+    spans = window[0] <= part[0] and part[1] <= window[1]
+    return part == window or (isinstance(windowing.windows, Sessions) and spans)
 
 
 @law
-@given(windowings(trigger=default_trigger), punctual_streams())
+@given(windowings(all_windows, default_trigger, closing=no_closing_panes), punctual_streams())
 def test_bundling_does_not_change_default_panes_if_nothing_is_late(
     windowing: Windowing, stream: Stream
 ) -> None:
@@ -189,15 +260,15 @@ def test_sharding_does_not_change_panes_if_nothing_is_late(windowing: Windowing,
 
 
 def only(stream: Stream, keys: set[str]) -> Stream:
-    """What a shard with these keys gets: their elements, and every watermark."""
+    """What a shard with these keys gets: their elements, and every move of the clocks."""
     return tuple(
-        Bundle(tuple(element for element in bundle.elements if element[0] in keys), bundle.watermark)
+        attrs.evolve(bundle, elements=tuple(element for element in bundle.elements if element[0] in keys))
         for bundle in stream
     )
 
 
 @law
-@given(windowings(), streams())
+@given(windowings(lasting_windows), streams())
 def test_a_window_has_at_most_one_on_time_pane_after_early_and_before_late_ones(
     windowing: Windowing, stream: Stream
 ) -> None:
@@ -210,7 +281,7 @@ def test_a_window_has_at_most_one_on_time_pane_after_early_and_before_late_ones(
 
 
 @law
-@given(windowings(), streams(drained=True))
+@given(windowings(lasting_windows), streams(drained=True))
 def test_a_window_that_emitted_its_last_pane_emits_nothing_more(windowing: Windowing, stream: Stream) -> None:
     assume(not closes_sessions(windowing))
     for panes in by_window(panes_of(windowing, stream)).values():
@@ -240,7 +311,7 @@ def test_every_aggregate_agrees_with_plain_python_over_the_values(
     for bundle in stream:
         numbered = [(key, n, time) for n, (key, _, time) in enumerate(bundle.elements, start=len(times))]
         times += [time for _, _, time in numbered]
-        run.step(numbered, bundle.watermark)
+        advance(run, attrs.evolve(bundle, elements=tuple(numbered)))
         for row in run.frame.iter_rows(named=True):
             assert {name: row[name] for name in EVERY_AGGREGATE} == expected(row, times)
 

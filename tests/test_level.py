@@ -25,6 +25,7 @@ from stages.sources import SourceClock
 from stages.state import DictStore
 from stages.watermarks import Reports
 from tests.shards import Batch, Query
+from windowing.processing_time import AfterProcessingTime
 from windowing.time import MAX_TIME, MIN_TIME
 
 Declared = tuple[bl.Pipeline, dict[str, bl.Memory]]
@@ -276,6 +277,45 @@ def test_a_source_that_has_ended_is_at_the_end_of_time_and_processing_time_never
         summary(9_000_000, False, 12), strategies
     )
     assert (inputs.reports.of("a"), inputs.now) == ([MAX_TIME], 12)
+
+
+# Processing time
+
+
+def ticking() -> Declared:
+    """Early panes by processing time, of groups that have keys and of all together; then once more."""
+    p, sinks = bl.Pipeline("ticking"), {"out": bl.Memory(), "all": bl.Memory(), "again": bl.Memory()}
+    trigger = bl.AfterWatermark(early=AfterProcessingTime("10s"))
+    windowed = read(p, "plays", plays(1, 40, lateness=0), 100).window_into(
+        bl.FixedWindows("1h"), trigger=trigger
+    )
+    windowed.aggregate(n=bl.count()).named("all").write("out all", sinks["all"])
+    per_user = windowed.group_by("user").aggregate(n=bl.count()).write("out", sinks["out"])
+    per_user.group_by("user").aggregate(n=bl.sum("n")).write("again", sinks["again"])
+    return p, sinks
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_processing_time_passes_without_input_and_reaches_later_levels(shards: int) -> None:
+    query = Query(ticking()[0].plan(), shards)
+    query.batch({"plays": next(query.plan.sources["plays"].source.chunks(100))})
+    assert query.run([], now=10_000_001).frames("out") == []
+    batch = query.run([], now=10_000_002)  # the elements came at 1
+    stages = batch.stages()
+    assert sum(map(len, batch.frames("out"))) == 9
+    assert sum(map(len, batch.frames("out all"))) == 1
+    assert set(stages) == {"all", "plays.aggregate", "plays.aggregate.aggregate"}
+    assert stages["plays.aggregate.aggregate"].elements == 9
+    notes = [envelope.facts()["now"] for envelope in batch.envelopes if envelope.target == RECORDS]
+    assert set(notes) == {10_000_002}
+
+
+def test_a_shard_without_stages_of_the_level_has_no_step() -> None:
+    query = Query(ticking()[0].plan(), 3)
+    level = attrs.evolve(
+        query.levels[0], stages=tuple(stage for stage in query.levels[0].stages if stage.name == "all")
+    )
+    assert sorted(len(level.stages_on(label)) for label in query.topology.labels) == [0, 0, 1]
 
 
 # Envelopes

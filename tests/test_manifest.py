@@ -18,6 +18,13 @@ from tests.test_aggregates import Median
 MINUTE = bl.FixedWindows("1m")
 
 
+class Auctions(bl.CustomWindows):
+    """Windows as a user writes them."""
+
+    def assign_windows(self, time, row):
+        return [(time, time + 1)]
+
+
 def plan(
     *,
     source: Any = None,
@@ -74,6 +81,15 @@ def test_saved_facts_that_a_run_adds_do_not_matter() -> None:
         ({"accumulation": "accumulating"}, "accumulation was discarding, now accumulating"),
         ({"timestamp_combiner": "latest"}, "timestamp combiner was end_of_window, now latest"),
         ({"allowed_lateness": "1s"}, "allowed lateness was 0 us, now 1000000 us"),
+        ({"accumulation": "retracting"}, "accumulation was discarding, now retracting"),
+        (
+            {"timestamp_combiner": bl.timestamp_of("won")},
+            r'timestamp combiner was .*, now timestamp_of\("won"\)',
+        ),
+        ({"on_time": "if_non_empty"}, "on_time was always, now if_non_empty"),
+        ({"closing": "always"}, "closing was if_non_empty, now always"),
+        ({"windows": bl.CalendarWindows.days()}, "windows was FixedWindows.*, now CalendarWindows.*days"),
+        ({"windows": Auctions()}, "windows was FixedWindows.*, now Auctions"),
         ({"key": "tick"}, "keys was user: String, now tick: Int64"),
         (
             {"aggregates": {"n": bl.count()}},
@@ -149,8 +165,9 @@ def test_another_kind_of_source_or_watermark_is_named(tmp_path: Any) -> None:
 def test_other_shards_and_another_encoding_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert changed(plan(), shards=8) == ["shards: it has 4, this run 8"]
     saved = describe(plan(), 4)
-    monkeypatch.setattr("beamlike.manifest.ENCODING", state.ENCODING + 1)
-    assert differences(saved, describe(plan(), 4)) == ["encoding: it has 1, this run 2"]
+    monkeypatch.setattr("beamlike.manifest.ENCODING", 77)
+    expected = f"encoding: it has {state.ENCODING}, this run 77"
+    assert differences(saved, describe(plan(), 4)) == [expected]
 
 
 def test_all_changes_are_told_at_once() -> None:

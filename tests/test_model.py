@@ -1,66 +1,25 @@
-"""Cases worked out by hand from the rules, for the stage and the model: so the oracle itself is checked."""
+"""Windows, lateness, holds and merging by hand, for the stage and the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from tests.model import GLOBAL_WINDOW, MAX_TIME, MIN_TIME, Model, Step, assign, merge
-from tests.runs import Run, StageRun, in_order
+from tests.by_hand import ACCUMULATING, COUNTS, EARLIEST, LATEST, New, add, brief, new
+from tests.model import GLOBAL_WINDOW, MAX_TIME, MIN_TIME, assign, merge
 from tests.strategies import us
 from windowing import (
-    Accumulation,
     AfterCount,
     AfterWatermark,
-    DefaultTrigger,
     FixedWindows,
     GlobalWindows,
     Repeatedly,
     Sessions,
     SlidingWindows,
     TimestampCombiner,
-    Trigger,
     WindowFn,
-    Windowing,
 )
 
-TEN = FixedWindows(us(10))
-ACCUMULATING = Accumulation.ACCUMULATING
-EARLIEST, LATEST = TimestampCombiner.EARLIEST, TimestampCombiner.LATEST
-COUNTS = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
-
-
-New = Callable[..., Run]
-
-
-@pytest.fixture(params=[Model, StageRun], ids=["model", "stage"])
-def new(request: pytest.FixtureRequest) -> New:
-    """Makes a model, or a stage, of a windowing; by default of ten microseconds with the default trigger."""
-
-    def make(windows: WindowFn = TEN, trigger: Trigger | None = None, late: int = 0, **choices: Any) -> Run:
-        trigger = trigger or DefaultTrigger()
-        lateness = us(late)
-        made: Run = request.param(
-            Windowing(windows, trigger, allowed_lateness=lateness, allow_data_loss=True, **choices)
-        )
-        return made
-
-    return make
-
-
-def add(run: Run, *times: int, to: int | None = None) -> Step:
-    """One bundle of key "k" whose values are their times, then the watermark `to` (or where it was)."""
-    return run.step([("k", time, time) for time in times], run.input_watermark if to is None else to)
-
-
-def brief(step: Step) -> list[tuple[tuple[int, int], list[int], str, int, int]]:
-    """Window, values, timing, index and nonspeculative index of each pane, in order of windows."""
-    return [
-        (pane.window, pane.values, pane.timing, pane.index, pane.nonspeculative_index)
-        for pane in in_order(step).panes
-    ]
+__all__ = ["new"]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import beamlike as bl
 from beamlike.plan import Plan
 from stages.aggregates import Mean
 from tests.pipelines import SCHEMA, Declared, plays
-from windowing.columns import EVENT_TIME, PANE_COLUMNS, WINDOW_COLUMNS
+from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.time import microseconds
 
-PANES = (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
+PANES = (EVENT_TIME, *WINDOW_COLUMNS, *(column for column in PANE_COLUMNS if column != PANE_RETRACTED))
 
 
 def flagship() -> bl.Pipeline:

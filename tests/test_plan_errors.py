@@ -133,7 +133,7 @@ STEPS = {
     "window_into: unsafe trigger": (
         lambda: plays().window_into(MINUTES, trigger=bl.AfterCount(3)),
         bl.PlanError,
-        "step 'plays.window_into': the trigger AfterCount(count=3) may lose data",
+        "step 'plays.window_into': the trigger AfterCount(3) may lose data",
     ),
     "window_into: lateness makes an inherited trigger unsafe": (
         lambda: (

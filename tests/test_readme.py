@@ -57,7 +57,7 @@ def table(text: str) -> list[list[str]]:
 
 def test_there_are_examples_and_each_prints_something(blocks: Any) -> None:
     ran, _, _ = blocks
-    assert len(ran) == 2
+    assert len(ran) == 3
     assert all(block.printed for block in ran)
 
 

@@ -11,9 +11,9 @@ from polars.testing import assert_frame_equal
 
 import beamlike as bl
 from beamlike.routes import Route, apply_routes
-from beamlike.steps import Step
+from beamlike.steps import NotRetracted, Step
 from tests.pipelines import frame, plays
-from windowing.columns import EVENT_TIME, WINDOW_START
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_START
 
 
 def chain(collection: bl.Collection) -> tuple[Step, ...]:
@@ -124,9 +124,19 @@ def test_no_rows_give_empty_frames_of_the_right_columns():
     assert result.schema == pl.Schema({"n": pl.Int64(), EVENT_TIME: pl.Int64()})
 
 
+class Scores(bl.CustomWindows):
+    """As many windows as the score says."""
+
+    columns = ("score",)
+
+    def assign_windows(self, time, row):
+        return [(time, time + length) for length in range(1, row["score"] + 1)]
+
+
 def rewritten(source: bl.Collection) -> dict[str, bl.Collection]:
     """A chain of each kind of step, and some of several."""
     sliding = source.window_into(bl.SlidingWindows("6s", "2s"))
+    own = source.window_into(Scores())
     return {
         "filter": source.filter(bl.col("score") % 2 == 0),
         "select": source.select("user", twice=bl.col("score") * 2),
@@ -135,6 +145,8 @@ def rewritten(source: bl.Collection) -> dict[str, bl.Collection]:
         "flat_map": source.flat_map(lambda row: [row] * (row["score"] % 3)),
         "map_batches": source.map_batches(lambda table: table.select(["user", "won"])),
         "windows": sliding,
+        "custom windows": own,
+        "late custom windows": own.select("user", end=bl.window_end()),
         "late windows": sliding.select("user", start=bl.window_start()).filter(
             bl.col("start") > bl.event_time()
         ),
@@ -144,6 +156,7 @@ def rewritten(source: bl.Collection) -> dict[str, bl.Collection]:
 
 
 ROUTES = {kind: route(collection, "out") for kind, collection in rewritten(plays()).items()}
+ROUTES["not retracted"] = Route("out", (NotRetracted("flatten"),), ("user", PANE_RETRACTED))
 scores = st.lists(st.integers(-5, 20), max_size=12)
 
 

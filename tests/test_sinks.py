@@ -25,7 +25,15 @@ from beamlike.io import (
     output_schema,
 )
 from beamlike.io.files import Files
-from windowing.columns import EVENT_TIME, PANE_FIRST, PANE_INDEX, PANE_TIMING, WINDOW_END, WINDOW_START
+from windowing.columns import (
+    EVENT_TIME,
+    PANE_FIRST,
+    PANE_INDEX,
+    PANE_RETRACTED,
+    PANE_TIMING,
+    WINDOW_END,
+    WINDOW_START,
+)
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 FORMATS = [Parquet, CSV, JSONLines]
@@ -52,6 +60,11 @@ def test_output_has_windows_first_and_panes_last_with_times_as_datetimes() -> No
     assert shown.schema == output_schema(frame.schema)
     assert shown["window_end"].to_list() == [datetime(1970, 1, 1, 0, 1, tzinfo=UTC)]
     assert output_frame(frame.select("n", EVENT_TIME)).columns == ["n", "event_time"]
+
+
+def test_output_says_which_panes_are_taken_back_only_where_some_may_be() -> None:
+    frame = pl.DataFrame({"n": [1], PANE_INDEX: [0], PANE_RETRACTED: [True]})
+    assert output_frame(frame).to_dicts() == [{"n": 1, "pane_index": 0, "pane_retracted": True}]
 
 
 def test_a_users_column_wins_over_the_systems_of_that_name() -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import beamlike as bl
 from beamlike.records import BatchRecord
 from beamlike.spark.sinks import PartWriter
+from windowing.processing_time import AfterProcessingTime
 
 pytestmark = pytest.mark.spark
 
@@ -160,6 +161,38 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped(spark: SparkSession, tm
         run.stop()
     run.wait()
     assert run.batches[0].sources["plays"].elements == 3
+
+
+def test_processing_time_passes_where_a_trigger_waits_for_it(spark: SparkSession, tmp_path: Path) -> None:
+    def declare() -> tuple[bl.Pipeline, bl.Memory]:
+        p, sink = bl.Pipeline("ticks"), bl.Memory()
+        early = bl.AfterWatermark(early=AfterProcessingTime("0s"))
+        windowed = scores(p, bl.Rows(ROWS)).window_into(bl.FixedWindows("1h"), trigger=early)
+        per_user = windowed.group_by("user").aggregate(total=bl.sum("score"))
+        per_user.aggregate(total=bl.sum("total")).named("all").write("out", sink)
+        return p, sink
+
+    emitted = threading.Event()
+
+    def watch(record: BatchRecord) -> None:
+        if record.stages["all"].panes.get("early"):
+            emitted.set()
+
+    p, sink = declare()
+    runner = bl.SparkRunner(str(tmp_path), session=spark, shards=2, trigger="10 milliseconds", on_batch=watch)
+    run = runner.start(p.plan())
+    try:
+        assert emitted.wait(timeout=300)
+    finally:
+        run.stop()
+    # Rows came in batch 0, which set the time to wait for: panes come when time has moved on, at each level.
+    assert [batch.stages["all"].elements for batch in run.batches][:2] == [0, 2]
+    assert [(row["total"], row["pane_timing"]) for row in sink.rows()][:1] == [(8, "early")]
+
+    p, sink = declare()
+    drained = p.run(bl.SparkRunner(str(tmp_path), session=spark, drain=True))
+    assert drained.batches[-1].stages["all"].live == 0
+    assert sink.rows()[-1]["pane_timing"] == "on_time"
 
 
 def test_an_error_in_a_users_function_names_the_step(spark: SparkSession, tmp_path: Path) -> None:

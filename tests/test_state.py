@@ -21,15 +21,16 @@ from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
 import stages.stage
-from stages.index import SCHEMA, Index, summarize
+from stages.index import DEADLINE, SCHEMA, Index, summarize
 from stages.keys import bucket_of, key_hash, shard_of
 from stages.state import ENCODING, DictStore, decode, encode
-from stages.watermarks import Watermarks
+from stages.watermarks import Clock, Times, Watermarks
 from tests.model import MAX_TIME, MIN_TIME
-from tests.runs import StageRun, play
+from tests.runs import StageRun, arrivals, play
 from tests.strategies import Stream, scattered_streams, sessions, streams, us, windowings
 from windowing import Sessions, SlidingWindows, Windowing
 from windowing.columns import WINDOW_END, WINDOW_START
+from windowing.triggers import WATERMARK
 
 law = settings(max_examples=settings().max_examples // 5)
 STAGE = "grouping"
@@ -95,7 +96,10 @@ def test_another_version_of_the_encoding_is_refused() -> None:
     value = encode(pl.DataFrame({"a": [1]}))
     assert value[0] == ENCODING
     other = bytes([ENCODING + 1]) + value[1:]
-    with pytest.raises(ValueError, match="state of encoding 2; this version of beamlike reads encoding 1"):
+    with pytest.raises(
+        ValueError,
+        match=f"state of encoding {ENCODING + 1}; this version of beamlike reads encoding {ENCODING}",
+    ):
         decode(other)
 
 
@@ -117,49 +121,66 @@ def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
     )
 
 
+CLOCKS = (WATERMARK,)
+DEADLINES = {WATERMARK: pl.col(WINDOW_END)}
+
+
+def new_index() -> Index:
+    return Index.load(DictStore(), STAGE, CLOCKS)
+
+
 def index_of(*holds: tuple[int, str | None, int | None]) -> Index:
-    return Index().replace([], summarize(rows(*holds), ("key",), pl.col(WINDOW_END), "h"))
+    return new_index().replace([], summarize(rows(*holds), ("key",), DEADLINES, "h"))
+
+
+def at(watermark: int) -> Times:
+    return Times().advance(Clock(watermark))
 
 
 def test_a_bucket_is_due_at_the_first_deadline_in_it() -> None:
     index = index_of((1, "a", 5), (1, "b", 3), (4, "c", 30), (6, "d", None))
     assert index.existing() == [1, 4, 6]
     assert index.rows == 4
-    assert [index.due(at) for at in (12, 13, 40, 100)] == [[], [1], [1, 4], [1, 4, 6]]
+    assert [index.due(at(time)) for time in (12, 13, 40, 100)] == [[], [1], [1, 4], [1, 4, 6]]
 
 
 def test_replacing_describes_the_touched_buckets_anew_and_leaves_the_others() -> None:
     index = index_of((1, "a", 5), (4, "c", 30), (6, "d", None))
-    new = summarize(rows((4, "x", 7), (5, "y", 8)), ("key",), pl.col(WINDOW_END), "h")
+    new = summarize(rows((4, "x", 7), (5, "y", 8)), ("key",), DEADLINES, "h")
     index = index.replace([1, 4, 5], new)  # nothing is left in bucket 1
     assert index.existing() == [4, 5, 6]
-    assert index.due(18) == [4, 5]
+    assert index.due(at(18)) == [4, 5]
     assert str(index.holder) == "key x in [1970-01-01T00:00:00.000007Z, 1970-01-01T00:00:00.000017Z)"
 
 
 def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
-    assert Index().holder is None
+    assert new_index().holder is None
     assert index_of((1, "a", None)).holder is None
     holder = index_of((1, "a", 9), (1, None, 2), (2, "b", 3)).holder
     assert holder is not None
     assert attrs.astuple(holder) == (2, "null", 2, 12)
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMA if not name.startswith("__")])
+@pytest.mark.parametrize(
+    "name", [*(name for name in SCHEMA if not name.startswith("__")), DEADLINE + WATERMARK]
+)
 def test_a_key_may_be_named_as_a_column_of_the_index(name: str) -> None:
     frame = rows((1, "a", 5)).with_columns(pl.lit("b").alias(name))
-    summary = summarize(frame, ("key", name), pl.col(WINDOW_END), "h")
-    assert summary.select("rows", "deadline", "hold", "holder_key").rows() == [(1, 15, 5, "a, b")]
+    summary = summarize(frame, ("key", name), DEADLINES, "h")
+    assert summary.select("rows", DEADLINE + WATERMARK, "hold", "holder_key").rows() == [(1, 15, 5, "a, b")]
 
 
-def test_an_index_is_read_back_with_its_watermarks() -> None:
+def test_an_index_is_read_back_with_its_watermarks_and_clocks() -> None:
     store = DictStore()
-    assert Index.load(store, STAGE).watermarks == Watermarks(MIN_TIME, MIN_TIME)
-    saved = attrs.evolve(index_of((1, "a", 5)), watermarks=Watermarks(MAX_TIME, 3))
+    assert Index.load(store, STAGE, CLOCKS).watermarks == Watermarks(MIN_TIME, MIN_TIME)
+    times = Times().advance(Clock(MAX_TIME, 8, {33: 7}))
+    marks = Watermarks(MAX_TIME, 3)
+    saved = attrs.evolve(index_of((1, "a", 5)), watermarks=marks, percentiles={33: 5}, times=times)
     saved.save(store, STAGE)
-    assert Index.load(store, STAGE).watermarks == saved.watermarks
-    assert_frame_equal(Index.load(store, STAGE).buckets, saved.buckets)
-    assert Index.load(store, "another").existing() == []
+    read = Index.load(store, STAGE, CLOCKS)
+    assert (read.watermarks, read.percentiles, read.times) == (marks, {33: 5}, times)
+    assert_frame_equal(read.buckets, saved.buckets)
+    assert Index.load(store, "another", CLOCKS).existing() == []
 
 
 # Buckets
@@ -192,7 +213,7 @@ def test_nothing_but_the_index_is_kept_when_all_windows_are_collected(
     steps = play(run, stream)
     assert steps[-1].live == 0
     assert set(run.store.values) == {(STAGE, "index")}
-    assert Index.load(run.store, STAGE).existing() == []
+    assert Index.load(run.store, STAGE, CLOCKS).existing() == []
 
 
 @attrs.define
@@ -228,15 +249,16 @@ def test_a_step_touches_only_buckets_with_arrivals_or_with_windows_that_are_due(
 ) -> None:
     run, store = counting(windowing)
     for bundle in stream:
-        before = Index.load(store, STAGE)
-        placed = pl.DataFrame(
-            [(key, time) for key, _, time in bundle.elements], schema=["key", "__event_time"], orient="row"
-        ).cast({"key": pl.String, "__event_time": pl.Int64})
-        arriving = windowing.windows.assign(placed).select(run.stage._bucket().alias("b"))["b"]
-        allowed = {f"rows/{bucket}" for bucket in {*arriving, *before.due(bundle.watermark)}}
+        clocks = run.stage.grouping.clocks()
+        before = Index.load(store, STAGE, clocks)
+        clock = Clock(bundle.watermark, bundle.processing_time, bundle.percentiles)
+        placed = windowing.windows.assign(arrivals(bundle.elements))
+        arriving = placed.select(run.stage._bucket().alias("b"))["b"]
+        due = before.due(before.times.advance(clock))
+        allowed = {f"rows/{bucket}" for bucket in {*arriving, *due}}
         store.read.clear()
         store.written.clear()
-        run.step(bundle.elements, bundle.watermark)
+        run.step(bundle.elements, bundle.watermark, bundle.processing_time, bundle.percentiles)
         assert store.read <= allowed | {"index"}
         assert store.written <= allowed | {"index"}
         assert store.read <= {"index", *(f"rows/{bucket}" for bucket in before.existing())}

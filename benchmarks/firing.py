@@ -1,0 +1,107 @@
+"""What it takes to fire many windows in one step of a stage: each trigger beside the default one, in one process."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import click
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+import beamlike as bl
+from beamlike.describe import describe
+from stages.aggregates import Count, Sum
+from stages.grouping import Grouping
+from stages.stage import Stage
+from stages.state import DictStore
+from stages.watermarks import Clock
+from windowing.columns import EVENT_TIME
+from windowing.strategy import Windowing
+from windowing.triggers import Trigger
+
+RESULTS = Path(__file__).with_name("firing.json")
+SCHEMA = pl.Schema({"user": pl.Int64(), "score": pl.Int64()})
+END = 60_000_000  # of the windows: a minute, in microseconds
+
+TRIGGERS: dict[str, Trigger] = {
+    "default": bl.DefaultTrigger(),
+    "early and late": bl.AfterWatermark(early=bl.AfterCount(10), late=bl.AfterCount(1)),
+    "nested": bl.AfterWatermark(
+        early=bl.AfterAny(bl.AfterCount(10), bl.AfterProcessingTime("30s")),
+        late=bl.Repeatedly(bl.AfterCount(1)),
+    ),
+}
+
+
+@attrs.frozen
+class Firing:
+    """CPU seconds of the three steps in which all windows of a trigger get elements, are over, get a late element."""
+
+    trigger: str
+    windows: int
+    elements: float
+    over: float
+    late: float
+
+    @property
+    def each(self) -> float:
+        """CPU microseconds per window, of all three steps."""
+        return (self.elements + self.over + self.late) / self.windows * 1e6
+
+
+def fire(name: str, windows: int, repeats: int) -> Firing:
+    """The median of so many runs, each over a new state of so many windows, one per user."""
+    runs = [_steps(TRIGGERS[name], windows) for _ in range(repeats)]
+    return Firing(name, windows, *(statistics.median(times) for times in zip(*runs, strict=True)))
+
+
+def _steps(trigger: Trigger, windows: int) -> list[float]:
+    windowing = Windowing(bl.FixedWindows("1m"), trigger, allowed_lateness="1h")
+    aggregates = {"score": Sum("score"), "plays": Count()}
+    stage, store = Stage("scores", Grouping(("user",), windowing, aggregates, SCHEMA)), DictStore()
+    times = []
+    for each, watermark in ((10, 0), (0, END), (1, END)):
+        arrivals = pl.DataFrame(
+            {"user": pl.int_range(windows * each, eager=True) % windows, "score": 1, EVENT_TIME: 0},
+            schema={**SCHEMA, EVENT_TIME: pl.Int64()},
+        )
+        begin = time.process_time()
+        stage.step(store, arrivals, Clock(watermark))
+        times.append(time.process_time() - begin)
+    return times
+
+
+def table(firings: Sequence[Firing]) -> Table:
+    """A row per trigger, with its cost by that of the first."""
+    shown = Table("trigger")
+    for name in ("10 early each, ms", "over, ms", "1 late each, ms", "µs/window", "ratio"):
+        shown.add_column(name, justify="right")
+    for firing in firings:
+        steps = (f"{step * 1e3:,.0f}" for step in (firing.elements, firing.over, firing.late))
+        shown.add_row(firing.trigger, *steps, f"{firing.each:.2f}", f"{firing.each / firings[0].each:.2f}")
+    return shown
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--windows", default=100_000, type=click.IntRange(1), help="Windows that fire in each step.")
+@click.option("--repeats", default=5, type=click.IntRange(1), help="Runs, of which the median counts.")
+def main(windows: int, repeats: int) -> None:
+    """Fire many windows in one step with each trigger, and show the CPU time beside that of the default trigger."""
+    fire("default", windows, 1)  # imports and caches
+    firings = [fire(name, windows, repeats) for name in TRIGGERS]
+    console = Console()
+    console.print(f"CPU time of steps in which {windows:,} windows fire:")
+    console.print(table(firings))
+    for name, trigger in TRIGGERS.items():
+        console.print(f"{name}: {describe(trigger)}", highlight=False)
+    RESULTS.write_text(json.dumps([attrs.asdict(firing) for firing in firings], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Windows that are nothing but their end and the cells of a trigger: what a grouping does with triggers, alone."""
+
+from __future__ import annotations
+
+import attrs
+import polars as pl
+from hypothesis import strategies as st
+
+from windowing import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEach,
+    AfterProcessingTime,
+    AfterSynchronizedProcessingTime,
+    AfterWatermark,
+    Always,
+    DefaultTrigger,
+    Never,
+    OrFinally,
+    Repeatedly,
+    Trigger,
+)
+from windowing.columns import WINDOW_END
+from windowing.triggers import ALL, PROCESSING_TIME, ROOT, WATERMARK, Env, Moment
+
+END = 10
+"""Where windows end that are not given another end."""
+
+
+def moment(watermark: int = 0, now: int = 0, merging: bool = False, **percentiles: int) -> Moment:
+    return Moment({WATERMARK: watermark, PROCESSING_TIME: now, **percentiles}, merging)
+
+
+@attrs.define
+class Frame:
+    """Windows of one trigger, a row each; all methods treat all windows at once."""
+
+    trigger: Trigger
+    rows: pl.DataFrame
+
+    @classmethod
+    def of(cls, trigger: Trigger, *ends: int) -> Frame:
+        """New windows that end there."""
+        cells = {name: cell.literal() for name, cell in trigger.cells().items()}
+        return cls(trigger, pl.DataFrame({WINDOW_END: list(ends) or [END]}).with_columns(**cells))
+
+    @property
+    def env(self) -> Env:
+        return {name: pl.col(name) for name in self.trigger.cells()}
+
+    def add(self, counts: int | list[int], at: Moment) -> Frame:
+        """This many elements come to each window."""
+        each = counts if isinstance(counts, list) else [counts] * len(self.rows)
+        rows = self.rows.with_columns(pl.Series("count", each))
+        env = self.trigger.on_elements(self.env, ROOT, pl.col("count") > 0, pl.col("count"), at)
+        self.rows = rows.with_columns(**{name: env[name] for name in self.env}).drop("count")
+        return self
+
+    def ready(self, at: Moment) -> list[bool]:
+        return self._values(self.trigger.ready(self.env, ROOT, at))
+
+    def fire(self, at: Moment) -> list[bool]:
+        """Windows that are ready emit: which ones they are. One that has finished is closed."""
+        ready = pl.Series(self.ready(at)) & ~pl.Series(self.finished())
+        env = self.trigger.on_fire(self.env, ROOT, pl.lit(ready), at)
+        self.rows = self.rows.with_columns(**{name: env[name] for name in self.env})
+        return ready.to_list()
+
+    def merge(self, at: Moment, end: int = END) -> Frame:
+        """All windows become one, which ends there."""
+        folds = {name: getattr(pl.col(name), cell.fold)() for name, cell in self.trigger.cells().items()}
+        bits = [name for name, cell in self.trigger.cells().items() if cell.fold == "any"]
+        rows = self.rows.select(
+            pl.lit(end).alias(WINDOW_END), **folds, **{name + ALL: pl.col(name).all() for name in bits}
+        )
+        env = self.env | {name + ALL: pl.col(name + ALL) for name in bits}
+        env = self.trigger.on_merge(env, ROOT, pl.lit(True), at)
+        self.rows = rows.with_columns(**{name: env[name] for name in self.env}).drop(
+            name + ALL for name in bits
+        )
+        return self
+
+    def finished(self) -> list[bool]:
+        return self._values(self.trigger.finished(self.env, ROOT))
+
+    def deadline(self, at: Moment, clock: str) -> list[int | None]:
+        return self._values(self.trigger.deadline(self.env, ROOT, at, clock))
+
+    def due(self, before: Moment, now: Moment) -> bool:
+        """Whether the only window asked, `before`, for a look at the time that it is `now`."""
+        deadlines = {clock: self.deadline(before, clock)[0] for clock in self.trigger.clocks()}
+        return any(at is not None and at <= now.time(clock) for clock, at in deadlines.items())
+
+    def _values(self, expression: pl.Expr) -> list:
+        return self.rows.with_columns(expression.alias("value"))["value"].to_list()
+
+
+leaves = st.sampled_from(
+    [
+        AfterCount(1),
+        AfterCount(3),
+        AfterWatermark(),
+        AfterWatermark(percentile=66),
+        AfterProcessingTime("0s"),
+        AfterProcessingTime("2us", align_to="5us"),
+        AfterSynchronizedProcessingTime(),
+        Always(),
+        DefaultTrigger(),
+        Never(),
+    ]
+)
+
+
+def _composites(children: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
+    many = st.lists(children, min_size=1, max_size=3)
+    optional = st.none() | children
+    return st.one_of(
+        many.map(lambda triggers: AfterAny(*triggers)),
+        many.map(lambda triggers: AfterAll(*triggers)),
+        many.map(lambda triggers: AfterEach(*triggers)),
+        st.builds(OrFinally, children, children),
+        st.builds(Repeatedly, children),
+        st.builds(AfterWatermark, early=optional, late=optional),
+    )
+
+
+triggers = st.recursive(leaves, _composites, max_leaves=5)
+"""Anything in anything."""
