@@ -1,4 +1,4 @@
-"""The command line: run a pipeline, or explain it."""
+"""The command line: run a pipeline or explain it, and look at a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from beamlike.errors import CheckpointError, PlanError, RunError, StepError, listed, nearest
+from beamlike.errors import CheckpointError, PlanError, RunError, StepError, ViewError, listed, nearest
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
 from beamlike.tables import totals_table, watermarks_table
@@ -108,6 +108,66 @@ def explain(pipeline: Pipeline) -> None:
     click.echo(_plainly(pipeline.explain))
 
 
+@main.command()
+@click.argument("run")
+@click.option("--stage", help="Of this stage only.")
+@click.option("--key", help="Of the windows of this key; of several columns: 'eu, 7'.")
+@click.option(
+    "--window",
+    help="Of this window: START/END, or a time in it, such as 2026-01-31T12:00Z; UTC without a zone.",
+)
+def why(run: str, stage: str | None, key: str | None, window: str | None) -> None:
+    """Say why a window has not fired: what it waits for, and who holds that.
+
+    RUN is a file of records, a folder with one, or a checkpoint.
+    """
+    from beamlike.view.history import History
+    from beamlike.view.why import why as explained
+
+    for sentence in _plainly(lambda: explained(History.open(run), stage=stage, key=key, window=window)):
+        click.echo(sentence)
+
+
+@main.command()
+@click.argument("run")
+def watch(run: str) -> None:
+    """Show a run in a live table, until it ends or Ctrl-C.
+
+    RUN is a file of records, a folder with one, or a checkpoint.
+    """
+    from beamlike.view.watch import watch as show
+
+    _plainly(lambda: show(run))
+
+
+@main.command()
+@click.argument("run")
+@click.option(
+    "-o",
+    "--output",
+    default="report.html",
+    show_default=True,
+    type=click.Path(dir_okay=False),
+    help="The page.",
+)
+def report(run: str, output: str) -> None:
+    """Write a page about a run, in one file that works offline.
+
+    RUN is a file of records, a folder with one, or a checkpoint.
+    """
+    from beamlike.view.history import History
+
+    history = _plainly(lambda: History.open(run))
+    try:
+        from beamlike.view.report import write_report
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("matplotlib"):
+            raise
+        raise click.ClickException("reports need matplotlib: pip install 'beamlike[report]'") from None
+    _plainly(lambda: write_report(history, output))
+    click.echo(output)
+
+
 def _runner(name: str, options: dict[str, Any]) -> Any:
     given = {
         option: value
@@ -131,7 +191,7 @@ def _plainly(action: Callable[[], Any]) -> Any:
     """Errors that say what the user can do are shown without a traceback."""
     try:
         return action()
-    except (PlanError, StepError, RunError, CheckpointError, FileNotFoundError) as error:
+    except (PlanError, StepError, RunError, CheckpointError, ViewError, FileNotFoundError) as error:
         raise click.ClickException(str(error)) from None
 
 

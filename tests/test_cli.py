@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beamlike.cli import main
+from beamlike.recording import RecordWriter
+from tests.histories import PLAN, waiting
 
 MODULE = '''
 """Pipelines of a user."""
@@ -214,11 +217,94 @@ def test_options_that_do_not_fit_are_usage_errors(invoke: Invoke, options: list[
     assert not Path("out").exists()
 
 
+# Looking at a run
+
+
+@pytest.fixture
+def recorded(invoke: Invoke) -> RecordWriter:
+    """A run in `checkpoint` and what writes it."""
+    writer = RecordWriter.open("checkpoint/beamlike/records.jsonl", PLAN)
+    writer.write(waiting())
+    return writer
+
+
+@pytest.mark.usefixtures("recorded")
+def test_why_says_who_holds_a_window(invoke: Invoke) -> None:
+    result = invoke("why", "checkpoint", "--stage", "sessions")
+    assert result.exit_code == 0, result.output
+    assert (
+        "stage `sessions` waits for source `console`, split 3, silent for 4m12s; set idle_after to let it pass"
+    ) in result.stdout.splitlines()
+    result = invoke("why", "checkpoint", "--stage", "average", "--window", "2026-01-31T12:00")
+    assert (
+        "window [2026-01-31T12:00:00Z, 2026-01-31T12:02:00Z) of stage `average` is not over" in result.stdout
+    )
+    result = invoke("why", "checkpoint/beamlike/records.jsonl", "--key", "7")
+    assert "key 7 is not what holds the output watermark of stage `sessions`" in result.stdout
+
+
+def test_watch_shows_a_run_that_is_over(invoke: Invoke, recorded: RecordWriter) -> None:
+    recorded.close("ended")
+    result = invoke("watch", "checkpoint")
+    assert result.exit_code == 0, result.output
+    assert "scores: batch 7 at 2026-01-31T12:05:00Z, ended" in result.stdout
+    assert "split 3, silent for 4m12s" in result.stdout
+
+
+@pytest.mark.usefixtures("recorded")
+def test_report_writes_a_page(invoke: Invoke) -> None:
+    pytest.importorskip("matplotlib")
+    result = invoke("report", "checkpoint", "-o", "page.html")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "page.html\n"
+    assert "scores" in Path("page.html").read_text()
+
+
+@pytest.mark.usefixtures("recorded")
+def test_report_says_how_to_install_what_it_needs() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; from beamlike.cli import main; main(['report', '.'])"
+    )
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=False)
+    assert done.stderr == "Error: reports need matplotlib: pip install 'beamlike[report]'\n"
+    assert done.returncode == 1
+    assert not Path("report.html").exists()
+
+
+@pytest.mark.parametrize("command", ["why", "watch", "report"])
+@pytest.mark.usefixtures("recorded")
+def test_where_there_is_no_run_the_nearest_is_named(invoke: Invoke, command: str) -> None:
+    result = invoke(command, "chekpoint")
+    assert result.exit_code == 1
+    assert "Error: there is no run 'chekpoint'; " in result.stderr
+    assert "the nearest: 'checkpoint/beamlike/records.jsonl'" in result.stderr
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--stage", "session"],
+            "Error: there is no stage 'session'; the stages are sessions, average; did you mean",
+        ),
+        (["--window", "noon"], "Error: 'noon' is no time; write it as in ISO 8601"),
+        (["--stage", "average", "--key", "7"], "Error: stage `average` has no keys"),
+    ],
+)
+@pytest.mark.usefixtures("recorded")
+def test_what_a_run_does_not_have_is_refused(invoke: Invoke, options: list[str], message: str) -> None:
+    result = invoke("why", "checkpoint", *options)
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
 def test_help_names_the_commands(invoke: Invoke) -> None:
     result = invoke("-h")
     assert result.exit_code == 0
-    assert "explain" in result.stdout
-    assert "run" in result.stdout
+    for command in ("explain", "report", "run", "watch", "why"):
+        assert f"\n  {command} " in result.stdout
 
 
 def test_the_command_line_does_not_need_spark_to_run_in_process() -> None:

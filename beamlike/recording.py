@@ -1,0 +1,93 @@
+"""Writes the records of a run as lines of JSON, beside its checkpoint or where the user says."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, BinaryIO, Literal
+
+import attrs
+
+from beamlike.description import RunDescription
+from beamlike.io.paths import path_text
+from beamlike.records import BatchRecord
+
+RECORDS_FILE = "records.jsonl"
+
+Outcome = Literal["ended", "stopped", "failed"]
+"""How a run can close its records; one that was killed does not."""
+
+_BLOCK = 65_536
+
+
+@attrs.define
+class RecordWriter:
+    """Appends to a local file: a line with the plan when it is opened, one of each batch, and one at the close.
+
+    A run that goes on appends its plan anew. `last` is the last batch that the file has, None if it has none.
+    What a killed run left of a line is cut off.
+    """
+
+    path: str
+    last: BatchRecord | None
+    _closed: bool = attrs.field(default=False, init=False)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], run: RunDescription) -> RecordWriter:
+        """The writer of a run; makes the folder of the file."""
+        text = path_text(path)
+        if os.path.isdir(text):
+            example = os.path.join(text, RECORDS_FILE)
+            raise IsADirectoryError(f"records={text!r} is a folder; name a file, such as {example!r}")
+        text = os.path.abspath(text)
+        os.makedirs(os.path.dirname(text), exist_ok=True)
+        with open(text, "ab+") as file:
+            whole = _after_last_line(file)
+            file.truncate(whole)
+            writer = cls(text, _last_batch(file, whole))
+        writer._append({"plan": attrs.asdict(run)})
+        return writer
+
+    def write(self, record: BatchRecord) -> None:
+        """One more batch; who follows the file sees it at once."""
+        self._append(record.facts())
+        self.last = record
+
+    def close(self, outcome: Outcome) -> None:
+        """Says how the run came to its end, for those who follow it. A second call changes nothing."""
+        if not self._closed:
+            self._append({"closed": outcome})
+            self._closed = True
+
+    def _append(self, facts: dict[str, Any]) -> None:
+        # Opened for each line: a run that is given up leaves nothing open.
+        with open(self.path, "ab") as file:
+            file.write(json.dumps(facts, separators=(",", ":")).encode() + b"\n")
+
+
+def _after_last_line(file: BinaryIO) -> int:
+    """Where the last whole line ends."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _last_batch(file: BinaryIO, end: int) -> BatchRecord | None:
+    """The last batch before this place, looked for in ever longer pieces of the end of the file."""
+    size = _BLOCK
+    while True:
+        start = max(0, end - size)
+        file.seek(start)
+        lines = file.read(end - start).splitlines()
+        for line in reversed(lines[1:] if start else lines):
+            if line.startswith(b'{"batch":'):
+                return BatchRecord.from_json(line)
+        if start == 0:
+            return None
+        size *= 4

@@ -1,0 +1,88 @@
+"""The window that a user asks for, as text: `START/END`, `[START, END)` as it is shown, or a time in it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import attrs
+
+from beamlike.description import Spacing, StageDescription
+from beamlike.errors import ViewError
+from beamlike.view.words import window_text
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ENDS = {"-inf": MIN_TIME, "+inf": GLOBAL_WINDOW_END}
+_BETWEEN = re.compile(r"\s*(?:/|,|\.\.|--)\s*")
+
+
+class UnknownWindow(ViewError):
+    """Text that names no window of a stage."""
+
+
+@attrs.frozen
+class Window:
+    """`[start, end)` in microseconds."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return window_text(self.start, self.end)
+
+
+def parse_time(text: str) -> int:
+    """ISO 8601 as microseconds; UTC where it has no zone. Raises `UnknownWindow`."""
+    if text in _ENDS:
+        return _ENDS[text]
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UnknownWindow(
+            f"{text!r} is no time; write it as in ISO 8601, such as 2026-01-31T12:00:00Z"
+        ) from None
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def parse_window(text: str, name: str, stage: StageDescription) -> Window:
+    """The window of this stage that the text names. Raises `UnknownWindow` where it has none such."""
+    parts = _BETWEEN.split(text.strip().strip("[)").strip())
+    if len(parts) > 2:
+        raise UnknownWindow(f"{text!r} is no window; write START/END, each as in ISO 8601")
+    start, *ends = map(parse_time, parts)
+    if not ends:
+        return _around(start, text, name, stage)
+    window = Window(start, ends[0])
+    if window.end <= window.start:
+        raise UnknownWindow(f"{text!r} is no window: its end is not after its start")
+    if stage.spacing is not None and window != _window_at(start, stage.spacing):
+        raise UnknownWindow(
+            f"stage `{name}` has no window {window}: its windows are {stage.choices['windows']}; "
+            f"did you mean {_window_at(start, stage.spacing)}?"
+        )
+    return window
+
+
+def _around(time: int, text: str, name: str, stage: StageDescription) -> Window:
+    if stage.choices["windows"].startswith("GlobalWindows"):
+        return Window(MIN_TIME, GLOBAL_WINDOW_END)
+    if stage.spacing is None:
+        raise UnknownWindow(
+            f"{text!r} is one time, and the windows of stage `{name}` are {stage.choices['windows']}, whose ends "
+            "do not follow from their starts; write START/END"
+        )
+    window = _window_at(time, stage.spacing)
+    if window.end <= time:
+        raise UnknownWindow(
+            f"stage `{name}` has no window at {text}: there are gaps of "
+            f"{format_duration(stage.spacing.period - stage.spacing.length)} between its windows"
+        )
+    return window
+
+
+def _window_at(time: int, spacing: Spacing) -> Window:
+    """The last one that starts at or before this time."""
+    start = time - (time - spacing.offset) % spacing.period
+    return Window(start, start + spacing.length)

@@ -1,0 +1,188 @@
+"""Metrics for Prometheus: watermarks, their lags, state and counts of a run, set after each batch."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "metrics need prometheus-client: pip install 'beamlike[metrics]'", name=error.name
+    ) from None
+
+from beamlike.records import BatchRecord, SourceRecord, StageRecord, is_a_time
+from windowing.time import MIN_TIME
+
+_SECOND = 1_000_000
+
+
+@attrs.frozen
+class PrometheusMetrics:
+    """Metrics of a run; give it to a runner, and let Prometheus scrape the process that the runner is in.
+
+        from prometheus_client import start_http_server
+
+        start_http_server(9000)
+        pipeline.run(bl.SparkRunner(..., on_batch=PrometheusMetrics("scores")))
+
+    All names begin with `beamlike_`, all metrics have the label `pipeline`, and those of a source, stage or sink its
+    name in a label `source`, `stage` or `sink`. Times and lengths of time are in seconds.
+
+    | gauge                                                | what it says                                    |
+    |------------------------------------------------------|-------------------------------------------------|
+    | source_watermark_timestamp_seconds                   | the source's watermark                          |
+    | source_lag_seconds                                   | processing time - that                          |
+    | source_idle                                          | 1 while it is left out downstream, else 0       |
+    | source_percentile_watermark_timestamp_seconds        | by `percentile`                                 |
+    | stage_input_watermark_timestamp_seconds, ..._output_ | the stage's watermarks                          |
+    | stage_percentile_watermark_timestamp_seconds         | of its output, by `percentile`                  |
+    | stage_input_lag_seconds, stage_output_lag_seconds    | processing time - watermark: how old the data is |
+    | stage_input_system_lag_seconds, ..._output_          | how long the batch took up to there             |
+    | stage_live_windows, stage_live_keys                  | in state now                                    |
+    | stage_state_bytes                                    | what these take                                 |
+    | last_batch_timestamp_seconds                         | processing time of the last batch               |
+
+    | counter                                              | what it counts                                  |
+    |------------------------------------------------------|-------------------------------------------------|
+    | source_elements_total, source_dead_letters_total     | rows with, without a readable event time        |
+    | stage_elements_total                                 | elements that came in                           |
+    | stage_panes_total                                    | by `timing`: early, on_time, late               |
+    | stage_dropped_elements_total                         | by `reason`: late, closed                       |
+    | sink_rows_total                                      | rows that it was given                          |
+    | batches_total                                        |                                                 |
+
+    A watermark is -Inf before anything is known and +Inf at the end of input; its lag is then NaN.
+    `registry`: another one than that of the process.
+    """
+
+    pipeline: str = attrs.field(validator=attrs.validators.instance_of(str))
+    registry: CollectorRegistry = REGISTRY
+
+    def __call__(self, record: BatchRecord) -> None:
+        """After a batch."""
+        metrics = _metrics_of(self.registry)
+        metrics.gauge("last_batch_timestamp_seconds", self.pipeline).set(record.processing_time / _SECOND)
+        metrics.counter("batches", self.pipeline).inc()
+        for name, source in record.sources.items():
+            self._source(metrics, record, name, source)
+        for name, stage in record.stages.items():
+            self._stage(metrics, record, name, stage)
+        for name, rows in record.sinks.items():
+            metrics.counter("sink_rows", self.pipeline, sink=name).inc(rows)
+
+    def _source(self, metrics: _Metrics, record: BatchRecord, name: str, source: SourceRecord) -> None:
+        gauges = {
+            "source_watermark_timestamp_seconds": _timestamp(source.watermark),
+            "source_lag_seconds": _lag(record, source.watermark),
+            "source_idle": float(source.idle),
+        }
+        for metric, value in gauges.items():
+            metrics.gauge(metric, self.pipeline, source=name).set(value)
+        for share, time in source.percentiles.items():
+            metrics.gauge(
+                "source_percentile_watermark_timestamp_seconds",
+                self.pipeline,
+                source=name,
+                percentile=str(share),
+            ).set(_timestamp(time))
+        metrics.counter("source_elements", self.pipeline, source=name).inc(source.elements)
+        metrics.counter("source_dead_letters", self.pipeline, source=name).inc(source.dead_letters)
+
+    def _stage(self, metrics: _Metrics, record: BatchRecord, name: str, stage: StageRecord) -> None:
+        gauges = {
+            "stage_input_watermark_timestamp_seconds": _timestamp(stage.input),
+            "stage_output_watermark_timestamp_seconds": _timestamp(stage.output),
+            "stage_input_lag_seconds": _lag(record, stage.input),
+            "stage_output_lag_seconds": _lag(record, stage.output),
+            "stage_input_system_lag_seconds": record.input_system_lag(name) / _SECOND,
+            "stage_output_system_lag_seconds": record.output_system_lag(name) / _SECOND,
+            "stage_live_windows": stage.live,
+            "stage_live_keys": stage.keys,
+            "stage_state_bytes": stage.bytes,
+        }
+        for metric, value in gauges.items():
+            metrics.gauge(metric, self.pipeline, stage=name).set(value)
+        for share, time in stage.percentiles.items():
+            metrics.gauge(
+                "stage_percentile_watermark_timestamp_seconds",
+                self.pipeline,
+                stage=name,
+                percentile=str(share),
+            ).set(_timestamp(time))
+        metrics.counter("stage_elements", self.pipeline, stage=name).inc(stage.elements)
+        for timing, count in stage.panes.items():
+            metrics.counter("stage_panes", self.pipeline, stage=name, timing=timing).inc(count)
+        for reason, count in stage.dropped.items():
+            metrics.counter("stage_dropped_elements", self.pipeline, stage=name, reason=reason).inc(count)
+
+
+def _timestamp(watermark: int) -> float:
+    if is_a_time(watermark):
+        return watermark / _SECOND
+    return -math.inf if watermark <= MIN_TIME else math.inf
+
+
+def _lag(record: BatchRecord, watermark: int) -> float:
+    lag = record.lag(watermark)
+    return math.nan if lag is None else lag / _SECOND
+
+
+_HELP = {
+    "last_batch_timestamp_seconds": "Processing time of the last batch.",
+    "batches": "Batches.",
+    "source_watermark_timestamp_seconds": "Watermark of the source.",
+    "source_lag_seconds": "Processing time less the watermark of the source.",
+    "source_idle": "1 while the source is left out downstream, as it is silent, else 0.",
+    "source_percentile_watermark_timestamp_seconds": "Percentile watermarks of the source.",
+    "source_elements": "Rows with a readable event time.",
+    "source_dead_letters": "Rows without a readable event time.",
+    "stage_input_watermark_timestamp_seconds": "Input watermark of the stage.",
+    "stage_output_watermark_timestamp_seconds": "Output watermark of the stage.",
+    "stage_percentile_watermark_timestamp_seconds": "Percentile watermarks of the stage's output.",
+    "stage_input_lag_seconds": "Processing time less the input watermark of the stage.",
+    "stage_output_lag_seconds": "Processing time less the output watermark of the stage.",
+    "stage_input_system_lag_seconds": "How long the batch took until all was done upstream of the stage.",
+    "stage_output_system_lag_seconds": "How long the batch took until the stage was done with it.",
+    "stage_live_windows": "Windows of keys in state.",
+    "stage_live_keys": "Keys in state.",
+    "stage_state_bytes": "Bytes of state.",
+    "stage_elements": "Elements that came into the stage.",
+    "stage_panes": "Panes that the stage gave, by timing.",
+    "stage_dropped_elements": "Elements that the stage dropped, by reason.",
+    "sink_rows": "Rows that the sink was given.",
+}
+
+
+@attrs.define
+class _Metrics:
+    """The metrics that a registry has of ours, whatever the number of pipelines."""
+
+    registry: CollectorRegistry
+    gauges: dict[str, Gauge] = attrs.field(factory=dict)
+    counters: dict[str, Counter] = attrs.field(factory=dict)
+
+    def gauge(self, name: str, pipeline: str, **labels: str) -> Gauge:
+        labels = {"pipeline": pipeline, **labels}
+        if name not in self.gauges:
+            self.gauges[name] = Gauge(f"beamlike_{name}", _HELP[name], list(labels), registry=self.registry)
+        return self.gauges[name].labels(**labels)
+
+    def counter(self, name: str, pipeline: str, **labels: str) -> Counter:
+        labels = {"pipeline": pipeline, **labels}
+        if name not in self.counters:
+            self.counters[name] = Counter(
+                f"beamlike_{name}", _HELP[name], list(labels), registry=self.registry
+            )
+        return self.counters[name].labels(**labels)
+
+
+_ALL: dict[CollectorRegistry, _Metrics] = {}
+
+
+def _metrics_of(registry: CollectorRegistry) -> _Metrics:
+    if registry not in _ALL:
+        _ALL[registry] = _Metrics(registry)
+    return _ALL[registry]

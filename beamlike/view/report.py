@@ -1,0 +1,220 @@
+"""A run as one page that needs nothing else: its graph, its charts and its figures."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import attrs
+
+from beamlike.records import BatchRecord, is_a_time
+from beamlike.view.charts import Charts
+from beamlike.view.drawing import Picture
+from beamlike.view.graph import Node, draw_graph
+from beamlike.view.history import History
+from beamlike.view.plot import nodes, stage_facts
+from beamlike.view.totals import totals
+from beamlike.view.why import why
+from beamlike.view.words import clock, counts, length, rows
+
+_GRAPH = (
+    "From left to right: sources, stages and sinks, with their watermarks after that batch. A thick dashed "
+    "arrow comes from what holds a stage's output watermark; where that is a key and window of its own, the box "
+    "says which."
+)
+_SOURCES = (
+    "Large chart: how far in event time each source is complete, as processing time goes on upwards. On a dotted "
+    "line both are the same: the nearer, the fresher. Small charts, with processing time across: how far each "
+    "watermark is behind, how many elements came, and how many rows had no event time that can be read."
+)
+_STAGES = (
+    "Large chart: event time across, processing time up. The input watermark is the least of what the stage reads "
+    "from; the output watermark is at or left of it, and the distance is what the stage itself adds. Panes stand "
+    "where the input watermark was when they came, larger ones for many; vertical dashes are the ends of windows, "
+    "and an on-time pane comes when the input watermark crosses one. At the end of input a watermark goes to the "
+    "right edge."
+)
+_LAGS = (
+    "Small charts, with processing time across. Event-time lag: how far a watermark is behind processing time. "
+    "Processing-time lag: how long it took from the beginning of a batch until the stage was done with it. If "
+    "only the first grows, data are old or wait for a window to close, and a saw-tooth is windows opening and "
+    "closing; if both grow, the stage is stuck or too slow."
+)
+
+_CODE = re.compile("`([^`]*)`")
+
+
+def write_report(history: History, path: str | os.PathLike[str]) -> None:
+    """Writes the page of a run to a file, and makes its folder. The same history gives the same page."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(report(history), encoding="utf-8")
+
+
+def report(history: History) -> str:
+    """The page of a run as text."""
+    template = Template(files("beamlike.view").joinpath("report.html").read_text(encoding="utf-8"))
+    charts = Charts.of(history)
+    return template.substitute(
+        title=escape(f"{history.plan.pipeline}: watermarks"),
+        heading=escape(history.plan.pipeline),
+        summary=escape(_summary(history)),
+        body="\n".join(_sections(charts)),
+    )
+
+
+def _summary(history: History) -> str:
+    first, last = (history.batches[0], history.batches[-1]) if history.batches else (None, None)
+    if first is None or last is None:
+        return "no batch has been recorded yet"
+    state = history.closed or "not closed: it goes on, or was killed"
+    took = length((last.finished or last.processing_time) - first.processing_time)
+    return (
+        f"{rows(len(history.batches), 'batch').replace('batchs', 'batches')}, from {clock(first.processing_time)}, "
+        f"over {took}; {state}. Times are UTC."
+    )
+
+
+def _sections(charts: Charts) -> Iterable[str]:
+    history = charts.history
+    latest, moving = history.latest, _last_before_the_end(history)
+    yield f"<h2>Where it {'stood' if moving is not latest else 'stands'}</h2>"
+    if moving is not None:
+        which = "the last before the end of input" if moving is not latest else "the last"
+        yield f"<p>After batch {moving.batch}, at {escape(clock(moving.processing_time))}, {which}:</p>"
+    yield _figure(draw_graph(_graph(charts, moving)), "graph", "The graph of the pipeline", _GRAPH, fit=False)
+    if moving is None or latest is None:
+        return
+    yield _watermarks(charts, moving)
+    yield f"<h2>What it waits for after batch {latest.batch}</h2>"
+    yield "".join(map(_paragraph, why(history)[1:]))
+    yield "<h2>What came and what went</h2>"
+    yield _work(charts, latest)
+    yield "<h2>Sources</h2>"
+    yield f"<p class='note'>{escape(_SOURCES)}</p>"
+    yield _figure(charts.sources(), "sources", "Watermarks and elements of all sources")
+    yield "<h2>Stages</h2>"
+    yield f"<p class='note'>{escape(_STAGES)}</p>"
+    yield f"<p class='note'>{escape(_LAGS)}</p>"
+    for number, (name, stage) in enumerate(charts.history.plan.stages.items()):
+        about = f"{'; '.join(stage_facts(stage))}. Reads from {', '.join(stage.inputs)}."
+        figure = _figure(
+            charts.stage(name), f"stage-{number}", f"Watermarks, lags and panes of stage {name}", about
+        )
+        yield f"<section class='stage'><h3>{escape(name)}</h3>{figure}</section>"
+
+
+def _last_before_the_end(history: History) -> BatchRecord | None:
+    """The last batch after which a watermark was still somewhere in time; the last one if there is none such."""
+    for batch in reversed(history.batches):
+        if any(is_a_time(source.watermark) for source in batch.sources.values()) or any(
+            is_a_time(stage.output) for stage in batch.stages.values()
+        ):
+            return batch
+    return history.latest
+
+
+def _paragraph(text: str) -> str:
+    """A sentence, in which names stand in backticks."""
+    sentence = f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
+    return "<p>" + _CODE.sub(r"<code>\1</code>", escape(sentence)) + "</p>"
+
+
+def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: bool = True) -> str:
+    """The picture, as wide as the page or as it is; `says` is for those who cannot see it."""
+    svg = picture.svg(salt).replace("<svg ", f'<svg role="img" aria-label="{escape(says)}" ', 1)
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f"<figure{' class=fit' if fit else ''}>{svg}{below}</figure>"
+
+
+def _graph(charts: Charts, latest: BatchRecord | None) -> list[Node]:
+    boxes = nodes(charts.history.plan)
+    return boxes if latest is None else [_standing(box, charts, latest) for box in boxes]
+
+
+def _standing(box: Node, charts: Charts, batch: BatchRecord) -> Node:
+    """The box with where its watermarks stand, and what holds them."""
+    text = charts.frame.event.clock
+    if box.name in batch.sources:
+        source = batch.sources[box.name]
+        idle = ["idle: not waited for"] if source.idle else []
+        holds = f"waits for split {source.split}" if source.split is not None else ""
+        return attrs.evolve(
+            box, facts=[*box.facts, f"watermark {text(source.watermark)}", *idle], holds=holds
+        )
+    if box.name not in batch.stages:
+        return box
+    stage = batch.stages[box.name]
+    facts = [*box.facts, f"input {text(stage.input)}, output {text(stage.output)}"]
+    upstream = stage.holder in stage.upstream and is_a_time(stage.output)
+    return attrs.evolve(
+        box,
+        facts=facts,
+        held_by=stage.holder if upstream else None,
+        holds=f"held by {stage.holder}" if stage.window is not None else "",
+    )
+
+
+def _watermarks(charts: Charts, batch: BatchRecord) -> str:
+    """Where every watermark stands, how far behind, and what holds it."""
+    text = charts.frame.event.clock
+    lines = []
+    for name in charts.history.plan.sources:
+        if name in batch.sources:
+            source = batch.sources[name]
+            held = f"split {source.split}" if source.split is not None else source.awaited
+            held = "idle" if source.idle else held
+            lines.append([name, "", text(source.watermark), _lag(batch, source.watermark), "", held])
+    for name in charts.history.plan.stages:
+        if name in batch.stages:
+            stage = batch.stages[name]
+            system = length(batch.output_system_lag(name))
+            marks = [text(stage.input), text(stage.output), _lag(batch, stage.output), system]
+            lines.append([name, *marks, stage.holder])
+    names = ["source or stage", "input", "output", "event-time lag", "processing-time lag", "held by"]
+    return _table(names, lines, numbers=range(1, 5))
+
+
+def _lag(batch: BatchRecord, watermark: int) -> str:
+    lag = batch.lag(watermark)
+    return "" if lag is None else length(lag)
+
+
+def _work(charts: Charts, batch: BatchRecord) -> str:
+    """What came, what went out, what was dropped, and what is in state now."""
+    total = totals(charts.history)
+    plan = charts.history.plan
+    lines = [
+        [name, f"{total[name].elements:,}", "", f"{total[name].dead_letters:,}", "", "", ""]
+        for name in plan.sources
+    ]
+    for name in plan.stages:
+        stage = batch.stages.get(name)
+        state = (
+            ["", "", ""] if stage is None else [f"{one:,}" for one in (stage.live, stage.keys, stage.bytes)]
+        )
+        came = total[name]
+        lines.append([name, f"{came.elements:,}", counts(came.panes), counts(came.dropped), *state])
+    names = ["source or stage", "elements", "panes", "dropped, or without event time"]
+    state_names = ["windows in state", "keys in state", "bytes of state"]
+    return _table([*names, *state_names], lines, numbers=(1, 4, 5, 6))
+
+
+def _table(names: Sequence[str], lines: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
+    """A table; the first column has names, and `numbers` says which have figures."""
+
+    def row(tag: str, cells: Sequence[str]) -> str:
+        kinds = (
+            "name" if place == 0 else "number" if place in numbers else "" for place in range(len(cells))
+        )
+        return "".join(
+            f"<{tag} class='{kind}'>{escape(text)}</{tag}>" for kind, text in zip(kinds, cells, strict=True)
+        )
+
+    body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in lines)
+    return f"<div class='scroll'><table><thead><tr>{row('th', names)}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -1,0 +1,187 @@
+"""A run in the terminal while it goes on: where every watermark stands, how far behind, what came, and who holds."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from beamlike.records import BatchRecord, SourceRecord, StageRecord, is_a_time
+from beamlike.view.history import History
+from beamlike.view.totals import totals
+from beamlike.view.words import clock, holder_text, length
+from windowing.time import MAX_TIME, format_time
+
+REFRESH_SECONDS = 0.5
+
+_MOMENT = re.compile(r"(\d+-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
+
+
+def watch(
+    run: str | os.PathLike[str],
+    *,
+    console: Console | None = None,
+    wait: Callable[[float], object] = time.sleep,
+) -> None:
+    """Shows a run until it has ended or Ctrl-C is pressed; where standard output is no terminal, its end only."""
+    history = History.open(run)
+    live = Live(
+        frame(history), console=console, auto_refresh=False, transient=False, vertical_overflow="visible"
+    )
+    with live:
+        try:
+            while history.closed is None:
+                wait(REFRESH_SECONDS)
+                if history.refresh():
+                    live.update(frame(history), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def frame(history: History) -> RenderableType:
+    """What stands on the terminal after the batches that are there. Readable in eighty columns."""
+    batch = history.latest
+    name = history.plan.pipeline
+    if batch is None:
+        return Text(f"{name}: no batch yet")
+    state = history.closed or "runs"
+    title = Text(f"{name}: batch {batch.batch} at {clock(batch.processing_time)}, {state}", style="bold")
+    blocks = _watermarks(history, batch), _work(history, batch), _holders(history, batch)
+    return Group(title, *(part for block in blocks for part in ("", block)))
+
+
+def _table(*headings: str, title: str) -> Table:
+    """The first column has names, which are folded where there is no room; the others have figures, which are not."""
+    table = Table(
+        title=title, title_justify="left", title_style="italic", box=box.SIMPLE_HEAD, show_edge=False,
+        pad_edge=False, padding=(0, 1, 0, 0),
+    )  # fmt: skip
+    table.add_column(overflow="fold", max_width=24)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _watermarks(history: History, batch: BatchRecord) -> Table:
+    """Event times and lags behind processing time: in event time that of the data, in processing time the system's."""
+    days = {day for day, t, _ in (format_time(mark).partition("T") for mark in _marks(history, batch)) if t}
+    day = f", {next(iter(days))}" if len(days) == 1 else ""
+    title = f"Watermarks{day}; lag of data and system"
+    table = _table("input", "output", "lag in", "lag out", "sys in", "sys out", title=title)
+    short = len(days) == 1
+    for name, source in _sources(history, batch):
+        lag = _length(batch.lag(source.watermark))
+        table.add_row(Text(name), "", _time(source.watermark, short), "", lag, "", "")
+        _add_percentiles(table, source.percentiles, short)
+    for name, stage in _stages(history, batch):
+        data = _length(batch.lag(stage.input)), _length(batch.lag(stage.output))
+        system = length(batch.input_system_lag(name)), length(batch.output_system_lag(name))
+        table.add_row(Text(name), _time(stage.input, short), _time(stage.output, short), *data, *system)
+        _add_percentiles(table, stage.percentiles, short)
+    return table
+
+
+def _add_percentiles(table: Table, percentiles: Mapping[int, int], short: bool) -> None:
+    for share, mark in sorted(percentiles.items()):
+        table.add_row(f"  {share}%", "", _time(mark, short), "", "", "", style="dim")
+
+
+def _marks(history: History, batch: BatchRecord) -> Iterator[int]:
+    for _, source in _sources(history, batch):
+        yield from (source.watermark, *source.percentiles.values())
+    for _, stage in _stages(history, batch):
+        yield from (stage.input, stage.output, *stage.percentiles.values())
+
+
+def _sources(history: History, batch: BatchRecord) -> Iterator[tuple[str, SourceRecord]]:
+    return ((name, batch.sources[name]) for name in history.plan.sources if name in batch.sources)
+
+
+def _stages(history: History, batch: BatchRecord) -> Iterator[tuple[str, StageRecord]]:
+    return ((name, batch.stages[name]) for name in history.plan.stages if name in batch.stages)
+
+
+def _work(history: History, batch: BatchRecord) -> Table:
+    """What came in and went out since the run's beginning, and what is in state now."""
+    table = _table("in", "panes out", "dropped", "windows", "keys", "state", title="Work")
+    done = totals(history)
+    for name, _ in _sources(history, batch):
+        lost = done[name].dead_letters
+        table.add_row(Text(name), _count(done[name].elements), "", _lost(lost), "", "", "")
+    for name, stage in _stages(history, batch):
+        total = done[name]
+        live = _count(stage.live), _count(stage.keys), _bytes(stage.bytes)
+        table.add_row(Text(name), _count(total.elements), _lines(total.panes), _lines(total.dropped), *live)
+    return table
+
+
+def _count(count: int) -> str:
+    """To the last one as long as that is short."""
+    return f"{count:,}" if count < 1_000_000 else f"{count / 1_000_000:,.1f}M"
+
+
+def _lost(rows: int) -> str:
+    return f"{_count(rows)} dead" if rows else ""
+
+
+def _lines(numbers: Mapping[str, int]) -> str:
+    """One under the other, which is narrow."""
+    lines = [f"{_count(count)} {name.replace('_', ' ')}" for name, count in numbers.items() if count]
+    return "\n".join(lines) or "0"
+
+
+def _bytes(size: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size = round(size / 1000)
+    return f"{size:,} GB"
+
+
+def _holders(history: History, batch: BatchRecord) -> Table:
+    """Whom every output watermark waits for."""
+    table = _table(title="Held by")
+    table.show_header = False
+    table.add_column(overflow="fold")
+    for name, source in _sources(history, batch):
+        table.add_row(Text(name), Text(_source_holder(batch, source)))
+    for name, stage in _stages(history, batch):
+        table.add_row(Text(name), Text(_stage_holder(batch, stage)))
+    return table
+
+
+def _source_holder(batch: BatchRecord, source: SourceRecord) -> str:
+    if source.watermark >= MAX_TIME:
+        return "nothing"
+    parts = [f"split {source.split}"] if source.split is not None else []
+    parts += [f"{source.awaited}, awaited"] if source.awaited else []
+    silent = 0 if source.since is None else batch.processing_time - source.since
+    parts += [f"silent for {length(silent)}"] if silent > 0 else []
+    return ", ".join([*parts, *(["idle"] if source.idle else [])]) or "its newest elements"
+
+
+def _stage_holder(batch: BatchRecord, stage: StageRecord) -> str:
+    text = stage.holder if stage.window is None else holder_text(stage.window)
+    text = _MOMENT.sub(r"\1 \2", text)
+    stood = 0 if stage.since is None else batch.processing_time - stage.since
+    return f"{text}, for {length(stood)}" if stood > 0 and is_a_time(stage.output) else text
+
+
+def _time(us: int, short: bool) -> str:
+    """An event time to the second, without its date if all have the same."""
+    found = _MOMENT.fullmatch(format_time(us))
+    if found is None:
+        return format_time(us)
+    # The year can be told from the title; with it the table is wider than a terminal.
+    return found[2] if short else f"{found[1][-5:]} {found[2]}"
+
+
+def _length(us: int | None) -> str:
+    return "" if us is None else length(us)

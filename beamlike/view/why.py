@@ -1,0 +1,100 @@
+"""Why a window has not fired: what its stage waits for, followed upstream to who holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from beamlike.records import BatchRecord, is_a_time
+from beamlike.view.asked import UnknownWindow, Window, parse_window
+from beamlike.view.history import History
+from beamlike.view.trail import Trail
+from beamlike.view.verdict import verdict
+from beamlike.view.words import clock, length, moment
+from windowing.time import MAX_TIME
+
+
+def why(
+    history: History, *, stage: str | None = None, key: str | None = None, window: str | None = None
+) -> list[str]:
+    """Sentences: which watermark a stage or its window waits for, how far that is, who holds it and since when.
+
+    Without a stage, all that are not at the end of input, the furthest downstream first. `window` is START/END or a
+    time in it, in ISO 8601; `key` is as it is shown elsewhere, several key columns with a comma between.
+    Raises `UnknownStage` and `UnknownWindow`.
+    """
+    if stage is not None:
+        history.require_stage(stage)
+    if history.latest is None:
+        return [f"pipeline {history.plan.pipeline!r} has not recorded a batch yet"]
+    batch = history.latest
+    return [_when(history, batch), *_answers(Trail(history.plan, batch), history, stage, key, window)]
+
+
+def _when(history: History, batch: BatchRecord) -> str:
+    going = {
+        None: "the run goes on, or was killed",
+        "ended": "the run has ended",
+        "stopped": "the run was stopped",
+        "failed": "the run failed",
+    }
+    state = going.get(history.closed, f"the run {history.closed}")
+    return f"after batch {batch.batch}, at {clock(batch.processing_time)}; {state}"
+
+
+def _answers(
+    trail: Trail, history: History, stage: str | None, key: str | None, window: str | None
+) -> Iterator[str]:
+    if window is not None or key is not None:
+        for name, asked in _asked(history, stage, key, window).items():
+            yield from verdict(trail, history, name, key, asked)
+        return
+    waiting = [name for name in reversed(list(history.plan.stages)) if trail.output(name) < MAX_TIME]
+    if stage is not None:
+        waiting = [name for name in waiting if name == stage]
+    for name in waiting:
+        if name not in trail.told:
+            yield _stands(trail, name)
+            yield from trail.output_waits(name)
+    if waiting and history.closed is not None:
+        yield (
+            "nothing moves until the run goes on: with the same checkpoint and new input, or with drain=True, which "
+            "closes all windows"
+        )
+    if not waiting:
+        who = f"stage `{stage}` is" if stage is not None else "all stages are"
+        yield f"{who} at the end of input: nothing waits any more"
+
+
+def _stands(trail: Trail, name: str) -> str:
+    batch, record = trail.batch, trail.stage(name)
+    text = f"the output watermark of stage `{name}` is at {moment(record.output)}"
+    lag = batch.lag(record.output)
+    if lag is not None:
+        text += f", {length(lag)} behind processing time"
+    since = batch.processing_time if record.since is None else record.since
+    if since < batch.processing_time and is_a_time(record.output):
+        text += f", and has stood there for {length(batch.processing_time - since)}, since {clock(since)}"
+    return text
+
+
+def _asked(
+    history: History, stage: str | None, key: str | None, window: str | None
+) -> dict[str, Window | None]:
+    """The stages that have such a window, with it; without a stage, all that may have it."""
+    stages = history.plan.stages
+    names = [name for name in ([stage] if stage is not None else stages) if key is None or stages[name].keys]
+    if not names:
+        which = f"stage `{stage}` has" if stage is not None else "the stages have"
+        raise UnknownWindow(f"{which} no keys: windows are the same for all, so leave out the key")
+    if window is None:
+        return dict.fromkeys(names)
+    found: dict[str, Window | None] = {}
+    refused: list[UnknownWindow] = []
+    for name in names:
+        try:
+            found[name] = parse_window(window, name, stages[name])
+        except UnknownWindow as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return found

@@ -1,0 +1,72 @@
+"""Several sources or stages together: the least of those that are not idle, and who is far ahead and must wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import attrs
+from windowing.time import MAX_TIME, MIN_TIME
+
+
+@attrs.frozen
+class Report:
+    """Where a source, a stage or a shard of it stands: what it still may send has no event time before `watermark`.
+
+    `percentiles` are the watermarks of those that are known; another stands where the watermark does. Who is `idle`
+    is left out of the minimum downstream.
+    """
+
+    watermark: int = MIN_TIME
+    percentiles: Mapping[int, int] = attrs.field(factory=dict)
+    idle: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """As data that JSON can hold."""
+        return attrs.asdict(self)
+
+    @classmethod
+    def load(cls, facts: Mapping[str, Any]) -> Self:
+        """What `facts` gave, also after JSON has made text of the keys."""
+        shares = {int(share): time for share, time in facts["percentiles"].items()}
+        return cls(facts["watermark"], shares, facts["idle"])
+
+
+def together(reports: Iterable[Report]) -> Report:
+    """Several as one: the least of those that are not idle. If all are, it is idle, where the least of them is.
+
+    One that is idle may still speak, so it counts where all others have ended. Associative, commutative and
+    idempotent: shards and stages may be put together in any way.
+    """
+    known = list(reports)
+    counted = [report for report in known if not report.idle]
+    idle = len(counted) < len(known) and all(report.watermark >= MAX_TIME for report in counted)
+    if idle:
+        counted = known
+    shares = sorted({share for report in counted for share in report.percentiles})
+    return Report(
+        min((report.watermark for report in counted), default=MAX_TIME),
+        {
+            share: min(report.percentiles.get(share, report.watermark) for report in counted)
+            for share in shares
+        },
+        idle,
+    )
+
+
+def must_wait(sources: Mapping[str, Report], drifts: Mapping[str, int | None]) -> frozenset[str]:
+    """The sources that are further ahead of the slowest than their `max_drift` (us) lets them.
+
+    The slowest is the least of all that are neither idle nor at their end. It never waits, so somebody goes on.
+    """
+    going = {
+        name: report.watermark
+        for name, report in sources.items()
+        if not report.idle and report.watermark < MAX_TIME
+    }
+    slowest = min(going.values(), default=MAX_TIME)
+    return frozenset(
+        name
+        for name, watermark in going.items()
+        if (drift := drifts.get(name)) is not None and watermark - slowest > drift
+    )

@@ -1,0 +1,83 @@
+"""What a stage, or one shard of it, knows of everything upstream; every runner keeps it and asks it for the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import attrs
+from windowing.time import MIN_TIME
+
+from stages.alignment import Report, together
+from stages.splits import Holder, SourceState, SourceSummary
+from stages.strategies import WatermarkStrategy
+from stages.watermarks import Clock
+
+
+@attrs.frozen
+class Arrived:
+    """What a batch brings from upstream: summaries and ends of sources, reports by origin, its processing time (us)."""
+
+    summaries: Mapping[str, SourceSummary] = attrs.field(factory=dict)
+    ended: frozenset[str] = frozenset()
+    reports: Mapping[str, Report] = attrs.field(factory=dict)
+    now: int = MIN_TIME
+
+
+@attrs.frozen
+class Inputs:
+    """The state of each source that is read, the latest report of each origin upstream, and the processing time."""
+
+    sources: Mapping[str, SourceState] = attrs.field(factory=dict)
+    reports: Mapping[str, Report] = attrs.field(factory=dict)
+    now: int = MIN_TIME
+
+    def receive(
+        self, arrived: Arrived, strategies: Mapping[str, WatermarkStrategy], started: int = MIN_TIME
+    ) -> Inputs:
+        """After a batch. `strategies` are those of the sources that the stage reads.
+
+        `started` is when the run began (us): silence before that, while nobody looked, is held against no source.
+        """
+        now = max(self.now, arrived.now)
+        sources = {}
+        for name, strategy in strategies.items():
+            state = self.sources.get(name, SourceState())
+            if self.now < started:
+                state = state.resumed(now)
+            state = state.advance(strategy, arrived.summaries.get(name, {}), now)
+            sources[name] = state.ended() if name in arrived.ended else state
+        return Inputs(sources, {**self.reports, **arrived.reports}, now)
+
+    def report(self, name: str, origins: Iterable[str]) -> Report:
+        """Where this source or stage stands; `origins` are the names under which a stage's shards report."""
+        if name in self.sources:
+            state = self.sources[name]
+            return Report(state.watermark, state.percentiles, state.idle)
+        return together(self.reports.get(origin, Report()) for origin in origins)
+
+    def holder(self, name: str, strategy: WatermarkStrategy) -> Holder | None:
+        """What a source's watermark waits for."""
+        return self.sources[name].holder(strategy, self.now)
+
+    def clock(self, upstream: Iterable[Report]) -> Clock:
+        """The clock of a stage that reads from these."""
+        least = together(upstream)
+        return Clock(least.watermark, self.now, least.percentiles)
+
+    def facts(self) -> dict[str, Any]:
+        """As data that JSON can hold."""
+        return {
+            "sources": {name: state.facts() for name, state in self.sources.items()},
+            "reports": {origin: report.facts() for origin, report in self.reports.items()},
+            "now": self.now,
+        }
+
+    @classmethod
+    def load(cls, facts: Mapping[str, Any]) -> Self:
+        """What `facts` gave."""
+        return cls(
+            {name: SourceState.load(state) for name, state in facts["sources"].items()},
+            {origin: Report.load(report) for origin, report in facts["reports"].items()},
+            facts["now"],
+        )

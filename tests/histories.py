@@ -1,0 +1,141 @@
+"""Histories of runs made by hand: two sources, sessions of each, and their average; times in seconds after noon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+
+from beamlike.description import (
+    RunDescription,
+    SinkDescription,
+    SourceDescription,
+    Spacing,
+    StageDescription,
+)
+from beamlike.records import BatchRecord, SourceRecord, StageRecord, Upstream
+from beamlike.view.history import History
+from stages.index import Holder
+from windowing.time import MAX_TIME, MIN_TIME
+
+SECOND = 1_000_000
+NOON = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()) * SECOND
+CHOICES = {
+    "windows": "Sessions(gap=1m)",
+    "trigger": "DefaultTrigger()",
+    "accumulation": "discarding",
+    "timestamp": "end_of_window",
+    "allowed lateness": "0s",
+    "on_time": "always",
+    "closing": "if_non_empty",
+}
+
+
+def at(seconds: float) -> int:
+    """So many seconds after noon, in microseconds; the ends of time stay what they are."""
+    return int(seconds) if seconds in (MIN_TIME, MAX_TIME) else NOON + int(seconds * SECOND)
+
+
+def stage(
+    inputs: tuple[str, ...],
+    keys: tuple[str, ...] = (),
+    spacing: Spacing | None = None,
+    lateness: int = 0,
+    clocks: tuple[str, ...] = ("watermark",),
+    **choices: str,
+) -> StageDescription:
+    """A stage with these choices and the usual others."""
+    return StageDescription(
+        inputs,
+        1,
+        keys,
+        {"n": "count()"},
+        {**CHOICES, **choices},
+        spacing,
+        lateness * SECOND,
+        clocks,
+    )
+
+
+def sliding(size: int, period: int) -> Spacing:
+    return Spacing(size * SECOND, period * SECOND, 0)
+
+
+TWO_MINUTES = {"spacing": sliding(120, 120), "windows": "FixedWindows(size=2m)"}
+
+PLAN = RunDescription(
+    "scores",
+    {
+        "console": SourceDescription(
+            'Parquet("console")', "BoundedOutOfOrderness(bound=5s)", per_split="partition"
+        ),
+        "mobile": SourceDescription('Parquet("mobile")', "BoundedOutOfOrderness(bound=5s)"),
+    },
+    {
+        "sessions": stage(("console", "mobile"), ("user",)),
+        "average": stage(("sessions",), **TWO_MINUTES),
+    },
+    {"out": SinkDescription(("average",), "Memory()")},
+)
+
+
+def window(hold: float, start: float, end: float, key: str = "") -> Holder:
+    return Holder(at(hold), key, at(start), at(end))
+
+
+def stage_record(
+    input: float, output: float, upstream: Mapping[str, float] | None = None, **facts: Any
+) -> StageRecord:
+    """Of a stage; `upstream` has the watermarks of what it reads, `idle` the names of those that are left out."""
+    idle = facts.pop("idle", ())
+    heard = {name: Upstream(at(mark), name in idle) for name, mark in (upstream or {}).items()}
+    since = facts.pop("since", None)
+    return StageRecord(
+        at(input),
+        at(output),
+        facts.pop("holder", ""),
+        upstream=heard,
+        since=None if since is None else at(since),
+        **facts,
+    )
+
+
+def source_record(watermark: float, since: float | None = None, **facts: Any) -> SourceRecord:
+    return SourceRecord(at(watermark), since=None if since is None else at(since), **facts)
+
+
+def batch(
+    number: int,
+    now: float,
+    sources: Mapping[str, SourceRecord],
+    stages: Mapping[str, StageRecord],
+    finished: float | None = None,
+) -> BatchRecord:
+    return BatchRecord(number, at(now), sources, stages, None if finished is None else at(finished))
+
+
+def history(*batches: BatchRecord, plan: RunDescription = PLAN, closed: str | None = None) -> History:
+    return History(plan, list(batches), closed)
+
+
+def replanned(plan: RunDescription, **stages: StageDescription) -> RunDescription:
+    """With other stages of these names."""
+    return attrs.evolve(plan, stages={**plan.stages, **stages})
+
+
+def waiting(**console: Any) -> BatchRecord:
+    """Five minutes after noon: the sessions wait for the console, whose split 3 has been silent since 48 s."""
+    console = {"watermark": 43, "since": 48, "split": "3", **console}
+    return batch(
+        7,
+        300,
+        {"console": source_record(**console), "mobile": source_record(290, 300, elements=10)},
+        {
+            "sessions": stage_record(
+                43, 43, {"console": 43, "mobile": 290}, holder="console", elements=10, live=4, since=60
+            ),
+            "average": stage_record(43, 43, {"sessions": 43}, holder="sessions", since=60),
+        },
+    )
