@@ -34,9 +34,18 @@ from beamlike.expressions import (
 from beamlike.io import CSV, Callback, Console, JSONLines, Memory, Parquet, Rows, SparkSource
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
+from beamlike.punctuated import Punctuated
 from beamlike.testing.stream import TestStream
 from stages.combine import CombineFn
-from stages.sources import BoundedOutOfOrderness, MonotonousTimestamps
+from stages.strategies import (
+    BoundedOutOfOrderness,
+    IngressTimestamps,
+    MonotonousTimestamps,
+    PercentileLateness,
+    ProcessingTimeLag,
+    TimeOrderedLogs,
+    WatermarkStrategy,
+)
 from windowing import (
     Accumulation,
     AfterAll,
@@ -99,6 +108,7 @@ __all__ = [
     "DefaultTrigger",
     "FixedWindows",
     "GlobalWindows",
+    "IngressTimestamps",
     "JSONLines",
     "LocalRunner",
     "Memory",
@@ -106,8 +116,11 @@ __all__ = [
     "Never",
     "OrFinally",
     "Parquet",
+    "PercentileLateness",
     "Pipeline",
     "PlanError",
+    "ProcessingTimeLag",
+    "Punctuated",
     "Repeatedly",
     "Rows",
     "RunError",
@@ -117,7 +130,9 @@ __all__ = [
     "SparkSource",
     "StepError",
     "TestStream",
+    "TimeOrderedLogs",
     "TimestampCombiner",
+    "WatermarkStrategy",
     "WindowFn",
     "col",
     "collect",

@@ -20,12 +20,11 @@ from beamlike.errors import (
     nearest,
     unknown_column,
 )
-from beamlike.event_time import check_event_time_type
 from beamlike.inference import Shape
 from beamlike.io.paths import real
+from beamlike.origins import DeadLetters
 from stages.aggregates import Aggregate
-from stages.sources import WatermarkStrategy
-from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED
+from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_START
 
 if TYPE_CHECKING:
     from beamlike.collection import Collection
@@ -64,42 +63,31 @@ def require_source(source: Any, step: str) -> pl.Schema:
     return schema
 
 
-def require_timestamp(schema: pl.Schema, column: object, unit: str | None, step: str) -> None:
-    """The event time is in a column that is there, and whose type can be read as a time."""
-    if column not in schema:
-        raise unknown_column(column, schema, step, note="; timestamp= names the column with the event time")
-    check_event_time_type(schema[str(column)], unit, column=str(column), step=step)
-
-
-def require_watermark(source: Any, watermark: object, step: str) -> WatermarkStrategy:
-    """How far the source is complete is said by a strategy: the source's own if it has one, else the given one."""
-    own = own_watermark(source)
-    if own is not None:
-        if watermark is not None:
-            kind = type(source).__name__
-            raise PlanError(f"{kind} brings its own watermark; leave out watermark={watermark!r}", step=step)
-        return own
-    if not isinstance(watermark, WatermarkStrategy):
-        example = (
-            f"bl.BoundedOutOfOrderness({watermark!r})"
-            if isinstance(watermark, str)
-            else ("bl.BoundedOutOfOrderness('5s')")
+def require_event_time(collection: Collection, step: str) -> None:
+    """Windows and groupings need one; dead letters have none, and some rows have none yet."""
+    if EVENT_TIME in collection.shape.system:
+        return
+    if _has_dead_letters(collection):
+        reason = "dead letters have no event time, so they can be neither windowed nor grouped"
+    else:
+        reason = (
+            "its rows have no event time yet; call with_watermark(bl.BoundedOutOfOrderness('5s'), timestamp='at') "
+            "before, or give both in read(...)"
         )
-        raise WrongType(f"watermark= must be a strategy such as {example}, not {watermark!r}", step=step)
-    return watermark
+    raise PlanError(reason, step=step)
 
 
-def own_watermark(source: object) -> WatermarkStrategy | None:
-    """The strategy of a source that has a clock of its own, as a test stream does."""
-    own = getattr(source, "watermark", None)
-    return own if isinstance(own, WatermarkStrategy) else None
+def _has_dead_letters(collection: Collection) -> bool:
+    return isinstance(collection.origin, DeadLetters) or any(map(_has_dead_letters, collection.inputs))
 
 
-def require_event_time(shape: Shape, step: str) -> None:
-    """Windows and groupings need one; only dead letters have none."""
-    if EVENT_TIME not in shape.system:
+def require_no_windows(shape: Shape, step: str) -> None:
+    """Windows follow from event times, so the times come first."""
+    if WINDOW_START in shape.system:
         raise PlanError(
-            "dead letters have no event time, so they can be neither windowed nor grouped", step=step
+            "its rows are in windows already, by the event time that they have; set the time before window_into(...) "
+            "and before any grouping",
+            step=step,
         )
 
 
@@ -230,7 +218,7 @@ def _require_same_columns(first: Collection, other: Collection, step: str) -> No
         )
     if (EVENT_TIME in first.shape.system) != (EVENT_TIME in other.shape.system):
         raise UnlikeCollections(
-            "dead letters and rows with an event time cannot be one collection", step=step
+            "rows with and without an event time cannot be one collection; dead letters have none", step=step
         )
 
 

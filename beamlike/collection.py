@@ -14,18 +14,30 @@ from beamlike.dtypes import SchemaLike, as_schema, schema_text
 from beamlike.errors import PlanError, WrongType
 from beamlike.event_time import DEAD_LETTERS
 from beamlike.inference import Shape, batches_schema, expressions, flat, outputs, predicates, run_empty
+from beamlike.origins import (
+    Configure,
+    DeadLetters,
+    Flatten,
+    Group,
+    Late,
+    Origin,
+    Read,
+    event_time_column,
+    reread,
+)
 from beamlike.rewindowing import continued, pane_columns, require_groupable, rewindowed
 from beamlike.steps import Filter, FlatMap, Map, MapBatches, Row, Select, Step, WindowInto, WithColumns
+from beamlike.timestamps import WithTimestamps, skew
 from stages.aggregates import Aggregate
-from stages.sources import WatermarkStrategy
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.strategy import Windowing
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from beamlike.io.base import Sink, Source
+    from beamlike.io.base import Sink
     from beamlike.pipeline import Pipeline
+    from stages.strategies import WatermarkStrategy
     from windowing.combiners import TimestampCombiner, TimestampOf
     from windowing.panes import Accumulation
     from windowing.time import Duration
@@ -33,47 +45,6 @@ if TYPE_CHECKING:
     from windowing.windows import WindowFn
 
 IntoColumn = str | nw.Expr
-
-
-@attrs.frozen
-class Read:
-    """The rows of a source. `unit` is that of an integer event time."""
-
-    source: Source
-    timestamp: str
-    unit: str | None
-    watermark: WatermarkStrategy
-
-
-@attrs.frozen
-class DeadLetters:
-    """The rows of a source whose event time is null or cannot be read."""
-
-
-@attrs.frozen
-class Flatten:
-    """The rows of several collections."""
-
-
-@attrs.frozen
-class Configure:
-    """The same rows in the same windows, with other choices of when and how they are emitted."""
-
-
-@attrs.frozen
-class Group:
-    """Aggregates per key and window."""
-
-    keys: tuple[str, ...]
-    aggregates: dict[str, Aggregate]
-
-
-@attrs.frozen
-class Late:
-    """The elements that a grouping dropped."""
-
-
-Origin = Read | DeadLetters | Flatten | Configure | Group | Late | Step
 
 
 @attrs.frozen(eq=False)
@@ -110,7 +81,9 @@ class Collection:
     def named(self, name: str) -> Collection:
         """The same, with this name for its step: names appear in errors, metrics, plans and state."""
         if isinstance(self.origin, Read):
-            raise PlanError("the name of a source is given in read(...)", step=self.name)
+            raise PlanError(
+                "the name of a source is given in read(...) or with_watermark(...)", step=self.name
+            )
         self.pipeline.rename(self.name, name)
         origin = attrs.evolve(self.origin, name=name) if isinstance(self.origin, Step) else self.origin
         return attrs.evolve(self, name=name, base=name, origin=origin)
@@ -164,6 +137,45 @@ class Collection:
             step = attrs.evolve(step, schema=batches_schema(self.shape, step))
         return self._step(step, base, infer=False)
 
+    def with_timestamps(
+        self,
+        column: str,
+        *,
+        timestamp_unit: str | None = None,
+        allowed_skew: Duration = "0s",
+        name: str | None = None,
+    ) -> Collection:
+        """The rows with the event time that is in this column, which every row must have.
+
+        An element may move forward, and back by `allowed_skew`: the watermark from here on is so much behind. One that
+        moves back further fails the run, as it could be late through no fault of its source.
+        """
+        name, base = self._new_name("with_timestamps", name)
+        checks.require_event_time(self, name)
+        checks.require_no_windows(self.shape, name)
+        event_time_column(self.schema, column, timestamp_unit, name)
+        return self._step(WithTimestamps(name, column, timestamp_unit, skew(allowed_skew, name)), base)
+
+    def with_watermark(
+        self,
+        watermark: WatermarkStrategy,
+        timestamp: str | None = None,
+        timestamp_unit: str | None = None,
+        name: str | None = None,
+    ) -> Collection:
+        """The rows as those of a source of their own, with this watermark, as after a parse.
+
+        `timestamp` and `timestamp_unit` say where the event time is, as in `read`; without, rows keep the one that
+        they have. Between the source and here are only steps that look at each row for itself, and no windows. What
+        of the source is used elsewhere, too, is read twice.
+        """
+        name, base = self._new_name("with_watermark", name)
+        origin = reread(self, watermark, timestamp, timestamp_unit, name)
+        shape = attrs.evolve(self.shape, system=origin.system)
+        after: Collection = attrs.evolve(self, name=name, base=base, origin=origin, inputs=(), shape=shape)
+        self.pipeline.register(name)
+        return after
+
     def window_into(
         self,
         windows: WindowFn | None = None,
@@ -183,7 +195,7 @@ class Collection:
         at the end of a window, and the last one, come even if they have nothing new: "always" or "if_non_empty".
         """
         name, base = self._new_name("window_into", name)
-        checks.require_event_time(self.shape, name)
+        checks.require_event_time(self, name)
         changes = {
             "windows": windows,
             "trigger": trigger,
@@ -204,7 +216,7 @@ class Collection:
     def group_by(self, *keys: str, name: str | None = None) -> Grouped:
         """Groups by these columns and by window: `.aggregate(...)` on the result says what to compute."""
         step, _ = self._new_name("aggregate", name)
-        checks.require_event_time(self.shape, step)
+        checks.require_event_time(self, step)
         checks.require_keys(self.schema, keys, step)
         return Grouped(self, keys, name)
 
@@ -216,7 +228,11 @@ class Collection:
         """The rows of this source without a readable event time: Strings `step`, `error`, `row` (JSON)."""
         name, base = self._new_name("dead_letters", name)
         if not isinstance(self.origin, Read):
-            raise PlanError("only a collection made by read has dead letters; call it there", step=name)
+            raise PlanError(
+                "only a collection made by read or with_watermark has dead letters; call it there", step=name
+            )
+        if self.origin.time is None:
+            raise PlanError("no event time is read of its rows, so none of them is lost", step=name)
         return self._next(name=name, base=base, origin=DeadLetters(), shape=Shape(DEAD_LETTERS, ()))
 
     def late(self, name: str | None = None) -> Collection:
@@ -285,7 +301,7 @@ class Grouped:
         """One row per key, window and pane: the keys, then these aggregates, each named by its keyword."""
         before = self.collection
         step = before.pipeline.new_name(self.name, f"{before.base}.aggregate")
-        checks.require_event_time(before.shape, step)
+        checks.require_event_time(before, step)
         user = checks.aggregated(before.schema, self.keys, unnamed, aggregates, step)
         require_groupable(before, aggregates, step)
         windowing = before.windowing

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import polars as pl
 
+from beamlike.expression_of_rows import ExpressionOfRows
 from stages.aggregates import Aggregate
 from stages.combine import Combine
 from windowing.combiners import TimestampOf
@@ -29,6 +30,8 @@ def describe(value: Any) -> str:
         return f'"{value}"'
     if isinstance(value, Trigger):
         return repr(value)
+    if isinstance(value, ExpressionOfRows):
+        return str(value)
     if isinstance(value, TimestampOf):
         return f"timestamp_of({describe(value.column)})"
     if callable(value) and hasattr(value, "__qualname__"):
@@ -36,6 +39,7 @@ def describe(value: Any) -> str:
     if not attrs.has(type(value)):
         return repr(value)
     fields = [field for field in attrs.fields(type(value)) if field.init and field.repr]
+    fields.sort(key=lambda field: bool(field.kw_only))
     arguments = [
         _argument(field, getattr(value, field.name), index == 0) for index, field in enumerate(fields)
     ]

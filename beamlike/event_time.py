@@ -89,7 +89,7 @@ def split_dead_letters(
     lost = pl.col(EVENT_TIME).is_null()
     dead = lf.filter(lost).select(
         pl.lit(source_name).alias("step"),
-        _reason(column, schema[column], unit).alias("error"),
+        why_unreadable(column, schema[column], unit).alias("error"),
         row_json(schema).alias("row"),
     )
     return lf.filter(~lost), dead
@@ -103,7 +103,7 @@ def count_dead_letters(lf: pl.LazyFrame) -> pl.LazyFrame:
     return lf.select(pl.col(EVENT_TIME).is_null().sum().cast(pl.Int64).alias("dead_letters"))
 
 
-def _reason(column: str, dtype: pl.DataType, unit: str | None) -> pl.Expr:
+def why_unreadable(column: str, dtype: pl.DataType, unit: str | None) -> pl.Expr:
     """Why a row has no event time, as text."""
     value, what = pl.col(column), f"event time column {column!r} is "
     if dtype != pl.String:

@@ -8,6 +8,7 @@ from beamlike.describe import aggregate_text, describe, windowing_choices
 from beamlike.dtypes import schema_text, type_name
 from beamlike.io import Rows
 from beamlike.io.files import Files
+from beamlike.origins import EventTime
 from beamlike.plan import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.routes import Route
 from beamlike.steps import Step
@@ -58,14 +59,21 @@ def _title(name: str, source: SourcePlan) -> str:
 
 
 def _source(source: SourcePlan) -> Tree:
-    dtype = type_name(source.schema[source.timestamp])
-    unit = f" in {source.unit}" if source.unit else ""
-    facts = {
-        "columns": schema_text(source.schema),
-        "event time": f"{source.timestamp} {dtype}{unit}",
-        "watermark": describe(source.watermark),
+    facts = {"columns": schema_text(source.schema)}
+    if source.timed:
+        facts |= {"event time": _event_time(source.time), "watermark": describe(source.watermark)}
+    steps: Tree = {
+        f"{when} event time": dict.fromkeys(map(_step, found))
+        for when, found in (("before", source.prelude), ("after", source.interlude))
+        if found
     }
-    return _facts(facts, _routes(source.routes))
+    return _facts(facts, {**steps, **_routes(source.routes)})
+
+
+def _event_time(time: EventTime | None) -> str:
+    if time is None:
+        return "processing time, assigned at ingest"
+    return f"{time.column} {type_name(time.dtype)}" + (f" in {time.unit}" if time.unit else "")
 
 
 def _stage(plan: StagePlan) -> Tree:

@@ -117,7 +117,10 @@ def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanErr
     """The error for a column that is not there: a system column has its own reason."""
     reader = f"bl.{name.removeprefix(RESERVED_PREFIX)}()"
     if name == EVENT_TIME:
-        return PlanError(f"{reader}: dead letters have no event time", step=step)
+        return PlanError(
+            f"{reader}: its rows have no event time; dead letters have none, and others from with_watermark(...) on",
+            step=step,
+        )
     if name in WINDOW_COLUMNS:
         return PlanError(f"{reader}: its rows are in no window yet; call window_into(...) before", step=step)
     if name == PANE_RETRACTED and PANE_INDEX in shape.system:

@@ -10,9 +10,10 @@ import polars as pl
 
 from beamlike.event_time import count_dead_letters, read_event_time, split_dead_letters
 from beamlike.plan import Plan, SourcePlan
-from beamlike.routes import apply_routes
+from beamlike.routes import apply_routes, join
 from beamlike.testing.stream import TestStream
-from stages.sources import Summary
+from stages.announced import AnnouncedWatermark
+from stages.splits import SourceSummary, announced, summarize
 from windowing.columns import EVENT_TIME
 
 DEAD_LETTERS: Final = "@dead-letters"
@@ -27,33 +28,51 @@ class Ingested:
     """
 
     frames: Mapping[str, pl.DataFrame]
-    summary: Summary
+    summary: SourceSummary
     elements: int = 0
     dead_letters: int = 0
 
 
-def ingest(source: SourcePlan, chunk: pl.LazyFrame) -> Ingested:
-    """Every row of the chunk is either an element, seen by the watermark strategy, or a dead letter."""
-    timed = read_event_time(chunk, source.timestamp, source.unit)
-    good, dead = split_dead_letters(timed, source.name, source.timestamp, source.unit)
+def ingest(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> Ingested:
+    """Every row of the chunk, after the prelude, is an element or a dead letter; the strategy sees the elements.
+
+    `now` is the processing time of the batch (us), which is the event time where that is assigned here.
+    """
+    for step in source.prelude:
+        chunk = step.apply(chunk)
+    rows, letters = _timed(source, chunk, now)
+    parts = [apply_routes(rows, source.routes)]
+    if len(letters):
+        parts.append(apply_routes(letters, source.routes, output="dead_letters") or {DEAD_LETTERS: letters})
+    return Ingested(join(parts), summarize(source.watermark, rows), len(rows), len(letters))
+
+
+def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows with their event time, of the columns that are needed, and dead letters."""
+    if source.time is None:
+        if source.watermark.assigns_event_time:
+            chunk = chunk.with_columns(pl.lit(now, pl.Int64).alias(EVENT_TIME))
+        return chunk.select(source.needed).collect(), pl.DataFrame()
+    timed = read_event_time(chunk, source.time.column, source.time.unit)
+    if any(step.python for step in source.interlude):
+        # Such a step collects its input: without this, the rows before it would be computed once more.
+        timed = timed.collect().lazy()
+    good, dead = split_dead_letters(timed, source.name, source.time.column, source.time.unit)
+    for step in source.interlude:
+        good = step.apply(good)
     rows, unread = pl.collect_all([good.select(source.needed), count_dead_letters(timed)])
-    summary = source.watermark.observe(rows.select(EVENT_TIME))
-    frames = apply_routes(rows, source.routes)
-    lost = int(unread.item())
-    if lost:
-        # Only these need every column of the source.
-        letters = dead.collect()
-        frames |= apply_routes(letters, source.routes, output="dead_letters") or {DEAD_LETTERS: letters}
-    return Ingested(frames, summary, len(rows), lost)
+    # Only dead letters need every column of the source.
+    return rows, dead.collect() if unread.item() else pl.DataFrame()
 
 
 def ingest_step(source: SourcePlan, number: int) -> tuple[Ingested, int]:
     """A step of a test stream, and the processing time (us) of that stream after it."""
     assert isinstance(source.source, TestStream)
     step = source.source.step(number)
-    if step.elements.is_empty():
-        return Ingested({}, step.summary), step.processing_time
-    return attrs.evolve(ingest(source, step.elements.lazy()), summary=step.summary), step.processing_time
+    if step.elements.height:
+        return ingest(source, step.elements.lazy(), step.processing_time), step.processing_time
+    told = isinstance(source.watermark, AnnouncedWatermark) and step.summary
+    return Ingested({}, announced(step.summary) if told else {}), step.processing_time
 
 
 def steps_of(plan: Plan) -> int | None:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
+from typing import Literal
 from urllib.parse import quote
 
 import attrs
 import polars as pl
 
+from beamlike.description import describe_run
 from beamlike.errors import PlanError
 from beamlike.ingest import DEAD_LETTERS, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
-from beamlike.records import BatchRecord, SourceRecord, StageRecord, stage_record
+from beamlike.recording import RecordWriter
+from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_record, stage_record
 from beamlike.routes import apply_routes
-from stages.sources import SourceClock, least_percentiles
+from stages.alignment import Report, must_wait, together
+from stages.inputs import Arrived, Inputs
+from stages.stage import Step
 from stages.state import DictStore
-from stages.watermarks import Clock, propagate
-from windowing.time import MAX_TIME
 
 CHUNK_ROWS = 250_000
 
@@ -34,13 +37,17 @@ class LocalRunner:
     Of test streams it takes one step each; processing time is then theirs, and otherwise that of this machine.
 
     `chunk_rows`: about how many rows a chunk has, where the source does not say how many files.
+    `records`: a file for the records of all batches, for `beamlike why`, `watch` and `report`.
     `on_batch` is called with the record of each batch.
+    `clock` gives the processing time in microseconds; by default it is this machine's.
     """
 
     chunk_rows: int = attrs.field(
         default=CHUNK_ROWS, validator=[attrs.validators.instance_of(int), attrs.validators.ge(1)]
     )
+    records: str | os.PathLike[str] | None = None
     on_batch: Callable[[BatchRecord], None] | None = None
+    clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
 
     def run(self, plan: Plan) -> LocalRun:
         """Runs the plan to the end of its input, and closes all windows there."""
@@ -57,7 +64,8 @@ class LocalRun:
     runner: LocalRunner
     batches: list[BatchRecord] = attrs.field(factory=list)
     _store: DictStore = attrs.field(factory=DictStore)
-    _clocks: dict[str, SourceClock] = attrs.field(factory=dict)
+    _sources: dict[str, Inputs] = attrs.field(factory=dict)
+    _inputs: dict[str, Inputs] = attrs.field(factory=dict)
     _arrived: dict[str, list[pl.DataFrame]] = attrs.field(factory=dict)
 
     @property
@@ -68,7 +76,7 @@ class LocalRun:
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
         # Sources first: what cannot be read must not cost what an earlier run has written.
-        bundles = _bundles(self.plan, self.runner.chunk_rows)
+        bundles = self._bundles()
         sinks = {name: sink.sink for name, sink in self.plan.sinks.items()}
         letters = JSONLines(self.dead_letters)
         for sink in [*sinks.values(), *([letters] if os.path.isdir(letters.path) else [])]:
@@ -78,64 +86,79 @@ class LocalRun:
             plan.sink.write(
                 output_frame(pl.DataFrame(schema=plan.schema)), Part(self.plan.name, 0, sink=name)
             )
-        self._clocks = {name: SourceClock() for name in self.plan.sources}
-        progress = Progress(self.plan.name)
+        progress, outcome = Progress(self.plan.name), Outcome(self.runner.records, self.plan)
         try:
             for bundle in bundles:
-                self._batch(bundle, {**sinks, DEAD_LETTERS: letters})
-                progress.update(self.batches[-1])
+                record = self._batch(bundle, {**sinks, DEAD_LETTERS: letters})
+                self.batches.append(record)
+                outcome.write(record)
+                progress.update(record)
+                if self.runner.on_batch is not None:
+                    self.runner.on_batch(record)
+            outcome.close("ended")
         finally:
+            outcome.close("failed")
             progress.close()
 
-    def _batch(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> None:
+    def _batch(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
         self._arrived = {}
         sources = {name: self._receive(name, bundle) for name in self.plan.sources}
+        reports: dict[str, Report] = {}
         stages: dict[str, StageRecord] = {}
-        outputs = {name: clock.watermark for name, clock in self._clocks.items()}
-        times = dict(bundle.times)
+        for name, plan in self.plan.stages.items():
+            reports[name], step, upstream = self._step(plan, bundle, reports)
+            finished = self._inputs[name].now + self._elapsed(bundle)
+            stages[name] = stage_record(step, upstream, finished)
+        now = max(bundle.times.values())
+        rows = {name: self._write(name, sink) for name, sink in sinks.items()}
+        rows = {name: count for name, count in rows.items() if count}
+        record = BatchRecord(len(self.batches), now, sources, stages, now + self._elapsed(bundle), rows)
+        return record.following(self.batches[-1] if self.batches else None)
 
-        def step(name: str, watermark: int) -> int:
-            plan = self.plan.stages[name]
-            times[name] = max(times[upstream] for upstream in plan.inputs)
-            clock = Clock(watermark, times[name], self._percentiles(plan))
-            stages[name] = self._step(plan, clock, outputs)
-            outputs[name] = stages[name].output
-            return outputs[name]
-
-        propagate(self.plan.graph, outputs, step)
-        record = BatchRecord(len(self.batches), max(times.values()), sources, stages)
-        for name, sink in sinks.items():
-            for frame in self._take(name):
-                sink.write(output_frame(frame), Part(self.plan.name, record.batch, sink=name))
-        self.batches.append(record)
-        if self.runner.on_batch is not None:
-            self.runner.on_batch(record)
+    def _elapsed(self, bundle: Bundle) -> int:
+        """How long (us) the batch has taken so far."""
+        return self.runner.clock() - bundle.started
 
     def _receive(self, name: str, bundle: Bundle) -> SourceRecord:
-        """What the bundle has of a source is sent on, and moves its clock."""
-        clock, got = self._clocks[name], bundle.arrived.get(name, Ingested({}, {}))
-        if name in bundle.arrived:
-            clock = clock.observe(self.plan.sources[name].watermark, got.summary, bundle.times[name])
-        if bundle.ended:
-            clock = attrs.evolve(clock, watermark=MAX_TIME)
-        self._clocks[name] = clock
+        """What the bundle has of a source is sent on."""
+        got = bundle.ingested.get(name, Ingested({}, {}))
         self._send(got.frames)
-        return SourceRecord(clock.watermark, got.elements, got.dead_letters)
+        strategy = self.plan.sources[name].watermark
+        inputs = self._sources.get(name, Inputs())
+        inputs = inputs.receive(bundle.arrived([name], bundle.times[name]), {name: strategy})
+        self._sources[name] = inputs
+        record = source_record(name, inputs, strategy)
+        return attrs.evolve(record, elements=got.elements, dead_letters=got.dead_letters)
 
-    def _percentiles(self, plan: StagePlan) -> dict[int, int]:
-        return least_percentiles(
-            self._clocks[name].percentiles(self.plan.sources[name].watermark)
-            for name in plan.inputs
-            if name in self._clocks
+    def _step(
+        self, plan: StagePlan, bundle: Bundle, reports: Mapping[str, Report]
+    ) -> tuple[Report, Step, dict[str, Report]]:
+        """A stage takes its step: where it stands after it, what it did, and where what is upstream stood."""
+        sources = {name: self.plan.sources[name].watermark for name in plan.inputs if name not in reports}
+        times = [bundle.times[name] if name in sources else self._inputs[name].now for name in plan.inputs]
+        arrived = bundle.arrived(
+            sources, max(times), {name: reports[name] for name in plan.inputs if name in reports}
         )
-
-    def _step(self, plan: StagePlan, clock: Clock, outputs: Mapping[str, int]) -> StageRecord:
+        inputs = self._inputs.get(plan.name, Inputs()).receive(arrived, sources)
+        self._inputs[plan.name] = inputs
+        upstream = {
+            name: inputs.report(name, [name]).moved_back(plan.skews.get(name, 0)) for name in plan.inputs
+        }
         frames = list(self._take(plan.name))
         arrivals = frames[0] if frames else plan.stage.grouping.no_arrivals()
-        step = plan.stage.step(self._store, arrivals, clock)
+        step = plan.stage.step(self._store, arrivals, inputs.clock(upstream.values()))
         self._send(apply_routes(step.panes, plan.routes))
         self._send(apply_routes(step.late, plan.routes, output="late"))
-        return stage_record(step, {name: outputs[name] for name in plan.inputs})
+        idle = together(upstream.values()).idle
+        return Report(step.watermarks.output, step.percentiles, idle), step, upstream
+
+    def _write(self, name: str, sink: Sink) -> int:
+        """What has come for a sink in this batch is written: how many rows."""
+        rows = 0
+        for frame in self._take(name):
+            sink.write(output_frame(frame), Part(self.plan.name, len(self.batches), sink=name))
+            rows += len(frame)
+        return rows
 
     def _send(self, frames: Mapping[str, pl.DataFrame]) -> None:
         for consumer, frame in frames.items():
@@ -148,44 +171,91 @@ class LocalRun:
         if frames:
             yield pl.concat(frames)
 
+    def _bundles(self) -> Iterator[Bundle]:
+        """The bundles of the run, the last of which is the end. Sources that cannot be read fail at once."""
+        steps = steps_of(self.plan)
+        if steps is not None:
+            return self._play(steps)
+        rows = self.runner.chunk_rows
+        return self._read({name: _chunks(source, rows) for name, source in self.plan.sources.items()})
+
+    def _play(self, steps: int) -> Iterator[Bundle]:
+        """Step after step of all test streams."""
+        for number in range(steps + 1):
+            started = self.runner.clock()
+            played = {name: ingest_step(source, number) for name, source in self.plan.sources.items()}
+            ingested = {name: got for name, (got, _) in played.items()}
+            times = {name: time for name, (_, time) in played.items()}
+            yield Bundle(ingested, times, started, ended=number == steps)
+
+    def _read(self, chunks: dict[str, Iterator[pl.LazyFrame]]) -> Iterator[Bundle]:
+        """The next chunk of every source that need not wait. When no source has one, all are at the end of time.
+
+        Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same.
+        """
+        while True:
+            waiting = self._waiting(chunks)
+            going = [name for name in chunks if name not in waiting]
+            taken = {name: chunk for name in going if (chunk := next(chunks[name], None)) is not None}
+            chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
+            now = self.runner.clock()
+            ingested = {name: ingest(self.plan.sources[name], chunk, now) for name, chunk in taken.items()}
+            times = dict.fromkeys(self.plan.sources, now)
+            yield Bundle(ingested, times, now, ended=not chunks, waiting=waiting)
+            if not chunks:
+                return
+
+    def _waiting(self, chunks: Mapping[str, Iterator[pl.LazyFrame]]) -> frozenset[str]:
+        """The sources that are too far ahead of the slowest of those that still have something."""
+        reports = {name: self._sources[name].report(name, []) for name in chunks if name in self._sources}
+        drifts = {name: source.watermark.max_drift for name, source in self.plan.sources.items()}
+        return must_wait(reports, drifts)
+
+
+@attrs.define
+class Outcome:
+    """The records of a run, if somebody wants them, and how it came to its end."""
+
+    path: str | os.PathLike[str] | None
+    plan: Plan
+    _writer: RecordWriter | None = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._writer = None if self.path is None else RecordWriter.open(self.path, describe_run(self.plan))
+
+    def write(self, record: BatchRecord) -> None:
+        if self._writer is not None:
+            self._writer.write(record)
+
+    def close(self, outcome: Literal["ended", "failed"]) -> None:
+        """The first call counts."""
+        if self._writer is not None:
+            self._writer.close(outcome)
+
 
 @attrs.frozen
 class Bundle:
-    """What comes in a batch, by source: what was ingested, and the processing time (us) there; or that all end."""
+    """What comes in a batch, by source: what was ingested, and the processing time (us) there; or that all end.
 
-    arrived: Mapping[str, Ingested]
-    times: Mapping[str, int]
-    ended: bool = False
-
-
-def _bundles(plan: Plan, chunk_rows: int) -> Iterator[Bundle]:
-    """The bundles of a run, the last of which is the end. Sources that cannot be read fail at once."""
-    steps = steps_of(plan)
-    if steps is not None:
-        return _played(plan, steps)
-    return _read(plan, {name: _chunks(source, chunk_rows) for name, source in plan.sources.items()})
-
-
-def _played(plan: Plan, steps: int) -> Iterator[Bundle]:
-    """Step after step of all test streams."""
-    for number in range(steps + 1):
-        played = {name: ingest_step(source, number) for name, source in plan.sources.items()}
-        arrived = {name: ingested for name, (ingested, _) in played.items()}
-        yield Bundle(arrived, {name: time for name, (_, time) in played.items()}, ended=number == steps)
-
-
-def _read(plan: Plan, chunks: dict[str, Iterator[pl.LazyFrame]]) -> Iterator[Bundle]:
-    """The next chunk of every source. When no source has one, all are at the end of time.
-
-    Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same.
+    `started`: when the runner's clock (us) began with it. Sources that are `waiting` were not asked, as they are
+    too far ahead.
     """
-    ended = False
-    while not ended:
-        now = time.time_ns() // 1000
-        taken = {name: chunk for name in plan.sources if (chunk := next(chunks[name], None)) is not None}
-        arrived = {name: ingest(plan.sources[name], chunk) for name, chunk in taken.items()}
-        ended = not taken
-        yield Bundle(arrived, dict.fromkeys(plan.sources, now), ended)
+
+    ingested: Mapping[str, Ingested]
+    times: Mapping[str, int]
+    started: int
+    ended: bool = False
+    waiting: frozenset[str] = frozenset()
+
+    def arrived(
+        self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None
+    ) -> Arrived:
+        """What of it a reader of these sources gets, with reports of what else it reads."""
+        names = frozenset(sources)
+        summaries = {name: got.summary for name, got in self.ingested.items() if name in names}
+        return Arrived(
+            summaries, names if self.ended else frozenset(), reports or {}, now, self.waiting & names
+        )
 
 
 def _chunks(source: SourcePlan, rows: int) -> Iterator[pl.LazyFrame]:

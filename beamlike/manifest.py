@@ -9,8 +9,10 @@ from typing import Any
 
 from beamlike.describe import aggregate_text
 from beamlike.describe import describe as text
+from beamlike.origins import EventTime
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from stages.state import ENCODING
+from stages.strategies import WatermarkStrategy
 
 
 def describe(plan: Plan, shards: int) -> dict[str, Any]:
@@ -27,9 +29,19 @@ def describe(plan: Plan, shards: int) -> dict[str, Any]:
 def _source(source: SourcePlan) -> dict[str, str]:
     return {
         "kind": type(source.source).__name__,
-        "event time": f"{source.timestamp}: {source.schema[source.timestamp]} {source.unit or ''}".rstrip(),
-        "watermark": type(source.watermark).__name__,
+        "event time": _event_time(source.time),
+        "watermark": _watermark(source.watermark),
     }
+
+
+def _event_time(time: EventTime | None) -> str:
+    return "" if time is None else f"{time.column}: {time.dtype} {time.unit or ''}".rstrip()
+
+
+def _watermark(strategy: WatermarkStrategy) -> str:
+    """What the state of a source depends on: the kind of strategy, and by which column it is cut."""
+    kind = type(strategy).__name__
+    return kind if strategy.per_split is None else f"{kind} per {strategy.per_split}"
 
 
 def _stage(stage: StagePlan) -> dict[str, str]:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import attrs
 
 from beamlike import checks
-from beamlike.collection import Collection, Read
+from beamlike.collection import Collection
 from beamlike.errors import DuplicateName, WrongType
 from beamlike.inference import Shape
-from stages.sources import WatermarkStrategy
-from windowing.columns import EVENT_TIME
+from beamlike.origins import read
+from stages.strategies import WatermarkStrategy
 from windowing.strategy import Windowing
 
 if TYPE_CHECKING:
     from beamlike.io.base import Sink, Source
     from beamlike.plan import Plan
+    from beamlike.view.drawing import Picture
 
 
 class Runner(Protocol):
@@ -56,7 +57,7 @@ class Pipeline:
         name: str,
         source: Source,
         *,
-        timestamp: str,
+        timestamp: str | None = None,
         watermark: WatermarkStrategy | None = None,
         timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None,
     ) -> Collection:
@@ -65,22 +66,23 @@ class Pipeline:
         `timestamp` names the column with the event time: a Datetime or Date (in UTC where it has no zone),
         text in ISO 8601, or a number since 1970 in `timestamp_unit`. Rows in which it is null or cannot be
         read go to `dead_letters()`. `watermark` says how far the source is complete; it is left out for a
-        source that says so itself, as a `TestStream` does.
+        source that says so itself, as a `TestStream` does. With `bl.IngressTimestamps()` there is no `timestamp`.
+
+        Without both, rows have no event time until a later `with_watermark(...)`, as where they must be parsed first.
         """
         self.new_name(name, "")
         schema = checks.require_source(source, name)
-        if timestamp in schema:
+        if timestamp is not None and timestamp in schema:
             source = source.for_event_time(timestamp)
             schema = checks.require_source(source, name)
-        checks.require_timestamp(schema, timestamp, timestamp_unit, name)
-        strategy = checks.require_watermark(source, watermark, name)
+        origin = read(source, schema, timestamp, timestamp_unit, watermark, name)
         self.register(name)
         return Collection(
             self,
             name,
-            Read(source, timestamp, timestamp_unit, strategy),
+            origin,
             inputs=(),
-            shape=Shape(schema, (EVENT_TIME,)),
+            shape=Shape(schema, origin.system),
             windowing=Windowing(),
             base=name,
             bounded=bool(source.bounded),
@@ -128,6 +130,12 @@ class Pipeline:
         from beamlike.explain import explain
 
         return explain(self.plan())
+
+    def plot(self) -> Picture:
+        """The plan as a picture, which a notebook shows and `.save(path)` writes. Needs the extra `report`."""
+        from beamlike.view.plot import plot
+
+        return plot(self.plan())
 
     def run(self, runner: Runner | None = None) -> Any:
         """Runs the pipeline: in this process, unless another runner is given. Gives what the runner gives."""

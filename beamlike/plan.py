@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import attrs
 import polars as pl
 
-from beamlike.checks import own_watermark
-from beamlike.collection import Collection, DeadLetters, Flatten, Group, Late, Read
+from beamlike.collection import Collection
 from beamlike.errors import DuplicateName, PlanError, listed
+from beamlike.origins import DeadLetters, EventTime, Flatten, Group, Late, Read
 from beamlike.routes import Output, Route
 from beamlike.steps import NotRetracted, Step, WindowInto
+from beamlike.watermarks import NoEventTime, own_watermark
 from stages.graph import StageGraph
 from stages.grouping import Grouping
-from stages.sources import WatermarkStrategy
 from stages.stage import Stage
+from stages.strategies import WatermarkStrategy
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
 from windowing.triggers import percentile_clock
 
@@ -29,28 +30,43 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class SourcePlan:
-    """A source, how its event time is read, and where its rows go. `schema` has the user's columns."""
+    """A source, how its rows get their event time, and where they go. `schema` has the user's columns.
+
+    `raw` are the columns of the source itself. Its rows go through the `prelude`; then their event time is read from
+    `time`, if there is one; then they go through the `interlude`, and the watermark sees them.
+    """
 
     name: str
     source: Source
-    timestamp: str
-    unit: str | None
+    time: EventTime | None
     watermark: WatermarkStrategy
+    raw: pl.Schema
     schema: pl.Schema
     routes: tuple[Route, ...]
+    prelude: tuple[Step, ...] = ()
+    interlude: tuple[Step, ...] = ()
+
+    @property
+    def timed(self) -> bool:
+        """Whether its rows have an event time."""
+        return not isinstance(self.watermark, NoEventTime)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The columns that its routes begin with: the event time, then those of the user's that they need."""
-        wanted = frozenset[str]().union(*(route.needed for route in self.routes if route.output == "main"))
-        return (EVENT_TIME, *(column for column in self.schema if column in wanted))
+        """The event time, then those of the user's columns that its routes or its watermark need."""
+        wanted = frozenset(self.watermark.columns).union(
+            *(route.needed for route in self.routes if route.output == "main")
+        )
+        time = (EVENT_TIME,) if self.timed else ()
+        return (*time, *(column for column in self.schema if column in wanted))
 
 
 @attrs.frozen
 class StagePlan:
     """A stage, the names of what it reads from, and where its panes go. `schema` has their user columns.
 
-    `level` is the length of the longest way from a source. `keyed` says that shards can share the work.
+    `level` is the length of the longest way from a source. `keyed` says that shards can share the work. `skews`: by
+    how many microseconds event times may be set back on the way from an input, where that is so at all.
     """
 
     name: str
@@ -60,6 +76,7 @@ class StagePlan:
     keyed: bool
     schema: pl.Schema
     routes: tuple[Route, ...]
+    skews: dict[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -149,7 +166,7 @@ def compile_plan(pipeline: Pipeline) -> Plan:
 
     sources = {name: _source_plan(reached[name], routes[name]) for name in reached if name not in ways}
     stages = {
-        name: _stage_plan(reached[name], groupings[name], graph, routes[name])
+        name: _stage_plan(reached[name], groupings[name], graph, routes)
         for name in graph.order()
         if name in ways
     }
@@ -247,18 +264,24 @@ def _source_plan(collection: Collection, routes: list[Route]) -> SourcePlan:
     return SourcePlan(
         collection.name,
         read.source,
-        read.timestamp,
-        read.unit,
+        read.time,
         read.watermark,
+        read.raw,
         collection.schema,
         tuple(sorted(routes, key=lambda route: route.consumer)),
+        read.prelude,
+        read.interlude,
     )
 
 
 def _stage_plan(
-    collection: Collection, grouping: Grouping, graph: StageGraph, routes: list[Route]
+    collection: Collection, grouping: Grouping, graph: StageGraph, routes: Mapping[str, list[Route]]
 ) -> StagePlan:
     name = collection.name
+    skews = {
+        upstream: max(route.skew for route in routes[upstream] if route.consumer == name)
+        for upstream in graph.inputs(name)
+    }
     return StagePlan(
         name,
         Stage(name, grouping),
@@ -266,7 +289,8 @@ def _stage_plan(
         graph.level(name),
         bool(grouping.keys),
         collection.schema,
-        tuple(sorted(routes, key=lambda route: route.consumer)),
+        tuple(sorted(routes[name], key=lambda route: route.consumer)),
+        {upstream: skew for upstream, skew in skews.items() if skew},
     )
 
 
@@ -282,17 +306,13 @@ def _require_one_clock(sources: Mapping[str, SourcePlan]) -> None:
 
 
 def _require_percentiles(stage: StagePlan, sources: Mapping[str, SourcePlan]) -> None:
-    """Percentile watermarks that the trigger looks at are announced by every source that its rows come from."""
+    """Percentile watermarks that the trigger looks at are kept for every source that its rows come from."""
     clocks = stage.stage.grouping.windowing.trigger.clocks()
     for percentile in (number for number in range(1, 100) if percentile_clock(number) in clocks):
-        silent = [
-            name
-            for name, plan in sources.items()
-            if percentile not in getattr(plan.source, "percentiles", ())
-        ]
-        if silent:
+        unknown = [name for name, plan in sources.items() if percentile not in plan.watermark.percentiles]
+        if unknown:
             raise PlanError(
-                f"AfterWatermark(percentile={percentile}) waits for that percentile of the event times to pass, "
-                f"which {listed(map(repr, silent))} does not announce; so far only a TestStream can",
+                f"AfterWatermark(percentile={percentile}) waits for a watermark that {listed(map(repr, unknown))} does "
+                f"not have; give its strategy percentiles=({percentile},), or let its TestStream announce it",
                 step=stage.name,
             )

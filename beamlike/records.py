@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
+import polars as pl
 
 from stages.alignment import Report
 from stages.index import Holder
+from stages.inputs import Inputs
 from stages.stage import Step
+from stages.strategies import WatermarkStrategy
 from stages.watermarks import Watermarks
-from windowing.columns import PANE_TIMING
+from windowing.columns import PANE_RETRACTED, PANE_TIMING
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
 
@@ -73,8 +76,9 @@ def _holder(window: Holder | Mapping[str, Any] | None) -> Holder | None:
 class StageRecord:
     """A stage in a batch: watermarks (us) after it, what holds the output one, and counts of this batch.
 
-    `panes` counts by timing, `dropped` by reason ("late": behind the watermark, "closed": the trigger had
-    finished); `live` is the number of (key, window) rows in state, `keys` that of keys, `bytes` what they take.
+    `panes` counts by timing, and those that were "retracted"; `dropped` by reason ("late": behind the watermark,
+    "closed": the trigger had finished); `live` is the number of (key, window) rows in state, `keys` that of keys (one
+    that is in several buckets of state counts in each), `bytes` what they take.
     `percentiles` are those of the output watermark. `since` is the processing time (us) at which the output
     watermark reached where it is, and `finished` that at which the stage was done with the batch. `window` is the
     key and window in its own state with the least hold, where that holds the output back.
@@ -201,36 +205,45 @@ def is_a_time(watermark: int) -> bool:
     return MIN_TIME < watermark < GLOBAL_WINDOW_END - 1
 
 
-def stage_record(
-    step: Step,
-    upstream: Mapping[str, int | Report],
-    *,
-    keys: int = 0,
-    bytes: int = 0,
-    percentiles: Mapping[int, int] | None = None,
-    finished: int | None = None,
-) -> StageRecord:
-    """The record of one step, given where (us) what is upstream stands, by name."""
-    heard = {
-        name: Upstream(one) if isinstance(one, int) else Upstream(one.watermark, one.idle)
-        for name, one in upstream.items()
-    }
-    panes = step.panes[PANE_TIMING].value_counts()
+def stage_record(step: Step, upstream: Mapping[str, Report], finished: int) -> StageRecord:
+    """The record of one step, given where what is upstream stands, and when (us) the stage was done with the batch."""
+    heard = {name: Upstream(report.watermark, report.idle) for name, report in upstream.items()}
     return StageRecord(
         step.watermarks.input,
         step.watermarks.output,
         held_by(step, heard),
         step.elements,
-        dict(sorted(panes.rows())),
+        _panes(step),
         {reason: count for reason, count in step.dropped.items() if count},
         step.live,
-        keys,
-        bytes,
-        percentiles or {},
+        step.keys,
+        step.bytes,
+        step.percentiles,
         finished=finished,
         upstream=heard,
         window=step.holder if _holds(step) else None,
     )
+
+
+def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> SourceRecord:
+    """Where a source stands and what it waits for, without the counts of the batch."""
+    state, holder = inputs.sources[name], inputs.holder(name, strategy)
+    if holder is None:
+        return SourceRecord(state.watermark, idle=state.idle, percentiles=state.percentiles)
+    return SourceRecord(
+        state.watermark,
+        idle=state.idle,
+        split=holder.split,
+        since=inputs.now - holder.silent,
+        percentiles=state.percentiles,
+        awaited=holder.awaited,
+    )
+
+
+def _panes(step: Step) -> dict[str, int]:
+    """How many by timing, and how many earlier ones were taken back."""
+    timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(PANE_TIMING))
+    return dict(sorted(timings.to_series().value_counts().rows()))
 
 
 def held_by(step: Step, upstream: Mapping[str, Upstream]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -40,6 +40,11 @@ class Route:
         """The columns that it must begin with to give its own."""
         return self.wanted[0]
 
+    @property
+    def skew(self) -> int:
+        """By how many microseconds event times may be behind where they were at its beginning."""
+        return sum(step.skew for step in self.steps)
+
 
 def apply_routes(
     frame: pl.DataFrame | pl.LazyFrame, routes: Iterable[Route], *, output: Output = "main"
@@ -56,7 +61,20 @@ def apply_routes(
     parts: dict[str, list[pl.DataFrame]] = {}
     for route, part in zip(wanted, frames, strict=True):
         parts.setdefault(route.consumer, []).append(part)
-    return {name: part[0] if len(part) == 1 else pl.concat(part) for name, part in parts.items()}
+    return {name: _whole(part) for name, part in parts.items()}
+
+
+def join(parts: Iterable[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    """What each consumer gets of several outputs of a producer."""
+    joined: dict[str, list[pl.DataFrame]] = {}
+    for part in parts:
+        for name, frame in part.items():
+            joined.setdefault(name, []).append(frame)
+    return {name: _whole(frames) for name, frames in joined.items()}
+
+
+def _whole(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    return parts[0] if len(parts) == 1 else pl.concat(parts)
 
 
 def _walk(frame: pl.LazyFrame, routes: list[tuple[int, Route]], depth: int) -> list[tuple[int, pl.LazyFrame]]:

@@ -56,8 +56,13 @@ class Step:
 
     @property
     def python(self) -> bool:
-        """Whether it calls a function of the user's, so that the rows must be at hand."""
+        """Whether the rows must be at hand, as for a function of the user's."""
         return False
+
+    @property
+    def skew(self) -> int:
+        """By how many microseconds it may set event times back."""
+        return 0
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rewritten frame; the system columns of `frame` are kept."""

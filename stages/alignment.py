@@ -21,6 +21,21 @@ class Report:
     percentiles: Mapping[int, int] = attrs.field(factory=dict)
     idle: bool = False
 
+    def followed_by(self, report: Report) -> Report:
+        """After a later report: no watermark goes back."""
+        shares = {
+            share: max(time, self.percentiles.get(share, MIN_TIME))
+            for share, time in report.percentiles.items()
+        }
+        return Report(max(self.watermark, report.watermark), shares, report.idle)
+
+    def moved_back(self, by: int) -> Report:
+        """After a step that may set event times back by so many microseconds; the ends of time stay."""
+        if by == 0:
+            return self
+        shares = {share: _moved_back(time, by) for share, time in self.percentiles.items()}
+        return Report(_moved_back(self.watermark, by), shares, self.idle)
+
     def facts(self) -> dict[str, Any]:
         """As data that JSON can hold."""
         return attrs.asdict(self)
@@ -30,6 +45,10 @@ class Report:
         """What `facts` gave, also after JSON has made text of the keys."""
         shares = {int(share): time for share, time in facts["percentiles"].items()}
         return cls(facts["watermark"], shares, facts["idle"])
+
+
+def _moved_back(watermark: int, by: int) -> int:
+    return watermark if watermark >= MAX_TIME else max(MIN_TIME, watermark - by)
 
 
 def together(reports: Iterable[Report]) -> Report:

@@ -21,6 +21,8 @@ SCHEMA: Final = pl.Schema(
     {
         BUCKET: pl.Int64(),
         "rows": pl.Int64(),
+        "keys": pl.Int64(),
+        "bytes": pl.Int64(),
         "hold": pl.Int64(),
         "holder_key": pl.String(),
         "holder_start": pl.Int64(),
@@ -95,6 +97,16 @@ class Index:
         return int(self.buckets["rows"].sum())
 
     @property
+    def keys(self) -> int:
+        """Keys with live rows; one that is in several buckets counts in each."""
+        return int(self.buckets["keys"].sum())
+
+    @property
+    def bytes(self) -> int:
+        """What the rows take in the store."""
+        return int(self.buckets["bytes"].sum())
+
+    @property
     def holder(self) -> Holder | None:
         """Who has the least hold; None where nothing holds."""
         held = self.buckets.filter(pl.col("hold").is_not_null())
@@ -109,9 +121,16 @@ def _schema(clocks: Sequence[str]) -> pl.Schema:
 
 
 def summarize(
-    rows: pl.DataFrame, keys: tuple[str, ...], deadlines: Mapping[str, pl.Expr], hold: str
+    rows: pl.DataFrame,
+    keys: tuple[str, ...],
+    deadlines: Mapping[str, pl.Expr],
+    hold: str,
+    sizes: Mapping[int, int],
 ) -> pl.DataFrame:
-    """State rows with their bucket -> a row of the index per bucket; `deadlines` are by the name of the clock."""
+    """State rows with their bucket -> a row of the index per bucket.
+
+    `deadlines` are by the name of the clock; `sizes` are what the rows of a bucket take, in bytes.
+    """
     schema = _schema(list(deadlines))
     if rows.is_empty():
         return pl.DataFrame(schema=schema)
@@ -126,11 +145,22 @@ def summarize(
         .group_by(BUCKET)
         .agg(
             pl.len().cast(pl.Int64).alias("rows"),
+            _distinct(list(named)).cast(pl.Int64).alias("keys"),
             pl.col("hold", *due).min(),
             *(pl.col(key).get(least) for key in named),
             pl.col(WINDOW_START).get(least).alias("holder_start"),
             pl.col(WINDOW_END).get(least).alias("holder_end"),
         )
-        .with_columns((name if keys else pl.lit("")).alias("holder_key"))
+        .with_columns(
+            (name if keys else pl.lit("")).alias("holder_key"),
+            pl.col(BUCKET).replace_strict(dict(sizes), default=0, return_dtype=pl.Int64).alias("bytes"),
+        )
         .select(list(schema))
     )
+
+
+def _distinct(columns: list[str]) -> pl.Expr:
+    """How many different keys there are; without key columns there is one."""
+    if not columns:
+        return pl.lit(1)
+    return (pl.col(columns[0]) if len(columns) == 1 else pl.struct(columns)).n_unique()

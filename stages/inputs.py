@@ -16,12 +16,16 @@ from stages.watermarks import Clock
 
 @attrs.frozen
 class Arrived:
-    """What a batch brings from upstream: summaries and ends of sources, reports by origin, its processing time (us)."""
+    """What a batch brings from upstream: summaries and ends of sources, reports by origin, its processing time (us).
+
+    Sources that are `waiting` were made to: their silence is not their own.
+    """
 
     summaries: Mapping[str, SourceSummary] = attrs.field(factory=dict)
     ended: frozenset[str] = frozenset()
     reports: Mapping[str, Report] = attrs.field(factory=dict)
     now: int = MIN_TIME
+    waiting: frozenset[str] = frozenset()
 
 
 @attrs.frozen
@@ -43,18 +47,25 @@ class Inputs:
         sources = {}
         for name, strategy in strategies.items():
             state = self.sources.get(name, SourceState())
-            if self.now < started:
+            if self.now < started or name in arrived.waiting:
                 state = state.resumed(now)
             state = state.advance(strategy, arrived.summaries.get(name, {}), now)
             sources[name] = state.ended() if name in arrived.ended else state
-        return Inputs(sources, {**self.reports, **arrived.reports}, now)
+        reports = {
+            origin: self._latest(origin).followed_by(report) for origin, report in arrived.reports.items()
+        }
+        return Inputs(sources, {**self.reports, **reports}, now)
+
+    def _latest(self, origin: str) -> Report:
+        """The latest report; who has not reported yet holds at the beginning of time."""
+        return self.reports.get(origin, Report())
 
     def report(self, name: str, origins: Iterable[str]) -> Report:
         """Where this source or stage stands; `origins` are the names under which a stage's shards report."""
         if name in self.sources:
             state = self.sources[name]
             return Report(state.watermark, state.percentiles, state.idle)
-        return together(self.reports.get(origin, Report()) for origin in origins)
+        return together(map(self._latest, origins))
 
     def holder(self, name: str, strategy: WatermarkStrategy) -> Holder | None:
         """What a source's watermark waits for."""

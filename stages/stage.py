@@ -29,9 +29,10 @@ TIME_BUCKETS: Final = 64
 
 @attrs.frozen
 class Step:
-    """What a step of a stage gives. `holder` is the key and window with the least hold, `live` counts rows.
+    """What a step of a stage gives. `holder` is the key and window with the least hold.
 
-    `late` has the arrivals that were dropped, if the grouping shows them; `percentiles` are output watermarks.
+    `live` counts rows of state, `keys` their keys and `bytes` what they take. `late` has the arrivals that were
+    dropped, if the grouping shows them; `percentiles` are those of the output watermark.
     """
 
     panes: pl.DataFrame
@@ -40,6 +41,8 @@ class Step:
     holder: Holder | None
     elements: int
     live: int
+    keys: int
+    bytes: int
     late: pl.DataFrame
     percentiles: Mapping[int, int]
 
@@ -83,6 +86,8 @@ class Stage:
             holder,
             len(arrivals),
             index.rows,
+            index.keys,
+            index.bytes,
             advanced.late,
             percentiles,
         )
@@ -116,15 +121,18 @@ class Stage:
         """Writes the buckets that the step has read, and describes them in the index."""
         rows = advanced.rows.with_columns(self._bucket().alias(BUCKET))
         parts = rows.partition_by(BUCKET, as_dict=True, include_key=False)
+        sizes = {}
         for bucket in buckets:
             part = parts.get((bucket,))
             if part is not None:
-                store.put(self.name, _rows_key(bucket), encode(part))
+                value = encode(part)
+                sizes[bucket] = len(value)
+                store.put(self.name, _rows_key(bucket), value)
             elif bucket in index.existing():
                 store.delete(self.name, _rows_key(bucket))
         moment = Moment(now.times, self.grouping.merging)
         deadlines = {clock: self.grouping.deadline(moment, clock) for clock in self.grouping.clocks()}
-        return index.replace(buckets, summarize(rows, self.grouping.keys, deadlines, HOLD))
+        return index.replace(buckets, summarize(rows, self.grouping.keys, deadlines, HOLD, sizes))
 
 
 def _rows_key(bucket: int) -> str:

@@ -1,17 +1,12 @@
-"""Watermarks of stages: input = minimum over upstream reports, output = minimum over input, buffers and state.
-
-Reports and holds are given facts and are stored; watermarks are derived from them here, and only here.
-"""
+"""Watermarks of a stage: input = minimum over upstream reports, output = minimum over input, buffers and state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 from windowing.time import MAX_TIME, MIN_TIME
 from windowing.triggers import PROCESSING_TIME, WATERMARK, clock_percentile, percentile_clock
-
-from stages.graph import StageGraph
 
 
 @attrs.frozen
@@ -77,34 +72,3 @@ class Times:
     def at_arrival(self, now: Times) -> Times:
         """For the elements of a step that moves to `now`: only processing time is that of the step already."""
         return Times({**self.times, PROCESSING_TIME: now.times[PROCESSING_TIME]})
-
-
-@attrs.frozen
-class Reports:
-    """The latest output watermark that each origin (a source, or a shard of a stage) has reported."""
-
-    latest: Mapping[str, int] = attrs.field(factory=dict)
-
-    def receive(self, origin: str, watermark: int) -> Reports:
-        """With one more report; one that is behind the latest changes nothing."""
-        return Reports({**self.latest, origin: max(watermark, self.latest.get(origin, MIN_TIME))})
-
-    def of(self, origins: Iterable[str]) -> list[int]:
-        """The reports of these origins; who has not reported yet holds at the beginning of time."""
-        return [self.latest.get(origin, MIN_TIME) for origin in origins]
-
-
-def propagate(
-    graph: StageGraph, sources: Mapping[str, int], step: Callable[[str, int], int]
-) -> dict[str, int]:
-    """The output watermark of every node, sources first.
-
-    `sources` has the sources' watermarks in microseconds; `step(stage, input watermark)` gives a stage's output
-    watermark, and is called once for each stage after all that is upstream of it.
-    """
-    outputs = dict(sources)
-    for name in graph.order():
-        if name not in outputs:
-            upstream = [outputs[upstream] for upstream in graph.inputs(name)]
-            outputs[name] = step(name, min(upstream, default=MAX_TIME))
-    return outputs

@@ -68,7 +68,7 @@ class Query:
             rows = chunk.collect()
             size = max(1, -(-len(rows) // self.tasks))
             for task, piece in enumerate(rows.iter_slices(size)):
-                got = ingest(self.plan.sources[name], piece.lazy())
+                got = ingest(self.plan.sources[name], piece.lazy(), 1)
                 for consumer, frame in got.frames.items():
                     sent += self.topology.data(consumer, frame, f"{name}:{task:03d}")
                 sent += self.summaries(name, {"summary": got.summary, "ended": False, "now": 1})

@@ -26,7 +26,7 @@ def described(inputs: Iterable[str], level: int = 1, minutes: int | None = None)
     """Sessions of users, or fixed windows of so many minutes."""
     spacing = None if minutes is None else Spacing(minutes * MINUTE, minutes * MINUTE, 0)
     windows = "Sessions(gap=1m)" if minutes is None else f"FixedWindows(size={minutes}m)"
-    choices = {"windows": windows, "trigger": "DefaultTrigger()"}
+    choices = {"windows": windows, "trigger": "DefaultTrigger()", "timestamp": "end_of_window"}
     keys = ["user"] if minutes is None else []
     return StageDescription(inputs, level, keys, {"n": "count()"}, choices, spacing, 0, ["watermark"])
 

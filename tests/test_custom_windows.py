@@ -417,3 +417,22 @@ def test_columns_may_be_the_users_choice() -> None:
 
     assigned = SizedBy("size").assign(pl.DataFrame({EVENT_TIME: [1], "size": [4]}))
     assert assigned.select(WINDOW_COLUMNS).rows() == [(1, 5)]
+
+
+class Twice(CustomWindows):
+    """Windows that merge, and two of them for each element."""
+
+    def assign_windows(self, time: int, row: dict[str, Any]) -> list[tuple[int, int]]:
+        return [(time, time + 5), (time, time + 10)]
+
+    def merge_windows(
+        self, windows: list[tuple[int, int]]
+    ) -> list[tuple[list[tuple[int, int]], tuple[int, int]]]:
+        return []
+
+
+def test_an_element_is_in_one_of_the_windows_that_merge() -> None:
+    frame = pl.DataFrame({EVENT_TIME: [3]})
+    expected = r"Twice.assign_windows at 3 gave \[\(3, 8\), \(3, 13\)\]; expected at most one window"
+    with pytest.raises(ValueError, match=expected):
+        Twice().assign(frame)

@@ -94,5 +94,5 @@ def test_dead_letters_of_several_sources_are_one_collection():
     letters.write("lost", bl.Memory())
     assert p.plan().sinks["lost"].inputs == ("a", "b")
     lookalike = plays(p, "c").select(step="user", error="user", row="user")
-    with pytest.raises(UnlikeCollections, match="dead letters and rows with an event time"):
+    with pytest.raises(UnlikeCollections, match="rows with and without an event time"):
         bl.flatten(letters, lookalike)

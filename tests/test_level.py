@@ -20,13 +20,10 @@ from beamlike.io import Part, output_frame
 from beamlike.records import BatchRecord
 from beamlike.spark import envelope as envelopes
 from beamlike.spark.envelope import ARROW, RECORDS, Envelope, Kind, Topology, note, shard_name, to_arrow
-from beamlike.spark.level import Inputs
-from stages.sources import SourceClock
-from stages.state import DictStore
-from stages.watermarks import Reports
+from stages.alignment import Report
 from tests.shards import Batch, Query
 from windowing.processing_time import AfterProcessingTime
-from windowing.time import MAX_TIME, MIN_TIME
+from windowing.time import MIN_TIME
 
 Declared = tuple[bl.Pipeline, dict[str, bl.Memory]]
 law = settings(max_examples=settings().max_examples // 10)
@@ -241,7 +238,8 @@ def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others(
     def heard(*reports: tuple[str, int]) -> int:
         """The input watermark of the shard after these reports."""
         sent = [
-            note(label, stage, origin, Kind.REPORT, {"watermark": at, "now": 5}) for origin, at in reports
+            note(label, stage, origin, Kind.REPORT, {"report": Report(at).facts(), "now": 5})
+            for origin, at in reports
         ]
         return query.run(sent).stages()[stage].input
 
@@ -251,32 +249,6 @@ def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others(
         heard((origins[3], 20), ("mobile.aggregate\x1f7", -9), ("stranger", -9)) == 40
     )  # late, unknown, unknown
     assert heard((origins[3], 60), (origins[0], 45)) == 50
-
-
-def test_what_is_known_of_upstream_is_read_back_as_it_was() -> None:
-    store = DictStore()
-    assert Inputs.load(store, "s") == Inputs()
-    inputs = Inputs({"a": SourceClock({"newest": 5}, 3)}, Reports({"a": 3, "b#1": MAX_TIME}), 7)
-    inputs.save(store, "s")
-    assert Inputs.load(store, "s") == inputs
-    assert Inputs.load(store, "t") == Inputs()
-
-
-def test_a_source_that_has_ended_is_at_the_end_of_time_and_processing_time_never_goes_back() -> None:
-    strategies = {"a": bl.BoundedOutOfOrderness("1s")}
-
-    def summary(newest: int, ended: bool, now: int) -> Envelope:
-        facts = {"summary": {"newest": newest}, "ended": ended, "now": now}
-        return note(0, "s", "a", Kind.SUMMARY, facts)
-
-    inputs = Inputs().receive(summary(5_000_000, False, 10), strategies)
-    assert (inputs.reports.of("a"), inputs.now) == ([4_000_000], 10)
-    inputs = inputs.receive(summary(3_000_000, False, 8), strategies)
-    assert (inputs.reports.of("a"), inputs.now) == ([4_000_000], 10)
-    inputs = inputs.receive(summary(0, True, 12), strategies).receive(
-        summary(9_000_000, False, 12), strategies
-    )
-    assert (inputs.reports.of("a"), inputs.now) == ([MAX_TIME], 12)
 
 
 # Processing time

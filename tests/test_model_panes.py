@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
-import pytest
 
 from tests.by_hand import ACCUMULATING, COUNTS, EARLIEST, LATEST, RETRACTING, New, add, brief, new
-from tests.model import MAX_TIME, Window, merge
-from tests.runs import StageRun, sorted_panes
+from tests.model import MAX_TIME
+from tests.runs import sorted_panes
 from tests.strategies import Auctions, Meetings, us
 from windowing import (
     AfterCount,
     AfterEach,
     AfterWatermark,
     CalendarWindows,
-    CustomWindows,
     Repeatedly,
     Sessions,
     SlidingWindows,
@@ -136,31 +132,6 @@ def test_a_hold_after_the_end_of_its_window_counts_as_the_end(new: New) -> None:
     m = new(Meetings(10), timestamp_combiner=LATEST)
     assert add(m, 0, 15).hold == 15
     assert add(m, to=10).panes[0].timestamp == 9
-
-
-@attrs.frozen
-class Twice(CustomWindows):
-    """Sessions of two windows for each element."""
-
-    def assign_windows(self, time: int, row: dict[str, Any]) -> list[Window]:
-        return [(time, time + 5), (time, time + 10)]
-
-    def merge_windows(self, windows: list[Window]) -> list[tuple[list[Window], Window]]:
-        return merge(windows)
-
-
-def test_an_element_in_two_windows_that_become_one_counts_once(
-    new: New, request: pytest.FixtureRequest
-) -> None:
-    # 4.1, step 1: set semantics.
-    gap = pytest.mark.xfail(
-        strict=True, reason="the stage merges windows, and no longer knows their elements"
-    )
-    if isinstance(new(), StageRun):
-        request.applymarker(gap)
-    m = new(Twice())
-    add(m, 0, 3)
-    assert brief(add(m, to=MAX_TIME)) == [((0, 13), [0, 3], "on_time", 0, 0)]
 
 
 def test_dropped_elements_are_told_with_the_reason_and_their_own_window(new: New) -> None:

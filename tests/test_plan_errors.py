@@ -283,7 +283,7 @@ STEPS = {
     "dead letters of a step": (
         lambda: plays().filter("won").dead_letters(),
         bl.PlanError,
-        "step 'plays.dead_letters': only a collection made by read has dead letters",
+        "step 'plays.dead_letters': only a collection made by read or with_watermark has dead letters",
     ),
     "dead letters in windows": (
         lambda: plays().dead_letters().window_into(MINUTES),
@@ -298,7 +298,7 @@ STEPS = {
     "dead letters: event time": (
         lambda: plays().dead_letters().select(bl.event_time()),
         bl.PlanError,
-        "bl.event_time(): dead letters have no event time",
+        "bl.event_time(): its rows have no event time; dead letters have none",
     ),
     "named: a source": (
         lambda: plays().named("x"),

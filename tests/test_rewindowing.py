@@ -340,11 +340,11 @@ def test_a_percentile_must_be_announced_by_every_source():
 
     planned(build(stream(50, 66), stream(66)))
     with pytest.raises(
-        bl.PlanError, match=r"step 'totals': AfterWatermark\(percentile=66\) .* 'b' does not announce"
+        bl.PlanError, match=r"step 'totals': AfterWatermark\(percentile=66\) .* 'b' does not have"
     ):
         planned(build(stream(66), stream(50)))
     usual = plays().window_into(MINUTES, trigger=bl.AfterWatermark(early=bl.AfterWatermark(percentile=5)))
     with pytest.raises(
-        bl.PlanError, match=r"percentile=5.*'plays' does not announce; so far only a TestStream can"
+        bl.PlanError, match=r"percentile=5.*'plays' does not have; give its strategy percentiles=\(5,\)"
     ):
         planned(usual.aggregate(n=bl.count()))

@@ -16,7 +16,9 @@ import beamlike as bl
 from beamlike.io import Part, output_frame
 from beamlike.records import BatchRecord
 from beamlike.testing import TestStream
-from stages.sources import AnnouncedWatermark, SourceClock, Summary, announcement, least_percentiles
+from stages.announced import AnnouncedWatermark, announcement
+from stages.splits import SourceState, announced
+from stages.strategies import Summary
 from tests.shards import Query
 from windowing.composites import Repeatedly
 from windowing.processing_time import AfterProcessingTime
@@ -78,7 +80,7 @@ def test_a_stream_is_bounded_if_it_was_told_its_end() -> None:
 def test_the_percentiles_of_a_stream_are_those_announced_anywhere() -> None:
     stream = EMPTY.advance_watermark_to(1, {90: 2}).advance_watermark_to(3, percentiles={66: 9, 90: 3})
     assert stream.percentiles == (66, 90)
-    assert stream.watermark == AnnouncedWatermark((66, 90))
+    assert stream.watermark == AnnouncedWatermark(percentiles=(66, 90))
 
 
 REFUSED: dict[str, tuple[Callable[[TestStream], object], type[Exception], str]] = {
@@ -127,7 +129,7 @@ def test_nothing_follows_infinity(follow: Callable[[TestStream], object]) -> Non
 
 times = st.integers(-50, 50)
 summaries = st.just({}) | st.builds(announcement, times, st.dictionaries(st.sampled_from([50, 66]), times))
-ANNOUNCED = AnnouncedWatermark((50, 66))
+ANNOUNCED = AnnouncedWatermark(percentiles=(50, 66))
 
 
 @given(summaries, summaries, summaries)
@@ -141,17 +143,12 @@ def test_merging_announcements_is_associative_commutative_and_idempotent(
 
 
 @given(st.lists(summaries, max_size=5))
-def test_no_percentile_goes_back_or_is_behind_the_watermark(announced: list[Summary]) -> None:
-    clock, before = SourceClock(), dict.fromkeys((50, 66), MIN_TIME)
-    for summary in announced:
-        clock = clock.observe(ANNOUNCED, summary, 0)
-        now = clock.percentiles(ANNOUNCED)
-        assert all(now[share] >= max(before[share], clock.watermark) for share in (50, 66))
-        before = now
-
-
-def test_percentiles_of_several_sources_are_the_least_that_is_known() -> None:
-    assert least_percentiles([{50: 3, 66: 5}, {66: 4}, {}]) == {50: 3, 66: 4}
+def test_no_percentile_goes_back_or_is_behind_the_watermark(said: list[Summary]) -> None:
+    state, before = SourceState(), dict.fromkeys((50, 66), MIN_TIME)
+    for summary in said:
+        state = state.advance(ANNOUNCED, announced(summary), 0)
+        assert all(state.percentiles[share] >= max(before[share], state.watermark) for share in (50, 66))
+        before = dict(state.percentiles)
 
 
 # In a pipeline

@@ -33,7 +33,7 @@ class CustomWindows(WindowFn):
     merges_in_parts: ClassVar[bool] = False
 
     def assign_windows(self, time: int, row: dict[str, Any]) -> Iterable[Bounds]:
-        """The windows of an element, which end after its time; there may be none, or several."""
+        """The windows of an element, which end after its time: none, one, or, where they do not merge, several."""
         raise NotImplementedError(f"{type(self).__name__} must define assign_windows(self, time, row)")
 
     def merge_windows(self, windows: list[Bounds]) -> Iterable[tuple[Iterable[Bounds], Bounds]]:
@@ -125,7 +125,13 @@ def _windows_of(owner: CustomWindows, time: int, row: dict[str, Any]) -> list[Bo
     for window in windows:
         if window[1] <= time:
             raise ValueError(f"{asked} gave the window {window}; expected an end after that time")
-    return list(dict.fromkeys(windows))
+    distinct = list(dict.fromkeys(windows))
+    if owner.merging and len(distinct) > 1:
+        # If these merged, the element would count twice: the windows of a bundle no longer know their elements.
+        raise ValueError(
+            f"{asked} gave {distinct}; expected at most one window, as windows of this class merge"
+        )
+    return distinct
 
 
 def _results(owner: CustomWindows, windows: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import attrs
 from windowing.combiners import TimestampCombiner, TimestampOf
 from windowing.panes import ALWAYS, IF_NON_EMPTY, Accumulation
 from windowing.time import GLOBAL_WINDOW_END, format_duration, microseconds
-from windowing.triggers import AfterWatermark, DefaultTrigger, Trigger
+from windowing.triggers import AfterWatermark, DefaultTrigger, Trigger, is_trigger
 from windowing.windows import GlobalWindows, WindowFn
 
 Choice = TypeVar("Choice", Accumulation, TimestampCombiner)
@@ -49,7 +49,7 @@ class Windowing:
     """
 
     windows: WindowFn = attrs.field(factory=GlobalWindows, validator=attrs.validators.instance_of(WindowFn))
-    trigger: Trigger = attrs.field(factory=DefaultTrigger, validator=attrs.validators.instance_of(Trigger))
+    trigger: Trigger = attrs.field(factory=DefaultTrigger, validator=is_trigger)
     accumulation: Accumulation = attrs.field(default=Accumulation.DISCARDING, converter=_accumulation)
     timestamp_combiner: TimestampCombiner | TimestampOf = attrs.field(
         default=TimestampCombiner.END_OF_WINDOW, converter=_combiner

@@ -10,7 +10,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
-from beamlike.io.paths import uri
+from beamlike.io.paths import is_remote, uri
 from beamlike.manifest import differences
 
 _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
@@ -22,6 +22,11 @@ class Checkpoint:
 
     session: SparkSession
     path: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine's file system."""
+        return not is_remote(self.path)
 
     def at(self, *names: str) -> str:
         """A path below the project's own folder in the checkpoint."""

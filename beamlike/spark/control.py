@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import attrs
-
-from beamlike.ingest import ingest_step
+from beamlike.ingest import Ingested, ingest_step
 from beamlike.plan import SourcePlan
-from beamlike.records import SourceRecord
 from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note
 from beamlike.testing.stream import TestStream
-from stages.sources import Summary
-from windowing.time import MAX_TIME
 
 Order = Mapping[str, Any]
 """`{"end": ["mobile"]}` ends sources; `{"step": 3}` plays that step of every test stream."""
@@ -27,30 +22,22 @@ def obey(order: Order, sources: Iterable[SourcePlan], topology: Topology, now: i
         elif source.name in order["end"]:
             stream = source.source
             time = stream.processing_time if isinstance(stream, TestStream) else now
-            yield from tell(source, topology, {}, SourceRecord(MAX_TIME), time, ended=True)
+            yield from tell(source, topology, Ingested({}, {}), time, ended=True)
 
 
 def _play(source: SourcePlan, topology: Topology, number: int) -> Iterator[Envelope]:
     ingested, now = ingest_step(source, number)
     for consumer, frame in ingested.frames.items():
         yield from topology.data(consumer, frame, source.name)
-    watermark = source.watermark.watermark(ingested.summary, now)
-    record = SourceRecord(watermark, ingested.elements, ingested.dead_letters)
-    yield from tell(source, topology, ingested.summary, record, now)
+    yield from tell(source, topology, ingested, now)
 
 
 def tell(
-    source: SourcePlan,
-    topology: Topology,
-    summary: Summary,
-    record: SourceRecord,
-    now: int,
-    *,
-    ended: bool = False,
+    source: SourcePlan, topology: Topology, ingested: Ingested, now: int, *, ended: bool = False
 ) -> Iterator[Envelope]:
-    """The summary for every shard of every stage that reads the source, and the record for the driver."""
-    facts: dict[str, object] = {"summary": summary, "ended": ended, "now": now}
+    """The summary for every shard of every stage that reads the source, and with its counts for the driver."""
+    facts: dict[str, object] = {"summary": ingested.summary, "ended": ended, "now": now}
     for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.keys}):
         yield from topology.broadcast(consumer, source.name, Kind.SUMMARY, facts)
-    facts = {"source": attrs.asdict(record), "now": now}
+    facts["source"] = {"elements": ingested.elements, "dead_letters": ingested.dead_letters}
     yield note(topology.label_of(source.name), RECORDS, source.name, Kind.RECORD, facts)

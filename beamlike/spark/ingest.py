@@ -14,15 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from beamlike.errors import PlanError
-from beamlike.ingest import ingest
+from beamlike.ingest import Ingested, ingest
 from beamlike.io import SparkSource
 from beamlike.io.files import Files
 from beamlike.io.paths import path_text, uri
 from beamlike.plan import SourcePlan
-from beamlike.records import SourceRecord
 from beamlike.spark.control import obey, tell
 from beamlike.spark.envelope import DDL, Topology, to_arrow
-from stages.sources import Summary
+from stages.splits import merge
 
 CHUNK_ROWS = 250_000
 NOW = "__now"
@@ -68,20 +67,21 @@ def _now() -> Column:
 
 @attrs.define
 class _Task:
-    """What one ingest task has seen and sent."""
+    """What one ingest task has seen and sent; `now` is the processing time (us) of its batch."""
 
     plan: SourcePlan
     topology: Topology
-    summary: Summary = attrs.field(factory=dict)
-    elements: int = 0
-    dead_letters: int = 0
+    total: Ingested = attrs.field(factory=lambda: Ingested({}, {}))
     now: int = 0
 
     def send(self, chunk: pl.LazyFrame, origin: str, sequence: int) -> pa.RecordBatch | None:
-        ingested = ingest(self.plan, chunk)
-        self.summary = self.plan.watermark.merge(self.summary, ingested.summary)
-        self.elements += ingested.elements
-        self.dead_letters += ingested.dead_letters
+        ingested = ingest(self.plan, chunk, self.now)
+        self.total = Ingested(
+            {},
+            merge(self.plan.watermark, self.total.summary, ingested.summary),
+            self.total.elements + ingested.elements,
+            self.total.dead_letters + ingested.dead_letters,
+        )
         envelopes = [
             envelope
             for consumer, frame in ingested.frames.items()
@@ -91,9 +91,7 @@ class _Task:
 
     def close(self) -> pa.RecordBatch:
         """What the task has to tell of all that it has sent."""
-        watermark = self.plan.watermark.watermark(self.summary, self.now)
-        record = SourceRecord(watermark, self.elements, self.dead_letters)
-        return to_arrow(list(tell(self.plan, self.topology, self.summary, record, self.now)))
+        return to_arrow(list(tell(self.plan, self.topology, self.total, self.now)))
 
 
 def _ingest_files(plan: SourcePlan, source: Files, topology: Topology) -> Ingest:
@@ -127,7 +125,7 @@ def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
             task.now = rows[NOW][0].as_py()
             # A schema that was declared may be wider than Spark's.
             frame = pl.DataFrame(pl.from_arrow(rows)).select(
-                pl.col(name).cast(dtype) for name, dtype in plan.schema.items()
+                pl.col(name).cast(dtype) for name, dtype in plan.raw.items()
             )
             batch = task.send(frame.lazy(), origin, number * 100_000)
             if batch is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import attrs
 import polars as pl
@@ -12,51 +14,45 @@ from beamlike.plan import Plan, StagePlan
 from beamlike.records import stage_record
 from beamlike.routes import apply_routes
 from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note, shard_name
-from stages.sources import SourceClock, WatermarkStrategy, least_percentiles
+from stages.alignment import Report, together
+from stages.inputs import Arrived, Inputs
+from stages.splits import SourceSummary, merge
 from stages.state import StateStore
-from stages.watermarks import Clock, Reports
-from windowing.time import MAX_TIME, MIN_TIME
+from stages.strategies import WatermarkStrategy
+from windowing.time import MIN_TIME
+
+_INPUTS: Final = "inputs"
 
 
 @attrs.frozen
-class Inputs:
-    """What one shard of a stage knows of what is upstream, kept in state as plain facts."""
+class Mail:
+    """What one shard of a stage has got in a batch: rows, and what was said of everything upstream."""
 
-    sources: Mapping[str, SourceClock] = attrs.field(factory=dict)
-    reports: Reports = attrs.field(factory=Reports)
-    now: int = MIN_TIME
+    frames: list[pl.DataFrame]
+    arrived: Arrived
 
     @classmethod
-    def load(cls, store: StateStore, stage: str) -> Inputs:
-        value = store.get(stage, "inputs")
-        if value is None:
-            return cls()
-        facts = json.loads(value)
-        sources = {name: SourceClock(**clock) for name, clock in facts["sources"].items()}
-        return cls(sources, Reports(facts["reports"]), facts["now"])
-
-    def save(self, store: StateStore, stage: str) -> None:
-        sources = {name: attrs.asdict(clock) for name, clock in self.sources.items()}
-        facts = {"sources": sources, "reports": dict(self.reports.latest), "now": self.now}
-        store.put(stage, "inputs", json.dumps(facts, sort_keys=True).encode())
-
-    def receive(self, envelope: Envelope, strategies: Mapping[str, WatermarkStrategy]) -> Inputs:
-        """After a summary of a source's task or a report of a shard upstream."""
-        facts, origin = envelope.facts(), envelope.origin
-        now = max(self.now, facts["now"])
-        if envelope.kind == Kind.REPORT:
-            return Inputs(self.sources, self.reports.receive(origin, facts["watermark"]), now)
-        clock = self.sources.get(origin, SourceClock()).observe(strategies[origin], facts["summary"], now)
-        if facts["ended"]:
-            clock = attrs.evolve(clock, watermark=MAX_TIME)
-        return Inputs({**self.sources, origin: clock}, self.reports.receive(origin, clock.watermark), now)
-
-    def percentiles(self, strategies: Mapping[str, WatermarkStrategy]) -> dict[int, int]:
-        """The percentile watermarks of these sources together; one that has sent nothing is at the beginning."""
-        return least_percentiles(
-            self.sources.get(name, SourceClock()).percentiles(strategy)
-            for name, strategy in strategies.items()
-        )
+    def read(
+        cls, envelopes: Iterable[Envelope], strategies: Mapping[str, WatermarkStrategy], now: int | None
+    ) -> Mail:
+        """In a fixed order, so that a replayed batch gives the same bytes. `now`: where Spark tells the time."""
+        frames: list[pl.DataFrame] = []
+        summaries: dict[str, SourceSummary] = {}
+        reports, ended, times = {}, set(), [MIN_TIME if now is None else now]
+        for envelope in sorted(envelopes, key=lambda envelope: (envelope.origin, envelope.sequence)):
+            if envelope.kind == Kind.DATA:
+                frames.append(envelope.frame())
+                continue
+            origin, facts = envelope.origin, envelope.facts()
+            times.append(facts["now"])
+            if envelope.kind == Kind.REPORT:
+                reports[origin] = Report.load(facts["report"])
+                continue
+            # Of all tasks of a source together: a strategy takes a batch as one.
+            summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), facts["summary"])
+            if facts["ended"]:
+                ended.add(origin)
+        return cls(frames, Arrived(summaries, frozenset(ended), reports, max(times)))
 
 
 @attrs.frozen
@@ -66,11 +62,13 @@ class Level:
     stages: tuple[StagePlan, ...]
     strategies: Mapping[str, WatermarkStrategy]
     topology: Topology
+    started: int = MIN_TIME
 
     @classmethod
-    def of(cls, plan: Plan, names: Iterable[str], topology: Topology) -> Level:
+    def of(cls, plan: Plan, names: Iterable[str], topology: Topology, started: int = MIN_TIME) -> Level:
+        """`started`: when the run began (us); the time before is not held against silent sources."""
         strategies = {name: source.watermark for name, source in plan.sources.items()}
-        return cls(tuple(plan.stages[name] for name in names), strategies, topology)
+        return cls(tuple(plan.stages[name] for name in names), strategies, topology, started)
 
     def stages_on(self, label: int) -> list[StagePlan]:
         """The stages that have a part on the shard with this label."""
@@ -98,43 +96,42 @@ class Level:
     def _step(
         self, plan: StagePlan, shard: int, arrived: list[Envelope], store: StateStore, now: int | None
     ) -> Iterator[Envelope]:
-        # In a fixed order, so that a replayed batch gives the same bytes.
-        arrived = sorted(arrived, key=lambda envelope: (envelope.origin, envelope.sequence))
-        inputs = Inputs.load(store, plan.name)
-        for envelope in arrived:
-            if envelope.kind != Kind.DATA:
-                inputs = inputs.receive(envelope, self.strategies)
-        if now is not None:
-            inputs = attrs.evolve(inputs, now=max(inputs.now, now))
-        inputs.save(store, plan.name)
+        sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
+        mail = Mail.read(arrived, sources, now)
+        inputs = self._load(plan, store).receive(mail.arrived, sources, self.started)
+        store.put(plan.name, _INPUTS, json.dumps(inputs.facts(), sort_keys=True).encode())
         upstream = {
-            name: min(inputs.reports.of(self.topology.origins(name)), default=MAX_TIME)
+            name: inputs.report(name, self.topology.origins(name)).moved_back(plan.skews.get(name, 0))
             for name in plan.inputs
         }
-        frames = [envelope.frame() for envelope in arrived if envelope.kind == Kind.DATA]
-        sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
-        clock = Clock(min(upstream.values()), inputs.now, inputs.percentiles(sources))
-        step = plan.stage.step(store, _together(frames, plan), clock)
+        step = plan.stage.step(store, _together(mail.frames, plan), inputs.clock(upstream.values()))
         origin = shard_name(plan.name, shard)
         for consumer, frame in apply_routes(step.panes, plan.routes).items():
             yield from self.topology.data(consumer, frame, origin)
         for consumer, frame in apply_routes(step.late, plan.routes, output="late").items():
             # After the panes, for a consumer that takes both.
             yield from self.topology.data(consumer, frame, f"{origin}:late")
-        yield from self._report(plan, origin, step.watermarks.output, inputs.now)
-        record = attrs.asdict(stage_record(step, upstream))
-        yield note(
-            self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, {"stage": record, "now": inputs.now}
-        )
+        report = Report(step.watermarks.output, step.percentiles, together(upstream.values()).idle)
+        yield from self._report(plan, origin, report, inputs.now)
+        record = attrs.asdict(stage_record(step, upstream, self._finished(inputs.now)))
+        label = self.topology.labels[shard]
+        yield note(label, RECORDS, plan.name, Kind.RECORD, {"stage": record, "now": inputs.now})
 
-    def _report(self, plan: StagePlan, origin: str, watermark: int, now: int) -> Iterator[Envelope]:
-        """The output watermark, to every shard of every stage downstream."""
+    def _load(self, plan: StagePlan, store: StateStore) -> Inputs:
+        value = store.get(plan.name, _INPUTS)
+        return Inputs() if value is None else Inputs.load(json.loads(value))
+
+    def _finished(self, now: int) -> int:
+        """The processing time (us) at which a stage is done; where no run has begun, time is simulated and stands."""
+        return now if self.started == MIN_TIME else max(now, time.time_ns() // 1000)
+
+    def _report(self, plan: StagePlan, origin: str, report: Report, now: int) -> Iterator[Envelope]:
+        """Where the shard stands, to every shard of every stage downstream."""
+        facts = {"report": report.facts(), "now": now}
         for consumer in sorted(
             {route.consumer for route in plan.routes if route.consumer in self.topology.keys}
         ):
-            yield from self.topology.broadcast(
-                consumer, origin, Kind.REPORT, {"watermark": watermark, "now": now}
-            )
+            yield from self.topology.broadcast(consumer, origin, Kind.REPORT, facts)
 
 
 def _together(frames: list[pl.DataFrame], plan: StagePlan) -> pl.DataFrame:

@@ -50,7 +50,7 @@ def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourceP
             f"source {source.name!r} has other rows than the run of the checkpoint {checkpoint.path}; "
             "start anew with another checkpoint"
         )
-    files = Parquet(folder, schema=source.schema, max_files_per_trigger=1)
+    files = Parquet(folder, schema=source.raw, max_files_per_trigger=1)
     return attrs.evolve(source, source=files)
 
 

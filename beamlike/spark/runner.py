@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import polars as pl
@@ -15,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from beamlike.description import describe_run
 from beamlike.errors import RunError
 from beamlike.ingest import steps_of
 from beamlike.io import JSONLines
@@ -23,6 +25,7 @@ from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
 from beamlike.plan import Plan
 from beamlike.progress import Progress
+from beamlike.recording import RECORDS_FILE, RecordWriter
 from beamlike.records import BatchRecord
 from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.envelope import Topology
@@ -33,6 +36,7 @@ from beamlike.spark.operators import apply_level
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter, write_in_tasks
+from windowing.time import MIN_TIME
 from windowing.triggers import PROCESSING_TIME
 
 KEPT_BATCHES = 10_000
@@ -127,6 +131,7 @@ class SparkRun:
     _query: StreamingQuery | None = None
     _manifest: dict[str, Any] = attrs.field(factory=dict)
     _progress: Progress | None = None
+    _records: RecordWriter | None = None
     _stopped: bool = False
 
     def begin(self) -> None:
@@ -139,6 +144,8 @@ class SparkRun:
         if saved is None:
             self._start_sinks()
         self.plan = with_rows_as_files(self.plan, self.checkpoint)
+        if self.checkpoint.is_local:
+            self._records = RecordWriter.open(self.checkpoint.at(RECORDS_FILE), describe_run(self.plan))
         steps = steps_of(self.plan)
         if steps is not None:
             self.checkpoint.play(steps, tuple(self.plan.sources), digest_of_streams(self.plan))
@@ -164,14 +171,19 @@ class SparkRun:
             if self._goes_on and not self._stopped:
                 self._end()
             if (self.runner.drain or self._plays) and not self._stopped:
-                self.stop()
+                self._halt()
                 self._manifest["drained"] = True
                 self.checkpoint.save(self._manifest)
+            self._close_records("stopped" if self._stopped and not self._manifest["drained"] else "ended")
+        except KeyboardInterrupt:
+            self._close_records("stopped")
+            raise
         except StreamingQueryException as error:
             if reason := python_reason(str(error)):
                 raise RunError(reason) from None
             raise
         finally:
+            self._close_records("failed")
             if self._progress is not None:
                 self._progress.close()
 
@@ -202,6 +214,10 @@ class SparkRun:
 
     def stop(self) -> None:
         """Stops the query; a batch in hand is given up and is done again by the next run on the checkpoint."""
+        self._halt()
+        self._close_records("stopped")
+
+    def _halt(self) -> None:
         self._stopped = True
         if self._query is not None:
             self._query.stop()
@@ -210,20 +226,29 @@ class SparkRun:
         self.batches.append(record)
         if self._progress is not None:
             self._progress.update(record)
+        if self._records is not None:
+            self._records.write(record)
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
+
+    def _close_records(self, outcome: Literal["ended", "stopped", "failed"]) -> None:
+        """How the run came to its end; the first call counts."""
+        if self._records is not None:
+            self._records.close(outcome)
 
     def _start(self) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
         letters = JSONLines(self.dead_letters)
         run = self._manifest["run"]
-        writer = BatchWriter(self.plan, run, self._record)
+        last = None if self._records is None else self._records.last
+        writer = BatchWriter(self.plan, run, self._record, last, None if self._plays else _wall_clock)
         if self.runner.trigger == "available_now":
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)
-            stream = envelopes(self.session, self.plan, topology, self.checkpoint.control(), parts)
+            started = MIN_TIME if self._plays else _wall_clock()
+            stream = envelopes(self.session, self.plan, topology, self.checkpoint.control(), parts, started)
             query = stream.writeStream.foreachBatch(writer).queryName(self._name())
             query = query.option("checkpointLocation", uri(self.checkpoint.path))
             if self._goes_on:
@@ -237,7 +262,7 @@ class SparkRun:
 
 
 def envelopes(
-    session: SparkSession, plan: Plan, topology: Topology, control: str, writer: PartWriter
+    session: SparkSession, plan: Plan, topology: Topology, control: str, writer: PartWriter, started: int
 ) -> DataFrame:
     """All sources as envelopes, through one operator per level: what comes out at the end is for the driver."""
     sources = tuple(plan.sources.values())
@@ -246,7 +271,7 @@ def envelopes(
         streams = [source_envelopes(session, source, topology) for source in sources] + streams
     stream = reduce(DataFrame.unionAll, streams)
     for number, names in enumerate(plan.levels, start=1):
-        level = Level.of(plan, names, topology)
+        level = Level.of(plan, names, topology, started)
         last = number == len(plan.levels)
         # Reports carry the time on to later levels.
         ticks = number == 1 and needs_ticks(plan)
@@ -255,9 +280,15 @@ def envelopes(
 
 
 def needs_ticks(plan: Plan) -> bool:
-    """Whether a trigger waits for processing time, which must then pass also when nothing comes."""
+    """Whether a trigger or a source waits for processing time, which must then pass also when nothing comes."""
     triggers = [stage.stage.grouping.windowing.trigger for stage in plan.stages.values()]
-    return steps_of(plan) is None and any(PROCESSING_TIME in trigger.clocks() for trigger in triggers)
+    waits = any(PROCESSING_TIME in trigger.clocks() for trigger in triggers)
+    waits = waits or any(source.watermark.needs_time for source in plan.sources.values())
+    return waits and steps_of(plan) is None
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1000
 
 
 def python_reason(message: str) -> str | None:
@@ -270,10 +301,11 @@ def python_reason(message: str) -> str | None:
 def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
     """For each of `shards` partitions the least integer that Spark's hash puts on it."""
     jvm: Any = session._jvm
-    murmur = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32
+    # The static method of that name is found or not, as the JVM happens to list the two.
+    murmur = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
     found: dict[int, int] = {}
     candidate = 0
     while len(found) < shards:
-        found.setdefault(murmur.hashInt(candidate, 42) % shards, candidate)
+        found.setdefault(murmur.hashInt(candidate) % shards, candidate)
         candidate += 1
     return tuple(found[partition] for partition in range(shards))

@@ -6,6 +6,7 @@ A batch that is replayed writes the same parts again, so nothing is doubled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import attrs
 import polars as pl
@@ -18,48 +19,81 @@ from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files import Files
 from beamlike.io.paths import absolute
 from beamlike.plan import Plan
-from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged
-from beamlike.spark.envelope import DDL, RECORDS, Envelope, to_arrow
+from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged, source_record
+from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
+from stages.inputs import Arrived, Inputs
+from stages.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
+
+Note = tuple[str, dict[str, Any]]
+"""What a task tells the driver: of which source, stage or sink, and what."""
 
 
 @attrs.define
 class BatchWriter:
-    """The `foreachBatch` function of a run; `on_batch` gets the record of each batch."""
+    """The `foreachBatch` function of a run; `on_batch` gets the record of each batch. `latest`: the last before it.
+
+    `clock` gives the processing time (us) at which a batch is done; None where time is simulated.
+    """
 
     plan: Plan
     run: str
     on_batch: Callable[[BatchRecord], None]
-    latest: BatchRecord | None = attrs.field(default=None, init=False)
+    latest: BatchRecord | None
+    clock: Callable[[], int] | None
+    _sources: dict[str, Inputs] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        known = self.latest.sources if self.latest else {}
+        self._sources = {
+            name: Inputs({name: SourceState(known[name].watermark if name in known else MIN_TIME)})
+            for name in self.plan.sources
+        }
 
     def __call__(self, envelopes: DataFrame, batch: int) -> None:
         arrived = [Envelope(*row) for row in envelopes.collect()]
         arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
+        rows = {}
         for name, sink in self.plan.sinks.items():
             frames = [envelope.frame() for envelope in arrived if envelope.target == name]
             if frames:
                 sink.sink.write(output_frame(pl.concat(frames)), Part(self.run, batch, sink=name))
-        self.latest = self._record(batch, [envelope for envelope in arrived if envelope.target == RECORDS])
+                rows[name] = sum(map(len, frames))
+        notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
+        self.latest = self._record(batch, notes, rows)
         self.on_batch(self.latest)
 
-    def _record(self, batch: int, notes: list[Envelope]) -> BatchRecord:
-        facts = [(note.origin, note.facts()) for note in notes]
-        now = max((fact["now"] for _, fact in facts), default=0)
-        before = self.latest or BatchRecord(batch, now, {}, {})
-        sources = merged((name, SourceRecord(**fact["source"])) for name, fact in facts if "source" in fact)
-        stages = merged((name, StageRecord(**fact["stage"])) for name, fact in facts if "stage" in fact)
-        return BatchRecord(
+    def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
+        now = max((fact["now"] for _, fact in notes if "now" in fact), default=0)
+        stages = merged((name, StageRecord(**fact["stage"])) for name, fact in notes if "stage" in fact)
+        for name, fact in notes:
+            if "rows" in fact:
+                rows[name] = rows.get(name, 0) + fact["rows"]
+        known = self.latest.stages if self.latest else {}
+        record = BatchRecord(
             batch,
             now,
-            {name: _source(sources.get(name), before.sources.get(name)) for name in self.plan.sources},
-            {name: stages.get(name) or _quiet(before.stages.get(name)) for name in self.plan.stages},
+            {name: self._source(name, notes, now) for name in self.plan.sources},
+            {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
+            now if self.clock is None else max(now, self.clock()),
+            rows,
         )
+        return record.following(self.latest)
 
-
-def _source(now: SourceRecord | None, before: SourceRecord | None) -> SourceRecord:
-    """The watermark of a source never goes back; a source that gave nothing stays where it was."""
-    watermark = before.watermark if before else MIN_TIME
-    return SourceRecord(watermark).plus(now) if now else SourceRecord(watermark)
+    def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
+        """A source of which nothing came stays where it was, or becomes idle."""
+        strategy = self.plan.sources[name].watermark
+        mine = [fact for origin, fact in notes if origin == name and "source" in fact]
+        summary: SourceSummary = {}
+        for fact in mine:
+            summary = merge(strategy, summary, fact["summary"])
+        ended = frozenset({name} if any(fact["ended"] for fact in mine) else ())
+        # The time of a test stream is its own.
+        times = [fact["now"] for fact in mine] if self.clock is None else [now]
+        arrived = Arrived({name: summary}, ended, now=max(times, default=MIN_TIME))
+        self._sources[name] = self._sources[name].receive(arrived, {name: strategy})
+        counts = {what: sum(fact["source"][what] for fact in mine) for what in ("elements", "dead_letters")}
+        return attrs.evolve(source_record(name, self._sources[name], strategy), **counts)
 
 
 def _quiet(before: StageRecord | None) -> StageRecord:
@@ -91,6 +125,7 @@ class PartWriter:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 frame = output_frame(pl.concat([part.frame() for part in parts]))
                 self.sinks[name].write(frame, Part(self.run, _batch(), task, name))
+                yield note(parts[0].shard, RECORDS, name, Kind.RECORD, {"rows": len(frame)})
 
 
 def _anywhere(sink: Sink) -> Sink:

@@ -13,7 +13,8 @@ from beamlike.dtypes import SchemaLike
 from beamlike.errors import nearest
 from beamlike.io.base import Declared, declared
 from beamlike.testing.times import TimeLike, instant
-from stages.sources import AnnouncedWatermark, Summary, announcement
+from stages.announced import AnnouncedWatermark, announcement
+from stages.strategies import Summary
 from windowing.time import (
     GLOBAL_WINDOW_END,
     MAX_TIME,
@@ -53,7 +54,7 @@ class TestStream:
     Times are datetimes, ISO text or seconds since 1970. A stream has clocks of its own: its watermark starts at the
     beginning of time and its processing time at 0. It is unbounded unless it is told its end by
     `advance_watermark_to_infinity()`. Which column of the elements is their event time is told to `p.read`, as for
-    every source.
+    every source; so may a `watermark=` strategy be, which then looks at the elements, if no step announces one.
     """
 
     __test__: ClassVar[bool] = False  # pytest takes what is called Test... for tests
@@ -107,9 +108,14 @@ class TestStream:
         )
 
     @property
+    def announces(self) -> bool:
+        """Whether any step says where the watermark is; if none does, `p.read` may be given a strategy."""
+        return any(step.summary for step in self.steps)
+
+    @property
     def watermark(self) -> AnnouncedWatermark:
         """The strategy that takes the source at its word; `p.read` needs no other."""
-        return AnnouncedWatermark(self.percentiles)
+        return AnnouncedWatermark(percentiles=self.percentiles)
 
     @property
     def processing_time(self) -> int:

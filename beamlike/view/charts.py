@@ -63,7 +63,7 @@ class Charts:
         """A stage: its watermarks with panes, its lags in event time and processing time, its panes and drops."""
         stage = self.series.stages[name]
         with style():
-            keys = [*self._stage_keys(name), *(drop_mark(reason).bar_key() for reason in stage.dropped)]
+            keys = [*self.stage_keys(name), *(drop_mark(reason).bar_key() for reason in stage.dropped)]
             picture, main, (event, system, counts) = _canvas(self.frame, keys)
             self.draw_stage(main, name)
             draw_event_lags(event, self.frame, [(stage.output, OUTPUT), (stage.input, INPUT)])
@@ -115,7 +115,7 @@ class Charts:
         label_watermark(axes, frame, stage.input, "input", right=True)
         label_watermark(axes, frame, stage.output, "output", right=False)
 
-    def _stage_keys(self, name: str) -> list[Artist]:
+    def stage_keys(self, name: str) -> list[Artist]:
         """What the legend says of `draw_stage`."""
         stage = self.series.stages[name]
         keys: list[Artist] = [
@@ -172,7 +172,7 @@ def side_by_side(histories: Mapping[str, History], stage: str) -> Picture:
             attrs.evolve(chart, frame=Frame(event, batches, np.arange(len(chart.series.times))))
             for chart in charts
         ]
-        every = [key for chart in charts for key in chart._stage_keys(stage)]
+        every = [key for chart in charts for key in chart.stage_keys(stage)]
         keys = list({str(key.get_label()): key for key in every}.values())
         room = legend_room(keys, wide * len(charts))
         picture = Picture(wide * len(charts), _CHART + 0.3 + room)

@@ -46,6 +46,7 @@ _LAGS = (
     "closing; if both grow, the stage is stuck or too slow."
 )
 
+_MOST_SENTENCES = 8
 _CODE = re.compile("`([^`]*)`")
 
 
@@ -92,7 +93,7 @@ def _sections(charts: Charts) -> Iterable[str]:
         return
     yield _watermarks(charts, moving)
     yield f"<h2>What it waits for after batch {latest.batch}</h2>"
-    yield "".join(map(_paragraph, why(history)[1:]))
+    yield _sentences(why(history)[1:])
     yield "<h2>What came and what went</h2>"
     yield _work(charts, latest)
     yield "<h2>Sources</h2>"
@@ -117,6 +118,13 @@ def _last_before_the_end(history: History) -> BatchRecord | None:
         ):
             return batch
     return history.latest
+
+
+def _sentences(texts: Sequence[str]) -> str:
+    """The first of them, and the others for who asks."""
+    paragraphs = [_paragraph(text) for text in texts]
+    first, others = "".join(paragraphs[:_MOST_SENTENCES]), "".join(paragraphs[_MOST_SENTENCES:])
+    return f"{first}<details><summary>Of all stages</summary>{others}</details>" if others else first
 
 
 def _paragraph(text: str) -> str:

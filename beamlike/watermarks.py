@@ -1,0 +1,107 @@
+"""How far a source is complete: the strategy in a declaration, checked against what it reads and who reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import polars as pl
+
+import beamlike.punctuated as punctuated
+from beamlike.describe import describe
+from beamlike.dtypes import type_name
+from beamlike.errors import PlanError, WrongType, unknown_column
+from beamlike.inference import Shape
+from stages.strategies import Summary, WatermarkStrategy
+from windowing.time import MAX_TIME
+
+if TYPE_CHECKING:
+    from beamlike.plan import Plan
+
+
+@attrs.frozen
+class NoEventTime(WatermarkStrategy):
+    """The strategy of rows without event time: none with an event time is to come, so nobody waits for them."""
+
+    assigns_event_time: ClassVar[bool] = False
+
+    def observe(self, frame: pl.DataFrame) -> Summary:
+        """Nothing."""
+        return {}
+
+    def merge(self, one: Summary, other: Summary) -> Summary:
+        """Nothing."""
+        return {}
+
+    def watermark(self, state: Summary, processing_time: int) -> int:
+        """The end of time."""
+        return MAX_TIME
+
+
+def own_watermark(source: object) -> WatermarkStrategy | None:
+    """The strategy of a source that has a clock of its own, as a test stream does."""
+    own = getattr(source, "watermark", None)
+    return own if isinstance(own, WatermarkStrategy) else None
+
+
+def require_watermark(source: Any, given: object, step: str) -> WatermarkStrategy:
+    """The given strategy; without one that of a source that has its own."""
+    own = own_watermark(source)
+    if own is not None and given is None:
+        return own
+    if not isinstance(given, WatermarkStrategy):
+        example = (
+            f"bl.BoundedOutOfOrderness({given!r})"
+            if isinstance(given, str)
+            else "bl.BoundedOutOfOrderness('5s')"
+        )
+        raise WrongType(f"watermark= must be a strategy such as {example}, not {given!r}", step=step)
+    if own is not None:
+        _require_observable(source, given, step)
+    return given
+
+
+def _require_observable(source: Any, given: WatermarkStrategy, step: str) -> None:
+    """A test stream is looked at like any source only if it announces nothing; it cannot be throttled."""
+    kind = type(source).__name__
+    if source.announces:
+        raise PlanError(
+            f"{kind} brings its own watermark; leave out watermark={describe(given)}, or the steps of the stream "
+            "that advance the watermark",
+            step=step,
+        )
+    if given.max_drift is not None:
+        raise PlanError(
+            f"{kind} plays one step in every batch, so it cannot wait; leave out max_drift", step=step
+        )
+
+
+def fitted(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
+    """The strategy over these columns, which must have those that it reads, in types that it can use."""
+    if isinstance(strategy, punctuated.Punctuated):
+        strategy = punctuated.checked(strategy, shape, step)
+    for column in strategy.columns:
+        if column not in shape.user:
+            note = f"; {describe(strategy)} reads it"
+            raise unknown_column(column, shape.user, step, note=note)
+    split = strategy.per_split
+    if split is not None:
+        dtype = shape.user[split]
+        if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
+            raise WrongType(
+                f"{describe(strategy)}: the names of splits are text or numbers, but {split!r} is {type_name(dtype)}",
+                step=step,
+            )
+    return strategy
+
+
+def require_alignable(plan: Plan) -> None:
+    """Raises `PlanError` where a source has a `max_drift`, for a runner that cannot let sources wait: Spark."""
+    for name, source in plan.sources.items():
+        if source.watermark.max_drift is not None:
+            raise PlanError(
+                f"{describe(source.watermark)}: Spark itself decides how much of a source a batch takes, so a source "
+                "cannot wait for others there; leave out max_drift and bound the batches of the source with "
+                "max_files_per_trigger, or run with bl.LocalRunner()",
+                step=name,
+            )

@@ -1,0 +1,352 @@
+"""The report: what is on the page, that it needs nothing else, and how it looks in a browser."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+import beamlike as bl
+from beamlike.description import describe_run
+from beamlike.view.axes import BatchAxis, TimeAxis
+from beamlike.view.charts import Charts, side_by_side
+from beamlike.view.history import History
+from beamlike.view.report import report, write_report
+from beamlike.view.series import event_time_lag, run_series, steps, thinned
+from tests.browser import Browser, find_browser
+from tests.simulated import HARMFUL, NOON, SECOND, flagship, wide
+from windowing.time import MAX_TIME, MIN_TIME
+
+VOID = {"meta", "link", "br", "img", "hr", "path", "use", "rect"}
+
+
+class Page(HTMLParser):
+    """The text of a page, its tags, and its ids; counts what is opened and closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        facts = dict(attrs)
+        self.ids += [facts["id"]] if "id" in facts else []
+        self.loads += [facts[name] for name in ("src", "href", "xlink:href") if facts.get(name)]
+
+    def handle_data(self, data):
+        self.words.append(data.strip())
+
+    @property
+    def text(self) -> str:
+        return " ".join(word for word in self.words if word)
+
+
+@pytest.fixture(scope="module")
+def held() -> str:
+    return report(flagship(held=True))
+
+
+@pytest.fixture(scope="module")
+def page(held: str) -> Page:
+    return Page(held)
+
+
+def test_the_page_has_every_source_stage_and_sink_with_its_watermarks(page):
+    for name in ("console", "mobile", "sessions of console", "sessions of mobile", "average", "averages"):
+        assert name in page.text
+    assert "input 12:09:03, output 12:08:40" in page.text
+    assert "held by key 4058 in" in page.text
+
+
+def test_the_page_has_the_figures_of_the_run(page):
+    assert "60 batches, from 2026-01-01T12:00:00Z" in page.text
+    history = flagship(held=True)
+    elements = sum(batch.sources["mobile"].elements for batch in history.batches)
+    assert f"{elements:,}" in page.text
+    assert re.search(r"average .* \d+ early, \d+ on time, \d+ late 8 late", page.text)
+
+
+def test_a_run_at_its_end_is_shown_as_it_was_before_the_end_of_input(page):
+    assert "After batch 58, at 2026-01-01T12:09:40Z, the last before the end of input" in page.text
+    assert "nothing waits any more" in page.text
+
+
+def test_a_run_that_goes_on_says_what_its_stages_wait_for():
+    text = Page(report(flagship(held=False, ended=False))).text
+    assert "Where it stands" in text
+    assert "What it waits for after batch 59" in text
+    assert "average" in text.partition("What it waits for")[2].partition("What came")[0]
+
+
+def test_charts_are_drawn_for_all_sources_together_and_for_each_stage(page):
+    assert page.tags.count("svg") == 1 + 1 + 3
+    assert page.text.count("event-time lag") >= 4
+    assert page.text.count("processing-time lag") >= 3
+    for label in ("input watermark", "on-time panes", "late panes", "early panes", "dropped, late"):
+        assert label in page.text
+
+
+def test_text_in_charts_stays_text(held):
+    assert ">input watermark</text>" in held
+    assert "font-family: 'DejaVu Sans', 'Verdana', sans-serif" in held
+
+
+def test_the_page_loads_nothing(held, page):
+    assert all(link.startswith(("#", "data:")) for link in page.loads)
+    assert not {"script", "iframe", "object"} & set(page.tags)
+    assert not re.search(r"url\((?!#)|@import|@font-face", held)
+    assert "default-src 'none'" in held
+
+
+def test_ids_are_unique_across_all_charts(page):
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.loads if link.startswith("#")} <= set(page.ids)
+
+
+def test_the_same_history_gives_the_same_page(held):
+    assert report(flagship(held=True)) == held
+
+
+def test_names_cannot_harm_the_page():
+    text = report(wide(each=3))
+    assert HARMFUL not in text
+    assert "script" not in Page(text).tags
+    assert f"wide {HARMFUL}" in Page(text).text
+
+
+def test_letters_that_this_machine_has_no_font_for_are_no_error():
+    history = flagship(held=False, batches=3)
+    plan = attrs.evolve(history.plan, pipeline="平均 \N{GRINNING FACE}\x07", stages=history.plan.stages)
+    assert "平均" in report(attrs.evolve(history, plan=plan))
+
+
+def test_a_run_without_a_batch_has_a_page_with_its_graph():
+    page = Page(report(flagship(held=False, batches=0)))
+    assert "no batch has been recorded yet" in page.text
+    assert page.tags.count("svg") == 1
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_run_of_hardly_any_batches_has_a_page(batches):
+    assert Page(report(flagship(held=True, batches=batches, ended=False))).tags.count("svg") == 5
+    assert Page(report(flagship(held=True, batches=batches))).tags.count("svg") == 5
+
+
+def test_batches_of_an_older_plan_may_lack_a_stage():
+    history = flagship(held=False, batches=5)
+    batches = [
+        attrs.evolve(batch, stages={name: one for name, one in batch.stages.items() if name != "average"})
+        for batch in history.batches[:2]
+    ]
+    history.batches[:2] = batches
+    series = run_series(history).stages["average"]
+    assert series.input[:2].tolist() == [MIN_TIME, MIN_TIME]
+    assert "average" in report(history)
+
+
+def test_percentile_watermarks_have_lines_and_idle_sources_are_named():
+    history = flagship(held=False, ended=False)
+    for place, batch in enumerate(history.batches):
+        stage = batch.stages["average"]
+        ahead = {} if stage.output == MIN_TIME else {66: stage.output + 20 * SECOND}
+        stages = {**batch.stages, "average": attrs.evolve(stage, percentiles=ahead)}
+        sources = {**batch.sources, "console": attrs.evolve(batch.sources["console"], idle=True)}
+        history.batches[place] = attrs.evolve(batch, stages=stages, sources=sources)
+    text = Page(report(history)).text
+    assert "output, percentile 66" in text
+    assert "idle: not waited for" in text
+
+
+def test_write_report_makes_the_folder(tmp_path):
+    write_report(flagship(held=False, batches=3), tmp_path / "new" / "report.html")
+    assert (tmp_path / "new" / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_long_runs_are_thinned_out():
+    history = wide(each=2, batches=10_000)
+    assert len(report(history)) < 600_000
+
+
+def test_a_real_run_can_be_reported():
+    p = bl.Pipeline("clicks")
+    rows = [{"user": "ada", "at": second} for second in (1, 2, 3, 61, 50, 130)]
+    clicks = p.read(
+        "clicks",
+        bl.Rows(rows, rows_per_batch=1),
+        timestamp="at",
+        timestamp_unit="s",
+        watermark=bl.MonotonousTimestamps(),
+    )
+    clicks.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count()).write(
+        "out", bl.Memory()
+    )
+    plan = p.plan()
+    run = bl.LocalRunner().run(plan)
+    text = Page(report(History(describe_run(plan), list(run.batches)))).text
+    assert "clicks.aggregate" in text
+    assert "3 on time" in text
+    assert "1 late" in text
+
+
+# Numbers behind the charts
+
+
+def test_event_time_lag_is_a_saw_tooth_between_batches():
+    #   lag  |   /|   /
+    #        |  / |  /       the watermark stands still, and then moves
+    #        | /  | /
+    times = np.array([0, 10, 20]) * SECOND
+    at, lag = event_time_lag(times, np.array([-5, 2, 2]) * SECOND)
+    assert at.tolist() == [0, 10 * SECOND, 10 * SECOND, 20 * SECOND, 20 * SECOND]
+    assert lag.tolist() == [5, 15, 8, 18, 18]
+
+
+def test_the_ends_of_time_have_no_lag():
+    times = np.array([0, 1, 2, 3]) * SECOND
+    at, lag = event_time_lag(times, np.array([MIN_TIME, 0, SECOND, MAX_TIME]))
+    assert lag.tolist() == [1, 2, 1]
+    assert at.max() == 2 * SECOND
+
+
+def test_a_watermark_stands_still_until_the_next_batch():
+    at, marks = steps(np.array([1, 2, 3]), np.array([10, 20, 20]))
+    assert list(zip(at.tolist(), marks.tolist(), strict=True)) == [
+        (1, 10),
+        (2, 10),
+        (2, 20),
+        (3, 20),
+        (3, 20),
+    ]
+
+
+def test_thinning_keeps_ends_and_peaks():
+    values = np.zeros(10_000)
+    values[4_321], values[77] = 9, -9
+    kept = thinned(values)
+    assert len(kept) <= 1_000
+    assert {0, 77, 4_321, 9_999} <= set(kept.tolist())
+
+
+def test_processing_time_lag_is_that_of_the_slowest_on_the_way():
+    history = flagship(held=False, batches=2)
+    stage = run_series(history).stages["average"]
+    assert stage.input_system_lag.tolist() == [0.2, 0.23]
+    assert stage.output_system_lag.tolist() == [0.4, 0.46]
+
+
+def test_minus_infinity_is_nowhere_and_plus_infinity_at_the_edge():
+    axis = TimeAxis(0, 10 * SECOND)
+    places = axis.at(np.array([MIN_TIME, 5 * SECOND, MAX_TIME]))
+    assert np.isnan(places[0])
+    assert places[1:].tolist() == [5, 10]
+
+
+@pytest.mark.parametrize(
+    ("axis", "label", "clock"),
+    [
+        (TimeAxis(0, 3600 * SECOND), "event time (h:mm:ss)", "0:10:00"),
+        (TimeAxis(NOON, NOON + 3600 * SECOND), "event time (UTC, 2026-01-01)", "00:10:00"),
+        (
+            TimeAxis(NOON, NOON + 86_400 * SECOND),
+            "event time (UTC, 2026-01-01 to 2026-01-02)",
+            "1970-01-01 00:10:00",
+        ),
+        (BatchAxis(-1, 1_000), "event time, in batches", "600,000,000"),
+    ],
+)
+def test_times_are_said_as_shortly_as_the_axis_allows(axis, label, clock):
+    assert axis.label("event time") == label
+    assert axis.clock(600 * SECOND) == clock
+
+
+def test_the_line_of_equal_times_is_drawn_only_where_it_is_in_view():
+    live, replayed = flagship(held=False), flagship(held=False)
+    later = 400 * 86_400 * SECOND
+    replayed.batches[:] = [
+        attrs.evolve(batch, processing_time=batch.processing_time + later) for batch in replayed.batches
+    ]
+    assert Charts.of(live).frame.same is not None
+    assert Charts.of(replayed).frame.same is None
+
+
+def test_runs_stand_side_by_side(tmp_path):
+    runs = {"END_OF_WINDOW": flagship(held=False), "EARLIEST": flagship(held=True)}
+    picture = side_by_side(runs, "average")
+    svg = picture.svg()
+    assert "END_OF_WINDOW" in svg
+    assert "processing time, in batches" in svg
+    picture.save(tmp_path / "pictures" / "runs.svg")
+    picture.save(tmp_path / "pictures" / "runs.png")
+    assert (tmp_path / "pictures" / "runs.svg").read_text(encoding="utf-8") == svg
+    assert (tmp_path / "pictures" / "runs.png").read_bytes().startswith(b"\x89PNG")
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
+    return find_browser(tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="module")
+def written(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    histories = {
+        "held": flagship(held=True),
+        "running": flagship(held=False, start=0, ended=False),
+        "wide": wide(each=8),
+        "short": flagship(held=False, batches=2, ended=False),
+    }
+    for name, history in histories.items():
+        write_report(history, folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in histories}
+
+
+def test_the_browser_has_nothing_to_complain_of_and_asks_nobody(browser, written):
+    # The page's policy forbids all requests, so that one would be an error on the console.
+    assert browser.console(written["held"]) == []
+
+
+def test_the_console_would_tell_of_a_request(browser, written, tmp_path):
+    asking = tmp_path / "asking.html"
+    text = written["short"].read_text(encoding="utf-8")
+    asking.write_text(text.replace("</h1>", "</h1><img src='http://127.0.0.1:9/x.png'>"), encoding="utf-8")
+    assert any("Content Security Policy" in line for line in browser.console(asking))
+
+
+@pytest.mark.parametrize("name", ["held", "running", "wide", "short"])
+def test_no_label_overlaps_another_or_is_cut_off(browser, written, name):
+    assert browser.faults(written[name]) == []
+
+
+def test_labels_that_overlap_or_are_cut_off_would_be_found(browser, tmp_path):
+    page = tmp_path / "faulty.html"
+    texts = "".join(f"<text x='{x}' y='20'>label</text>" for x in (0, 10, 190))
+    page.write_text(
+        f"<!DOCTYPE html><body><svg width='200' height='40'>{texts}</svg></body>", encoding="utf-8"
+    )
+    assert [fault[0] for fault in browser.faults(page)] == ["overlap", "cut off"]
+
+
+def test_the_page_fits_a_narrow_window(browser, written):
+    assert browser.faults(written["running"], width=700) == []
+
+
+def test_the_page_can_be_seen_and_printed(browser, written, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    browser.screenshot(written["held"], tmp_path / "page.png")
+    browser.pdf(written["held"], tmp_path / "page.pdf")
+    seen = image.open(tmp_path / "page.png").convert("RGB")
+    colours = {colour for _, colour in seen.getcolors(maxcolors=1 << 24)}
+    assert seen.size == (1100, 2000)
+    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0xFF, 0xFF, 0xFF)} <= colours
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
