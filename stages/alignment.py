@@ -62,7 +62,7 @@ def together(reports: Iterable[Report]) -> Report:
     idle = len(counted) < len(known) and all(report.watermark >= MAX_TIME for report in counted)
     if idle:
         counted = known
-    shares = sorted({share for report in counted for share in report.percentiles})
+    shares = sorted({share for report in known for share in report.percentiles})
     return Report(
         min((report.watermark for report in counted), default=MAX_TIME),
         {
