@@ -105,13 +105,13 @@ def describe_run(plan: Plan) -> RunDescription:
 
 
 def _source(plan: SourcePlan) -> SourceDescription:
-    strategy: Any = plan.watermark
+    strategy = plan.watermark
     return SourceDescription(
         describe(plan.source),
-        describe(strategy),
-        getattr(strategy, "per_split", None),
-        getattr(strategy, "idle_after", None),
-        getattr(strategy, "percentiles", ()),
+        describe(strategy) if plan.timed else "no event time",
+        strategy.per_split,
+        strategy.idle_after,
+        strategy.percentiles,
     )
 
 

@@ -130,7 +130,7 @@ def new_index() -> Index:
 
 
 def index_of(*holds: tuple[int, str | None, int | None]) -> Index:
-    return new_index().replace([], summarize(rows(*holds), ("key",), DEADLINES, "h"))
+    return new_index().replace([], summarize(rows(*holds), ("key",), DEADLINES, "h", {1: 5}))
 
 
 def at(watermark: int) -> Times:
@@ -146,7 +146,7 @@ def test_a_bucket_is_due_at_the_first_deadline_in_it() -> None:
 
 def test_replacing_describes_the_touched_buckets_anew_and_leaves_the_others() -> None:
     index = index_of((1, "a", 5), (4, "c", 30), (6, "d", None))
-    new = summarize(rows((4, "x", 7), (5, "y", 8)), ("key",), DEADLINES, "h")
+    new = summarize(rows((4, "x", 7), (5, "y", 8)), ("key",), DEADLINES, "h", {1: 5})
     index = index.replace([1, 4, 5], new)  # nothing is left in bucket 1
     assert index.existing() == [4, 5, 6]
     assert index.due(at(18)) == [4, 5]
@@ -166,8 +166,9 @@ def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
 )
 def test_a_key_may_be_named_as_a_column_of_the_index(name: str) -> None:
     frame = rows((1, "a", 5)).with_columns(pl.lit("b").alias(name))
-    summary = summarize(frame, ("key", name), DEADLINES, "h")
-    assert summary.select("rows", DEADLINE + WATERMARK, "hold", "holder_key").rows() == [(1, 15, 5, "a, b")]
+    summary = summarize(frame, ("key", name), DEADLINES, "h", {1: 5})
+    columns = ("rows", "keys", "bytes", DEADLINE + WATERMARK, "hold", "holder_key")
+    assert summary.select(columns).rows() == [(1, 1, 5, 15, 5, "a, b")]
 
 
 def test_an_index_is_read_back_with_its_watermarks_and_clocks() -> None:

@@ -313,7 +313,7 @@ def test_choices_may_be_given_by_their_name() -> None:
         ({"allowed_lateness": "soon"}, ValueError, "not a duration: 'soon'"),
         ({"windows": "1m"}, TypeError, "'windows' must be .*WindowFn"),
         ({"windows": FixedWindows}, TypeError, "'windows' must be .*WindowFn"),
-        ({"trigger": "default"}, TypeError, "'trigger' must be .*Trigger"),
+        ({"trigger": "default"}, TypeError, "trigger must be a trigger, not 'default'"),
     ],
 )
 def test_a_choice_that_is_none_is_refused(

@@ -36,6 +36,7 @@ from beamlike.spark.operators import apply_level
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter, write_in_tasks
+from beamlike.watermarks import require_alignable
 from windowing.time import MIN_TIME
 from windowing.triggers import PROCESSING_TIME
 
@@ -101,6 +102,7 @@ class SparkRunner:
 
     def start(self, plan: Plan) -> SparkRun:
         """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
+        require_alignable(plan)
         session = self._session(plan)
         if self.checkpoint is None and not session.sparkContext._jsc.isLocal():
             raise ValueError(

@@ -9,10 +9,12 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
+from beamlike.records import BatchRecord
 from beamlike.view.axes import BatchAxis, TimeAxis, finite
-from beamlike.view.drawing import LINES, SKY, VERMILION, Picture, plain_axes, shown, style
+from beamlike.view.drawing import BLUE, LINES, RUST, SKY, VERMILION, Picture, plain_axes, shown, style
 from beamlike.view.history import History
 from beamlike.view.marks import (
+    HELD,
     IDEAL,
     INPUT,
     OUTPUT,
@@ -23,6 +25,7 @@ from beamlike.view.marks import (
     Look,
     Mark,
     draw_counts,
+    draw_delay,
     draw_event_lags,
     draw_legend,
     draw_panes,
@@ -35,6 +38,7 @@ from beamlike.view.marks import (
     set_event_time_chart,
 )
 from beamlike.view.series import RunSeries, run_series
+from beamlike.view.standing import draw_standing
 
 _WIDTH, _CHART = 9.8, 3.5  # inches; without the legend
 _LEFT, _BELOW, _ABOVE = 0.95, 0.5, 0.25
@@ -59,6 +63,10 @@ class Charts:
         series = run_series(history)
         return cls(history, series, Frame.around(series))
 
+    def graph(self, batch: BatchRecord | None) -> Picture:
+        """The graph of the pipeline, with the watermarks after a batch."""
+        return draw_standing(self.history.plan, batch, self.frame.event.clock)
+
     def stage(self, name: str) -> Picture:
         """A stage: its watermarks with panes, its lags in event time and processing time, its panes and drops."""
         stage = self.series.stages[name]
@@ -74,7 +82,7 @@ class Charts:
                 [(number, pane_mark(timing)) for timing, number in stage.panes.items()],
                 [(number, drop_mark(reason)) for reason, number in stage.dropped.items()],
             )
-            event.set_title("event-time lag")
+            event.set_title(self.frame.lag_title)
             system.set_title("processing-time lag")
             counts.set_title(f"panes {self.frame.each}" + (", drops below" if stage.dropped else ""))
         return picture
@@ -94,7 +102,7 @@ class Charts:
                 (letters, "dead_letters", _DEAD_LETTERS),
             ):
                 draw_counts(axes, self.frame, [(sum(getattr(one, what) for one, _ in sources), mark)])
-            event.set_title("event-time lag")
+            event.set_title(self.frame.lag_title)
             elements.set_title(f"elements of all sources {self.frame.each}")
             letters.set_title(f"rows without event time {self.frame.each}")
         return picture
@@ -103,28 +111,28 @@ class Charts:
         """The chart of a stage's watermarks and panes."""
         stage, frame = self.series.stages[name], self.frame
         set_event_time_chart(axes, frame, self._window_ends(name))
-        for marks in stage.upstream.values():
-            draw_watermark(axes, frame, marks, UPSTREAM)
+        if len(stage.upstream) > 1:
+            for marks in stage.upstream.values():
+                draw_watermark(axes, frame, marks, UPSTREAM)
         if self._reads_stages(name):
+            draw_delay(axes, frame, stage.input, stage.slowest)
             draw_watermark(axes, frame, stage.slowest, SLOWEST)
         for marks, look in zip(stage.percentiles.values(), PERCENTILES, strict=False):
             draw_watermark(axes, frame, marks, look)
         draw_watermark(axes, frame, stage.input, INPUT)
         draw_watermark(axes, frame, stage.output, OUTPUT)
         draw_panes(axes, frame, stage)
-        label_watermark(axes, frame, stage.input, "input", right=True)
-        label_watermark(axes, frame, stage.output, "output", right=False)
+        label_watermark(axes, frame, stage.input, "input", BLUE, right=True)
+        label_watermark(axes, frame, stage.output, "output", RUST, right=False)
 
     def stage_keys(self, name: str) -> list[Artist]:
         """What the legend says of `draw_stage`."""
         stage = self.series.stages[name]
-        keys: list[Artist] = [
-            INPUT.key("input watermark"),
-            OUTPUT.key("output watermark"),
-            UPSTREAM.key("what it reads from"),
-        ]
+        keys: list[Artist] = [INPUT.key("input watermark"), OUTPUT.key("output watermark")]
+        if len(stage.upstream) > 1:
+            keys.append(UPSTREAM.key("what it reads from"))
         if self._reads_stages(name):
-            keys.append(SLOWEST.key("slowest source"))
+            keys += [SLOWEST.key("slowest source"), HELD]
         for number, look in zip(stage.percentiles, PERCENTILES, strict=False):
             keys.append(look.key(f"output, percentile {number}"))
         if self.frame.same is not None:

@@ -46,12 +46,16 @@ _TIGHT = 1.04  # a browser's text is not exactly as wide as matplotlib's
 
 @attrs.frozen
 class Node:
-    """A box: its name, kind and facts, the names it reads from, and what holds it: one of these, or in words."""
+    """A box: its name, kind and facts, the names it reads from, and where it stands in a run.
+
+    `stands` are its watermarks; `held_by`, one of the inputs, and `holds`, in words, are what holds them back.
+    """
 
     name: str
     kind: str
     facts: Sequence[str] = ()
     inputs: Sequence[str] = ()
+    stands: Sequence[str] = ()
     held_by: str | None = None
     holds: str = ""
 
@@ -92,11 +96,12 @@ def draw_graph(nodes: Iterable[Node]) -> Picture:
 
 
 def _lines(node: Node) -> list[_Line]:
-    """Kind, name, the facts, and what holds it."""
+    """Kind, name, the facts, the watermarks, and what holds them."""
     return [
         _Line(node.kind, TEXT_POINTS - 1, colour=_SMALL_PRINT),
         _Line(shown(node.name, _LETTERS), bold=True),
         *(_Line(text) for fact in node.facts for text in _wrapped(fact)),
+        *(_Line(text, bold=True, colour=BLUE) for fact in node.stands for text in _wrapped(fact)),
         *(_Line(text, colour=RUST) for text in _wrapped(node.holds)),
     ]
 

@@ -27,13 +27,14 @@ from beamlike.view.drawing import (
     Picture,
     text_width,
 )
-from beamlike.view.series import RunSeries, StageSeries, event_time_lag, steps, thinned
+from beamlike.view.series import RunSeries, StageSeries, event_time_lag, lag_behind, steps, thinned
 from windowing.time import format_duration
 
 _SECOND: Final = 1_000_000
 _BINS: Final = 40
 _LEGEND_LINE: Final = 0.2  # inches
 _HANDLE: Final = 0.55  # inches that a legend's entry takes beside its text
+_WORTH_SAYING: Final = 0.08  # of what is shown of event time
 
 
 @attrs.frozen
@@ -53,6 +54,7 @@ INPUT: Final = Look(BLUE)
 OUTPUT: Final = Look(VERMILION, (0, (3, 1)))
 UPSTREAM: Final = Look("#999999", width=1.0)
 SLOWEST: Final = Look(GREEN, "-.", 1.2)
+HELD: Final = Patch(facecolor=GREEN, alpha=0.15, label="held back by stages before")
 IDEAL: Final = Look("#999999", ":", 1.0)
 PERCENTILES: Final = tuple(Look(PURPLE, dashes, 1.0) for dashes in (":", "-.", "--", "-"))
 
@@ -102,11 +104,16 @@ def drop_mark(reason: str) -> Mark:
 
 @attrs.frozen
 class Frame:
-    """The times that the charts of a run share: both axes, and the processing time (us) of each batch."""
+    """The times that the charts of a run share: both axes, and the processing time (us) of each batch.
+
+    `newest` has the watermark of the source that is furthest on where elements are of long ago, as when they are
+    replayed; None where watermarks are near processing time.
+    """
 
     event: TimeAxis
     processing: TimeAxis
     times: Times
+    newest: Times | None = None
 
     @classmethod
     def around(cls, series: RunSeries) -> Frame:
@@ -115,14 +122,25 @@ class Frame:
         processing, event = TimeAxis.around(now), TimeAxis.around(*marks)
         near = max(event.high - event.low, processing.high - processing.low)
         if max(abs(processing.high - event.high), abs(processing.low - event.low)) < near:
-            event = TimeAxis.around(*marks, now)
-        return cls(event, processing, now)
+            return cls(TimeAxis.around(*marks, now), processing, now)
+        return cls(event, processing, now, series.newest)
 
     @property
     def same(self) -> Times | None:
         """From when until when event time and processing time are the same and in view."""
         low, high = max(self.event.low, self.processing.low), min(self.event.high, self.processing.high)
         return None if low >= high or isinstance(self.processing, BatchAxis) else np.array([low, high])
+
+    @property
+    def lag_title(self) -> str:
+        """What an event-time lag is measured by."""
+        return "event-time lag" if self.newest is None else "event-time lag behind the newest source"
+
+    def lag(self, watermark: Times) -> tuple[Times, Numbers]:
+        """How far (s) a watermark is behind processing time, or behind the newest source, over time."""
+        if self.newest is None:
+            return event_time_lag(self.times, watermark)
+        return lag_behind(self.newest, self.times, watermark)
 
     @property
     def bin(self) -> int:
@@ -163,7 +181,48 @@ def draw_watermark(axes: Axes, frame: Frame, watermark: Times, look: Look) -> No
     _plot(axes, frame.event.at(marks[kept]), frame.processing.at(at[kept]), look)
 
 
-def label_watermark(axes: Axes, frame: Frame, watermark: Times, text: str, *, right: bool) -> None:
+def draw_delay(axes: Axes, frame: Frame, watermark: Times, slowest: Times) -> None:
+    """What lies between a watermark and the slowest source; where it is widest, how long that is."""
+    at, marks = steps(frame.times, watermark)
+    _, sources = steps(frame.times, slowest)
+    kept = np.union1d(thinned(marks), thinned(sources))
+    left, right = frame.event.at(marks[kept]), frame.event.at(sources[kept])
+    axes.fill_betweenx(frame.processing.at(at[kept]), left, right, facecolor=GREEN, alpha=0.15, linewidth=0)
+    known = np.flatnonzero(finite(watermark[:-1]) & finite(slowest[:-1]))
+    delays = slowest[known] - watermark[known]
+    # Right of the line, and above the line's own label.
+    room = (frame.event.at(slowest[known]) < 0.7 * frame.event.length) & (
+        frame.processing.at(frame.times[known]) > 0.4 * frame.processing.length
+    )
+    if not room.any() or (delay := int(delays[room].max())) < _WORTH_SAYING * (
+        frame.event.high - frame.event.low
+    ):
+        return
+    widest = known[room][delays[room].argmax()]
+    start, end = (float(frame.event.at(one)[widest]) for one in (watermark, slowest))
+    height = float(frame.processing.at(frame.times[widest : widest + 2]).mean())
+    axes.annotate("", (start, height), (end, height), arrowprops={"arrowstyle": "<->", "linewidth": 0.8})
+    _write(axes, f"{format_duration(round(delay, -6))} held back", (end, height), (6, 0), BLACK)
+
+
+def _write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[int, int], colour: str) -> None:
+    """Text beside a place, at so many points from it."""
+    axes.annotate(
+        text,
+        place,
+        xytext=offset,
+        textcoords="offset points",
+        horizontalalignment="left" if offset[0] > 0 else "right",
+        verticalalignment="center",
+        color=colour,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5},
+        zorder=5,
+    )
+
+
+def label_watermark(
+    axes: Axes, frame: Frame, watermark: Times, text: str, colour: str, *, right: bool
+) -> None:
     """Writes beside the line what it is, where there is room: to its right low in the chart, or to its left high."""
     known = np.flatnonzero(finite(watermark))
     if not len(known):
@@ -174,15 +233,7 @@ def label_watermark(axes: Axes, frame: Frame, watermark: Times, text: str, *, ri
     share = float(frame.event.at(watermark)[number]) / frame.event.length
     if not (share < 0.8 if right else share > 0.2):
         return
-    axes.annotate(
-        text,
-        (share * frame.event.length, wanted),
-        xytext=(6, -6) if right else (-6, 6),
-        textcoords="offset points",
-        horizontalalignment="left" if right else "right",
-        verticalalignment="center",
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5},
-    )
+    _write(axes, text, (share * frame.event.length, wanted), (6, -6) if right else (-6, 6), colour)
 
 
 def draw_panes(axes: Axes, frame: Frame, stage: StageSeries) -> None:
@@ -210,8 +261,8 @@ def draw_panes(axes: Axes, frame: Frame, stage: StageSeries) -> None:
 
 
 def draw_event_lags(axes: Axes, frame: Frame, lines: Sequence[tuple[Times, Look]]) -> None:
-    """How far watermarks are behind processing time."""
-    drawn = [(*event_time_lag(frame.times, watermark), look) for watermark, look in lines]
+    """How far watermarks are behind."""
+    drawn = [(*frame.lag(watermark), look) for watermark, look in lines]
     _draw_durations(axes, frame, drawn)
 
 
@@ -250,7 +301,9 @@ def draw_counts(
             base = base + heights
     axes.margins(y=0.12)
     if not axes.patches:
-        axes.set_ylim(0, 1)
+        axes.set(ylim=(0, 1), yticks=[])
+        axes.text(0.5, 0.5, "none", transform=axes.transAxes, color=GREY, ha="center", va="center")
+        return
     axes.axhline(0, color=GREY, linewidth=0.6)
     axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(abs(value))))

@@ -10,22 +10,19 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-import attrs
-
 from beamlike.records import BatchRecord, is_a_time
 from beamlike.view.charts import Charts
 from beamlike.view.drawing import Picture
-from beamlike.view.graph import Node, draw_graph
 from beamlike.view.history import History
-from beamlike.view.plot import nodes, stage_facts
+from beamlike.view.plot import stage_facts
 from beamlike.view.totals import totals
 from beamlike.view.why import why
-from beamlike.view.words import clock, counts, length, rows
+from beamlike.view.words import clock, counts, holder_text, length, rows
 
 _GRAPH = (
-    "From left to right: sources, stages and sinks, with their watermarks after that batch. A thick dashed "
-    "arrow comes from what holds a stage's output watermark; where that is a key and window of its own, the box "
-    "says which."
+    "From left to right: sources, stages and sinks, with their watermarks after that batch. Of several inputs, a "
+    "thick dashed arrow comes from the one that is furthest behind: it holds the input watermark. Where a key and "
+    "window hold the output watermark back further, the box says which."
 )
 _SOURCES = (
     "Large chart: how far in event time each source is complete, as processing time goes on upwards. On a dotted "
@@ -36,17 +33,19 @@ _STAGES = (
     "Large chart: event time across, processing time up. The input watermark is the least of what the stage reads "
     "from; the output watermark is at or left of it, and the distance is what the stage itself adds. Panes stand "
     "where the input watermark was when they came, larger ones for many; vertical dashes are the ends of windows, "
-    "and an on-time pane comes when the input watermark crosses one. At the end of input a watermark goes to the "
-    "right edge."
+    "and an on-time pane comes when the input watermark crosses one. What is shaded is held back by stages before: "
+    "the sources are already complete there. At the end of input a watermark goes to the right edge."
 )
 _LAGS = (
-    "Small charts, with processing time across. Event-time lag: how far a watermark is behind processing time. "
+    "Small charts, with processing time across. Event-time lag: how far a watermark is behind processing time, or, "
+    "where elements are of long ago, behind the source that is furthest on. "
     "Processing-time lag: how long it took from the beginning of a batch until the stage was done with it. If "
     "only the first grows, data are old or wait for a window to close, and a saw-tooth is windows opening and "
     "closing; if both grow, the stage is stuck or too slow."
 )
 
 _MOST_SENTENCES = 8
+_LEAST = 0.75  # of its size, to which a picture that is wider than the page is made smaller
 _CODE = re.compile("`([^`]*)`")
 
 
@@ -88,7 +87,7 @@ def _sections(charts: Charts) -> Iterable[str]:
     if moving is not None:
         which = "the last before the end of input" if moving is not latest else "the last"
         yield f"<p>After batch {moving.batch}, at {escape(clock(moving.processing_time))}, {which}:</p>"
-    yield _figure(draw_graph(_graph(charts, moving)), "graph", "The graph of the pipeline", _GRAPH, fit=False)
+    yield _figure(charts.graph(moving), "graph", "The graph of the pipeline", _GRAPH, fit=False)
     if moving is None or latest is None:
         return
     yield _watermarks(charts, moving)
@@ -134,38 +133,13 @@ def _paragraph(text: str) -> str:
 
 
 def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: bool = True) -> str:
-    """The picture, as wide as the page or as it is; `says` is for those who cannot see it."""
-    svg = picture.svg(salt).replace("<svg ", f'<svg role="img" aria-label="{escape(says)}" ', 1)
+    """The picture, as wide as the page or as it is and a little smaller; `says` is for those who cannot see it."""
+    least = f"--least: {float(picture.get_size_inches()[0]) * 72 * _LEAST:.0f}pt"
+    svg = picture.svg(salt).replace(
+        "<svg ", f'<svg role="img" aria-label="{escape(says)}" style="{least}" ', 1
+    )
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f"<figure{' class=fit' if fit else ''}>{svg}{below}</figure>"
-
-
-def _graph(charts: Charts, latest: BatchRecord | None) -> list[Node]:
-    boxes = nodes(charts.history.plan)
-    return boxes if latest is None else [_standing(box, charts, latest) for box in boxes]
-
-
-def _standing(box: Node, charts: Charts, batch: BatchRecord) -> Node:
-    """The box with where its watermarks stand, and what holds them."""
-    text = charts.frame.event.clock
-    if box.name in batch.sources:
-        source = batch.sources[box.name]
-        idle = ["idle: not waited for"] if source.idle else []
-        holds = f"waits for split {source.split}" if source.split is not None else ""
-        return attrs.evolve(
-            box, facts=[*box.facts, f"watermark {text(source.watermark)}", *idle], holds=holds
-        )
-    if box.name not in batch.stages:
-        return box
-    stage = batch.stages[box.name]
-    facts = [*box.facts, f"input {text(stage.input)}, output {text(stage.output)}"]
-    upstream = stage.holder in stage.upstream and is_a_time(stage.output)
-    return attrs.evolve(
-        box,
-        facts=facts,
-        held_by=stage.holder if upstream else None,
-        holds=f"held by {stage.holder}" if stage.window is not None else "",
-    )
 
 
 def _watermarks(charts: Charts, batch: BatchRecord) -> str:
@@ -177,20 +151,25 @@ def _watermarks(charts: Charts, batch: BatchRecord) -> str:
             source = batch.sources[name]
             held = f"split {source.split}" if source.split is not None else source.awaited
             held = "idle" if source.idle else held
-            lines.append([name, "", text(source.watermark), _lag(batch, source.watermark), "", held])
+            lines.append([name, "", text(source.watermark), _lag(charts, batch, source.watermark), "", held])
     for name in charts.history.plan.stages:
         if name in batch.stages:
             stage = batch.stages[name]
             system = length(batch.output_system_lag(name))
-            marks = [text(stage.input), text(stage.output), _lag(batch, stage.output), system]
-            lines.append([name, *marks, stage.holder])
-    names = ["source or stage", "input", "output", "event-time lag", "processing-time lag", "held by"]
+            marks = [text(stage.input), text(stage.output), _lag(charts, batch, stage.output), system]
+            held = stage.holder if stage.window is None else holder_text(stage.window, text)
+            lines.append([name, *marks, held])
+    names = ["source or stage", "input", "output", charts.frame.lag_title, "processing-time lag", "held by"]
     return _table(names, lines, numbers=range(1, 5))
 
 
-def _lag(batch: BatchRecord, watermark: int) -> str:
-    lag = batch.lag(watermark)
-    return "" if lag is None else length(lag)
+def _lag(charts: Charts, batch: BatchRecord, watermark: int) -> str:
+    """Behind processing time, or behind the newest source, as in the charts."""
+    if not is_a_time(watermark):
+        return ""
+    marks = [source.watermark for source in batch.sources.values() if is_a_time(source.watermark)]
+    reference = batch.processing_time if charts.frame.newest is None else max(marks, default=watermark)
+    return length(reference - watermark)
 
 
 def _work(charts: Charts, batch: BatchRecord) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from beamlike.records import SourceRecord, StageRecord
 from beamlike.view.axes import Numbers, Times, finite
 from beamlike.view.history import History
-from windowing.time import MIN_TIME
+from windowing.time import MAX_TIME, MIN_TIME
 
 _SECOND: Final = 1_000_000
 _MOST_POINTS: Final = 1_000
@@ -58,6 +58,13 @@ class RunSeries:
         """All watermarks."""
         stages = (marks for one in self.stages.values() for marks in (one.input, one.output))
         return [*(one.watermark for one in self.sources.values()), *stages]
+
+    @property
+    def newest(self) -> Times:
+        """The watermark of the source that is furthest on; +inf only where all are."""
+        marks = [one.watermark for one in self.sources.values()]
+        known = [np.where(finite(one), one, MIN_TIME) for one in marks]
+        return np.where(np.minimum.reduce(marks) == MAX_TIME, MAX_TIME, np.maximum.reduce(known))
 
 
 _NO_SOURCE: Final = SourceRecord(MIN_TIME)
@@ -130,6 +137,13 @@ def _times(values: Iterable[int]) -> Times:
 def _counts(records: Sequence[Mapping[str, int]]) -> dict[str, Times]:
     names = sorted({name for record in records for name in record})
     return {name: _times(record.get(name, 0) for record in records) for name in names}
+
+
+def lag_behind(newest: Times, times: Times, watermark: Times) -> tuple[Times, Numbers]:
+    """The lag (s) of a watermark behind another one over time: both stand still between batches."""
+    known = finite(watermark) & finite(newest)
+    lags = (newest[known] - watermark[known]) / _SECOND
+    return np.repeat(times[known], 2)[1:], np.repeat(lags, 2)[: max(0, 2 * len(lags) - 1)]
 
 
 def event_time_lag(times: Times, watermark: Times) -> tuple[Times, Numbers]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stages.index import Holder
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
@@ -35,14 +35,14 @@ def clock(us: int) -> str:
     return format_time(us // 1_000_000 * 1_000_000)
 
 
-def window_text(start: int, end: int) -> str:
-    """`[start, end)`."""
-    return f"[{format_time(start)}, {format_time(end)})"
+def window_text(start: int, end: int, text: Callable[[int], str] = format_time) -> str:
+    """`[start, end)`, each as `text` has it."""
+    return f"[{text(start)}, {text(end)})"
 
 
-def holder_text(holder: Holder) -> str:
-    """The key, if there is one, and the window."""
-    window = window_text(holder.start, holder.end)
+def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str:
+    """The key, if there is one, and the window, with its times as `text` has them."""
+    window = window_text(holder.start, holder.end, text)
     return f"key {holder.key} in {window}" if holder.key else f"window {window}"
 
 
