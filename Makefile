@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench demo help lint setup test
+.PHONY: bench demo help lint pictures setup test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ setup: $(STAMP) ## make .venv and install into it; the other targets do this by 
 
 demo: setup ## one million events through the example pipelines, on Spark
 	$(BIN)/python -m examples.demo $(ARGS)
+
+pictures: demo ## run the demo and take its pictures into docs/pictures, where README.md shows them
+	cp build/demo/*.svg docs/pictures/
 
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark
 	$(BIN)/python -m pytest $(ARGS)

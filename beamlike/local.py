@@ -254,7 +254,12 @@ class Bundle:
         names = frozenset(sources)
         summaries = {name: got.summary for name, got in self.ingested.items() if name in names}
         return Arrived(
-            summaries, names if self.ended else frozenset(), reports or {}, now, self.waiting & names
+            summaries,
+            names if self.ended else frozenset(),
+            reports or {},
+            now,
+            self.waiting & names,
+            {name: self.times[name] for name in names},
         )
 
 

@@ -234,7 +234,7 @@ def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> Sou
         state.watermark,
         idle=state.idle,
         split=holder.split,
-        since=inputs.now - holder.silent,
+        since=inputs.times[name] - holder.silent,
         percentiles=state.percentiles,
         awaited=holder.awaited,
     )

@@ -1,4 +1,4 @@
-"""What `make demo` runs: both variants of the flagship example, their watermarks, and if they are right."""
+"""What `make demo` runs: both variants of the flagship example, their watermarks, reports, and if they are right."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
+from beamlike.recording import RECORDS_FILE
 from beamlike.records import BatchRecord
 from beamlike.spark.java import find_java
 from beamlike.tables import watermarks_table
+from beamlike.view.charts import Charts, side_by_side
+from beamlike.view.history import History
+from beamlike.view.report import write_report
 from examples import generate, oracle
 from examples.session_lengths import pipeline
 from windowing.time import format_duration, format_time
@@ -31,29 +35,33 @@ _POINTS = 4  # of processing time at which the watermarks are shown
 
 @attrs.frozen
 class Outcome:
-    """One variant after its run: the batches, the windows written, and the lines in which they are wrong."""
+    """One variant after its run: its records, the windows written, and the lines in which they are wrong."""
 
     combiner: bl.TimestampCombiner
-    batches: Sequence[BatchRecord] = attrs.field(converter=tuple)
+    history: History
     windows: pl.DataFrame
     wrong: Sequence[str]
+
+    @property
+    def batches(self) -> Sequence[BatchRecord]:
+        """What was recorded of each batch."""
+        return self.history.batches
 
 
 def run(combiner: bl.TimestampCombiner, data: Path, work: Path, on: str) -> Outcome:
     """Run one variant from the beginning and compare what it wrote with the oracle."""
     folder = work / combiner.value
     shutil.rmtree(folder, ignore_errors=True)
-    job = pipeline(data, folder / "averages", combiner)
-    done = job.run(runner=_runner(on, folder / "checkpoint"))
+    pipeline(data, folder / "averages", combiner).run(runner=_runner(on, folder))
     windows = oracle.written(folder / "averages").sort("window_start")
     wrong = oracle.differences(windows, oracle.averages(oracle.read(data), combiner.value))
-    return Outcome(combiner, done.batches, windows, wrong)
+    return Outcome(combiner, History.open(folder), windows, wrong)
 
 
-def _runner(on: str, checkpoint: Path) -> bl.SparkRunner | bl.LocalRunner:
+def _runner(on: str, folder: Path) -> bl.SparkRunner | bl.LocalRunner:
     if on == "local":
-        return bl.LocalRunner()
-    return bl.SparkRunner(checkpoint=str(checkpoint), trigger="available_now", drain=True)
+        return bl.LocalRunner(records=folder / RECORDS_FILE)
+    return bl.SparkRunner(checkpoint=str(folder / "checkpoint"), trigger="available_now", drain=True)
 
 
 def windows_table(outcome: Outcome) -> Table:
@@ -91,7 +99,7 @@ def behind(batch: BatchRecord) -> int:
 
 def finding(end_of_window: Outcome, earliest: Outcome) -> str:
     """What the watermarks of both variants show, at the middle of their runs."""
-    middle = (min(len(end_of_window.batches), len(earliest.batches)) - 1) // 2
+    middle = _middle(end_of_window, earliest)
     told = [f"After batch {end_of_window.batches[middle].batch}:"]
     for outcome in (end_of_window, earliest):
         batch = outcome.batches[middle]
@@ -109,6 +117,10 @@ def finding(end_of_window: Outcome, earliest: Outcome) -> str:
     return " ".join(told)
 
 
+def _middle(*outcomes: Outcome) -> int:
+    return (min(len(outcome.batches) for outcome in outcomes) - 1) // 2
+
+
 def _emitted(batches: Sequence[BatchRecord]) -> int:
     return sum(sum(batch.stages[_SECOND_STAGE].panes.values()) for batch in batches)
 
@@ -119,6 +131,18 @@ def verdict(outcome: Outcome) -> str:
         return f"[green]OK[/green] all {outcome.windows.height} windows equal the plain polars computation"
     lines = "".join(f"\n  {line}" for line in outcome.wrong)
     return f"[red]WRONG[/red] {len(outcome.wrong)} windows differ from the plain polars computation:{lines}"
+
+
+def write_pictures(end_of_window: Outcome, earliest: Outcome, work: Path) -> list[Path]:
+    """A report of each variant, the second stage of both side by side, and the graph in the middle of EARLIEST."""
+    outcomes = (end_of_window, earliest)
+    reports = [work / outcome.combiner.value / "report.html" for outcome in outcomes]
+    for outcome, report in zip(outcomes, reports, strict=True):
+        write_report(outcome.history, report)
+    histories = {outcome.combiner.name: outcome.history for outcome in outcomes}
+    side_by_side(histories, _SECOND_STAGE).save(work / "watermarks.svg")
+    Charts.of(earliest.history).graph(earliest.batches[_middle(*outcomes)]).save(work / "graph.svg")
+    return [*reports, work / "watermarks.svg", work / "graph.svg"]
 
 
 def show(console: Console, outcome: Outcome) -> None:
@@ -147,6 +171,9 @@ def main(events: int, files: int, seed: int, on: str, work: Path) -> None:
         show(console, outcome)
     console.rule("What one sees")
     console.print(finding(*outcomes), highlight=False)
+    console.print(
+        "To look at:", *write_pictures(*outcomes, work), sep="\n  ", highlight=False, soft_wrap=True
+    )
     sys.exit(any(outcome.wrong for outcome in outcomes))
 
 

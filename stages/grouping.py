@@ -117,7 +117,9 @@ class Grouping:
         touched, untouched, closed, panes = self._elements(state, admitted.incoming, before, at_arrival)
         rows = pl.concat([touched, untouched])
         if now != then:
-            rows, due = self._move(rows, before, Moment(now.times, self.merging))
+            rows, due = self._move(
+                rows, before, Moment(then.times, self.merging), Moment(now.times, self.merging)
+            )
             panes = pl.concat([panes, due])
         dropped = {LATE: admitted.count, CLOSED_WINDOW: int(closed.rows[COUNT].sum())}
         return Advanced(rows, panes, dropped, self._late(admitted, closed))
@@ -133,7 +135,7 @@ class Grouping:
         touched, untouched = _split(state, incoming, match)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
-            combined = combine_merging(both, incoming, self.layout, moment)
+            combined = combine_merging(both, incoming, self.layout, before, moment)
         else:
             combined = combine_windows(both, incoming, self.layout)
         got = combined.rows.filter(pl.col(COUNT) > 0)
@@ -160,13 +162,26 @@ class Grouping:
         ).select(list(self.layout.state))
 
     def _move(
-        self, rows: pl.DataFrame, before: Watermarks, moment: Moment
+        self, rows: pl.DataFrame, before: Watermarks, then: Moment, now: Moment
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Windows whose time is over go, with a last pane; of the others, those that are ready fire."""
-        over = expires_at(self.layout) <= moment.watermark
-        last = collect(rows.filter(over & ~pl.col(CLOSED)), self.layout, before, moment)
-        rows, due = self._look(rows.filter(~over), before, moment)
+        """Windows whose time is over go, with a last pane; others for which a time has come fire if they are ready."""
+        over = expires_at(self.layout) <= now.watermark
+        last = collect(rows.filter(over & ~pl.col(CLOSED)), self.layout, before, now)
+        rows = rows.filter(~over)
+        come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
+        looked, due = self._look(rows.filter(come), before, now)
+        rows = pl.concat([rows.filter(~come), looked])
         return rows, _in_order(pl.concat([last, due]), self.keys)
+
+    def _come(self, then: Moment, now: Moment) -> list[pl.Expr]:
+        """Of the clocks other than the watermark: whether a time has come for which a window's trigger waited."""
+        trigger = self.windowing.trigger
+        env = {name: pl.col(name) for name in trigger.cells()}
+        return [
+            (trigger.deadline(env, ROOT, then, clock) <= now.time(clock)).fill_null(False)
+            for clock in self.clocks()
+            if clock != WATERMARK
+        ]
 
     def _look(
         self, rows: pl.DataFrame, before: Watermarks, moment: Moment

@@ -18,7 +18,8 @@ from stages.watermarks import Clock
 class Arrived:
     """What a batch brings from upstream: summaries and ends of sources, reports by origin, its processing time (us).
 
-    Sources that are `waiting` were made to: their silence is not their own.
+    Sources that are `waiting` were made to: their silence is not their own. `times` has the processing time of those
+    that told it, as a source may have a clock of its own.
     """
 
     summaries: Mapping[str, SourceSummary] = attrs.field(factory=dict)
@@ -26,15 +27,20 @@ class Arrived:
     reports: Mapping[str, Report] = attrs.field(factory=dict)
     now: int = MIN_TIME
     waiting: frozenset[str] = frozenset()
+    times: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen
 class Inputs:
-    """The state of each source that is read, the latest report of each origin upstream, and the processing time."""
+    """The state of each source that is read, the latest report of each origin upstream, and the processing time.
+
+    `times` has the processing time (us) of each source.
+    """
 
     sources: Mapping[str, SourceState] = attrs.field(factory=dict)
     reports: Mapping[str, Report] = attrs.field(factory=dict)
     now: int = MIN_TIME
+    times: Mapping[str, int] = attrs.field(factory=dict)
 
     def receive(
         self, arrived: Arrived, strategies: Mapping[str, WatermarkStrategy], started: int = MIN_TIME
@@ -44,17 +50,20 @@ class Inputs:
         `started` is when the run began (us): silence before that, while nobody looked, is held against no source.
         """
         now = max(self.now, arrived.now)
+        times = {
+            name: max(self.times.get(name, MIN_TIME), arrived.times.get(name, now)) for name in strategies
+        }
         sources = {}
         for name, strategy in strategies.items():
             state = self.sources.get(name, SourceState())
             if self.now < started or name in arrived.waiting:
-                state = state.resumed(now)
-            state = state.advance(strategy, arrived.summaries.get(name, {}), now)
+                state = state.resumed(times[name])
+            state = state.advance(strategy, arrived.summaries.get(name, {}), times[name])
             sources[name] = state.ended() if name in arrived.ended else state
         reports = {
             origin: self._latest(origin).followed_by(report) for origin, report in arrived.reports.items()
         }
-        return Inputs(sources, {**self.reports, **reports}, now)
+        return Inputs(sources, {**self.reports, **reports}, now, times)
 
     def _latest(self, origin: str) -> Report:
         """The latest report; who has not reported yet holds at the beginning of time."""
@@ -69,7 +78,7 @@ class Inputs:
 
     def holder(self, name: str, strategy: WatermarkStrategy) -> Holder | None:
         """What a source's watermark waits for."""
-        return self.sources[name].holder(strategy, self.now)
+        return self.sources[name].holder(strategy, self.times[name])
 
     def clock(self, upstream: Iterable[Report]) -> Clock:
         """The clock of a stage that reads from these."""
@@ -82,6 +91,7 @@ class Inputs:
             "sources": {name: state.facts() for name, state in self.sources.items()},
             "reports": {origin: report.facts() for origin, report in self.reports.items()},
             "now": self.now,
+            "times": dict(self.times),
         }
 
     @classmethod
@@ -91,4 +101,5 @@ class Inputs:
             {name: SourceState.load(state) for name, state in facts["sources"].items()},
             {origin: Report.load(report) for origin, report in facts["reports"].items()},
             facts["now"],
+            facts["times"],
         )

@@ -157,7 +157,7 @@ class Model:
         panes, dropped = self._process(elements)
         self.clocks = after
         if after.moved_since(before):
-            panes += self._move_clocks()
+            panes += self._move_clocks(before)
         hold = self._derive_output_watermark()
         live = len(self.active) + len(self.closed)
         late = sum(reason == "late" for *_, reason in dropped)
@@ -226,11 +226,18 @@ class Model:
         assert not merged.trigger.finished
         merged.values = [value for state in states.values() for value in state.values]
         merged.pending = sum(state.pending for state in states.values())
-        merged.hold = combine(self.windowing, result, (state.hold for state in states.values()))  # 2.5
+        merged.hold = self._merged_hold(result, [state.hold for state in states.values()])
         merged.previous = states[result].previous if result in states else None  # others' are forgotten
         merged.outstanding = [pane for state in states.values() for pane in state.outstanding]
         self.active[key, result] = merged
         self.closed.discard((key, result))  # an open window takes the place of a closed one (here)
+
+    def _merged_hold(self, result: Window, holds: list[int | None]) -> int | None:
+        """2.5: that of the window itself is placed anew, and so only if it is not late."""
+        hold = combine(self.windowing, result, holds)
+        if hold is None or self.windowing.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW:
+            return hold
+        return None if self._over(result) or hold < self.output_watermark else hold
 
     # Elements (4.1 step 3)
 
@@ -311,17 +318,22 @@ class Model:
 
     # Clocks (4.1 on_timers) and watermark (3.1)
 
-    def _move_clocks(self) -> list[Pane]:
-        """One decision per window: garbage collection first, else the trigger."""
+    def _move_clocks(self, before: Clocks) -> list[Pane]:
+        """One decision per window with a timer that is due: garbage collection first, else the trigger."""
         panes = []
         for key, window in list(self.active):
             if self._expired(window):
                 panes += self._fire_pane(key, window, finished=True)
                 del self.active[key, window]
-            elif self._should_fire(key, window):
+            elif self._wakes(before, key, window) and self._should_fire(key, window):
                 panes += self._emit(key, window)
         self.closed = {(key, window) for key, window in self.closed if not self._expired(window)}
         return panes
+
+    def _wakes(self, before: Clocks, key: Key, window: Window) -> bool:
+        """Every window has a timer at its end; its trigger may have set others."""
+        then, now = Now(before, window), self._now(window)
+        return now.over > then.over or self.active[key, window].trigger.wakes(then, now)
 
     def _derive_output_watermark(self) -> int | None:
         """Not past any hold, and never backwards (end and collection timers never bind): the least hold."""

@@ -45,6 +45,10 @@ class Machine:
 
     def clear(self) -> None: ...
 
+    def wakes(self, before: Now, after: Now) -> bool:
+        """Whether a timer that it has set is due, other than that of the window's end, which all windows have."""
+        return False
+
 
 # --- Without children ---
 
@@ -115,6 +119,11 @@ class ProcessingTimeMachine(Machine):
     def clear(self) -> None:
         self.target = None
 
+    def wakes(self, before: Now, after: Now) -> bool:
+        if self.target is None or self.finished:
+            return False
+        return before.clocks.processing_time <= self.target < after.clocks.processing_time
+
 
 class EndOfWindowMachine(Machine):
     """AfterWatermark with neither early nor late; or, with a percentile, the same by that watermark (here)."""
@@ -131,6 +140,13 @@ class EndOfWindowMachine(Machine):
 
     def on_merge(self, parts: list[Self], now: Now) -> None:
         self.finished = self.should_fire(now) and all(part.finished for part in parts)
+
+    def wakes(self, before: Now, after: Now) -> bool:
+        return (
+            self.percentile is not None
+            and not self.finished
+            and after.passed(self.percentile) > before.passed(self.percentile)
+        )
 
 
 # --- With children ---
@@ -169,6 +185,9 @@ class EarlyAndLateMachine(Machine):
         else:
             self._begin_late_phase()
             self.late = self._new_late()
+
+    def wakes(self, before: Now, after: Now) -> bool:
+        return (self.late if self.early.finished else self.early).wakes(before, after)
 
     def _begin_late_phase(self) -> None:
         self.early = self._new_early()
@@ -211,6 +230,9 @@ class RepeatedlyMachine(Machine):
     def clear(self) -> None:
         self.sub.clear()
 
+    def wakes(self, before: Now, after: Now) -> bool:
+        return self.sub.wakes(before, after)
+
 
 class Composite(Machine):
     """One of several triggers."""
@@ -231,6 +253,9 @@ class Composite(Machine):
     def clear(self) -> None:
         for sub in self.subs:
             sub.clear()
+
+    def wakes(self, before: Now, after: Now) -> bool:
+        return any(sub.wakes(before, after) for sub in self.subs)
 
 
 class AfterAnyMachine(Composite):
@@ -293,6 +318,9 @@ class AfterEachMachine(Composite):
             if not sub.finished:
                 break  # the rest is as new
         self.finished = not self.unfinished
+
+    def wakes(self, before: Now, after: Now) -> bool:
+        return any(sub.wakes(before, after) for sub in self.unfinished[:1])
 
 
 class OrFinallyMachine(Composite):

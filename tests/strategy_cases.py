@@ -56,9 +56,7 @@ def stream(steps: list[Step]) -> bl.TestStream:
 Read = Callable[[bl.Pipeline, str, bl.TestStream, bl.WatermarkStrategy], bl.Collection]
 
 
-def timed(
-    p: bl.Pipeline, name: str, source: bl.TestStream, strategy: bl.WatermarkStrategy
-) -> bl.Collection:
+def timed(p: bl.Pipeline, name: str, source: bl.TestStream, strategy: bl.WatermarkStrategy) -> bl.Collection:
     return p.read(name, source, timestamp="at", timestamp_unit="s", watermark=strategy)
 
 
@@ -73,9 +71,7 @@ def parse(row: dict[str, Any]) -> dict[str, Any]:
     return {"user": row["user"], "second": int(second), "log": split}
 
 
-def parsed(
-    p: bl.Pipeline, name: str, source: bl.TestStream, strategy: bl.WatermarkStrategy
-) -> bl.Collection:
+def parsed(p: bl.Pipeline, name: str, source: bl.TestStream, strategy: bl.WatermarkStrategy) -> bl.Collection:
     lines = p.read(f"{name}, raw", source).select("user", "line")
     rows = lines.map(parse, schema={"user": str, "second": int, "log": str})
     return rows.with_watermark(strategy, timestamp="second", timestamp_unit="s", name=name)

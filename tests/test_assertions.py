@@ -64,6 +64,28 @@ def test_a_column_that_no_pane_has_is_no_difference_but_an_error() -> None:
         assert_panes(PANES, [{"pane_time": "early"}])
 
 
+def test_an_unknown_column_is_named_if_there_is_not_one_pane() -> None:
+    with pytest.raises(bl.PlanError, match=r"no column 'pane_time'.*did you mean 'pane_timing'"):
+        assert_panes(pl.DataFrame(PANES).clear(), [{"pane_time": "early"}])
+    with pytest.raises(AssertionError, match="1 missing"):
+        assert_panes([], [{"pane_time": "early"}])
+
+
+def test_nan_is_nan() -> None:
+    nan = float("nan")
+    assert_panes([{"mean": nan, "all": [1.0, nan]}], [{"mean": float("nan"), "all": [1, -nan]}])
+    with pytest.raises(AssertionError, match=r"nearest has mean=1\.0, expected nan"):
+        assert_panes([{"mean": 1.0}], [{"mean": nan}])
+
+
+@pytest.mark.parametrize("wrong", [{"user": "a"}, [3], None, "user", 5])
+def test_what_is_no_list_of_panes_is_a_type_error_that_says_what_is_expected(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"assert_panes: expected is a list of dicts such as \[\{'user'"):
+        assert_panes(PANES, wrong)
+    with pytest.raises(TypeError, match=r"assert_panes: actual is .* bl.Memory, a list of dicts such as"):
+        assert_panes(wrong, [])
+
+
 def test_the_panes_of_a_sink_in_memory() -> None:
     p, out = bl.Pipeline("example"), bl.Memory()
     stream = (

@@ -387,6 +387,33 @@ def test_a_class_without_assign_windows_says_so() -> None:
         Empty().assign(pl.DataFrame({EVENT_TIME: [5]}))
 
 
+def test_there_are_no_custom_windows_as_such() -> None:
+    with pytest.raises(TypeError, match=r"subclass it and define assign_windows\(self, time, row\)"):
+        CustomWindows()
+    with pytest.raises(TypeError, match="argument"):
+        Twice(5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("merge_window", "merge_windows"),
+        ("mergeWindows", "merge_windows"),
+        ("asign_windows", "assign_windows"),
+    ],
+)
+def test_a_function_that_is_misspelt_is_refused_with_what_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"Own: {name} is never called; did you mean '{meant}'"):
+        type("Own", (CustomWindows,), {name: lambda self, windows: []})
+    both = type("Own", (CustomWindows,), {name: lambda self: [], meant: lambda self, *given: []})
+    assert issubclass(both, CustomWindows)
+
+
+@pytest.mark.parametrize("name", ["make_windows", "_merge_window", "all_windows", "assign"])
+def test_other_functions_are_the_users_own(name: str) -> None:
+    type("Own", (CustomWindows,), {name: lambda self: []})
+
+
 def test_columns_are_several() -> None:
     with pytest.raises(TypeError, match=r"Wrong: columns must be a tuple of names: \('expires',\)"):
 

@@ -1,14 +1,28 @@
-"""The demo, in process: what it shows and when it fails. The Spark tests hold that both runners agree."""
+"""The demo, in process: what it shows and when it fails, and that README and docs show what it shows.
+
+The Spark tests hold that both runners agree.
+"""
 
 from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
 
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
+from beamlike.view.history import History
+from beamlike.view.watch import frame
+from beamlike.view.why import why
 from examples import demo, oracle, session_lengths
+from tests.browser import find_browser
 from windowing.time import MAX_TIME, MIN_TIME
 
+ROOT = Path(__file__).parents[1]
+PICTURES = ("watermarks.svg", "graph.svg")
 SMALL = ["--runner", "local", "--events", "20000", "--files", "6"]
 
 
@@ -50,3 +64,83 @@ def test_points_are_spread_over_the_run_and_end_with_it():
 )
 def test_watermarks_are_shown_as_time_of_day_with_their_limits(us, shown):
     assert demo.clock(us) == shown
+
+
+# --- Reports and pictures, and README and docs, which show them ---
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a whole demo."""
+    folder = tmp_path_factory.mktemp("demo")
+    result = CliRunner().invoke(demo.main, ["--runner", "local", "--work", str(folder)])
+    assert result.exit_code == 0, result.output
+    _, _, listed = result.output.partition("To look at:\n")
+    assert [Path(line.strip()).relative_to(folder).as_posix() for line in listed.splitlines()] == [
+        "end_of_window/report.html",
+        "earliest/report.html",
+        *PICTURES,
+    ]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def asked(work: Path) -> History:
+    """EARLIEST as far as it was when README and docs asked."""
+    history = History.open(work / "earliest")
+    del history.batches[6:]
+    history.closed = None
+    return history
+
+
+def texts(picture: Path) -> list[str]:
+    return re.findall(r">([^<>]+)</text>", picture.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_of_the_readme_are_those_of_the_demo(work, name):
+    assert texts(ROOT / "docs" / "pictures" / name) == texts(work / name)
+    assert (ROOT / "docs" / "pictures" / name).stat().st_size < 150_000
+
+
+def test_the_pictures_say_what_holds_the_second_stage(work):
+    assert any(text.endswith(" held back") for text in texts(work / "watermarks.svg"))
+    assert "input 12:24:49, output 12:24:00" in texts(work / "graph.svg")
+
+
+@pytest.mark.parametrize("variant", ["end_of_window", "earliest"])
+def test_the_reports_of_the_demo_can_be_read_in_a_browser(work, variant, tmp_path):
+    browser, page = find_browser(tmp_path), work / variant / "report.html"
+    assert browser.console(page) == []
+    assert browser.faults(page) == []
+
+
+def shown(document: str, command: str) -> list[str]:
+    """What a document shows of a command's output."""
+    _, _, after = (ROOT / document).read_text(encoding="utf-8").partition(f"    $ beamlike {command} ")
+    block = re.match(r"[^\n]*\n((?:(?:    .*)?\n)+)", after)
+    assert block
+    return [line.strip() for line in block[1].splitlines()]
+
+
+def standing(lines: list[str]) -> list[list[str]]:
+    """Names with event times or with counts: all that is the same at whatever time it runs, and on how many shards."""
+    rows = [line.strip() for line in lines if re.match("console|mobile|sessions|average ", line)]
+    return [re.findall(r"^[a-z ]+\b(?=  )|\d\d:\d\d:\d\d|\d+,\d{3}|key \d+", row) for row in rows]
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/reports.md"])
+def test_the_documents_show_what_watch_shows(asked, document):
+    console = Console(width=100, file=io.StringIO())
+    console.print(frame(asked))
+    printed = standing(console.file.getvalue().splitlines())
+    found = standing(shown(document, "watch"))
+    assert len(found) in (5, 15)
+    assert found == printed[: len(found)]
+
+
+def test_the_readme_shows_what_why_says(asked):
+    said = " ".join(why(asked, stage="average", window="2026-01-01T12:25Z"))
+    parts = " ".join(shown("README.md", "why")).split("...")
+    assert sum(map(len, parts)) > 500
+    assert all(part.strip() in said for part in parts)

@@ -21,7 +21,7 @@ from windowing.strategy import Windowing
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = {"panes": panes.main, "leaderboard": leaderboard.main}
-DOCS = ("triggers.md", "testing.md", "watermarks.md")
+DOCS = ("triggers.md", "testing.md", "watermarks.md", "reports.md")
 FIRST, SECOND = (datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (0, 2))
 
 _PYTHON = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n(?P<shown>(?:    [^\n]*\n)+))?", re.M | re.S)
@@ -141,12 +141,12 @@ def test_examples_fit_eighty_columns(example: str) -> None:
 
 
 @pytest.mark.parametrize("name", DOCS)
-def test_the_code_of_the_docs_prints_what_is_shown_below_it(name: str) -> None:
+def test_the_code_of_the_docs_prints_what_is_shown_below_it(name: str, tmp_path: Path) -> None:
     text, namespace = (ROOT / "docs" / name).read_text(), {}
     blocks = list(_PYTHON.finditer(text))
     assert len(blocks) == text.count("```python")
     for block in blocks:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.chdir(tmp_path):
             exec(compile(block["code"], name, "exec"), namespace)
         assert out.getvalue() == re.sub("^    ", "", block["shown"] or "", flags=re.M)
 

@@ -28,6 +28,7 @@ SECOND = 1_000_000
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
+
 STILL = bl.LocalRunner(clock=lambda: 0)
 """Time stands, so that records of two runs are alike."""
 

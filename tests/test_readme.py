@@ -117,7 +117,7 @@ def test_names_that_are_mentioned_exist() -> None:
 
 
 def test_pipelines_that_are_mentioned_can_be_explained() -> None:
-    targets = set(re.findall(r"^    beamlike \w+ (\S+)", README, re.M))
+    targets = set(re.findall(r"^    beamlike (?:run|explain) (\S+)", README, re.M))
     assert targets
     for target in targets:
         result = CliRunner().invoke(main, ["explain", target])

@@ -16,7 +16,7 @@ from beamlike.view.axes import BatchAxis, TimeAxis
 from beamlike.view.charts import Charts, side_by_side
 from beamlike.view.history import History
 from beamlike.view.report import report, write_report
-from beamlike.view.series import event_time_lag, run_series, steps, thinned
+from beamlike.view.series import event_time_lag, lag_behind, run_series, steps, thinned
 from tests.browser import Browser, find_browser
 from tests.simulated import HARMFUL, NOON, SECOND, flagship, wide
 from windowing.time import MAX_TIME, MIN_TIME
@@ -152,6 +152,43 @@ def test_batches_of_an_older_plan_may_lack_a_stage():
     assert "average" in report(history)
 
 
+def replayed(history: History, *, faster: int = 1) -> History:
+    """The same, a year later, and in a shorter time."""
+    later, start = 366 * 86_400 * SECOND, history.batches[0].processing_time
+    history.batches[:] = [
+        attrs.evolve(
+            batch, processing_time=later + start + (batch.processing_time - start) // faster, finished=None
+        )
+        for batch in history.batches
+    ]
+    return history
+
+
+def test_lags_of_elements_of_long_ago_are_told_behind_the_newest_source():
+    text = Page(report(replayed(flagship(held=True)))).text
+    assert text.count("lag behind the newest source") == 1 + 4
+    assert "366d" not in text.partition("What it waits for")[0]
+    assert "mobile 12:09:30 0s" in text
+    assert "console 12:09:03 27s" in text
+
+
+def test_the_input_that_is_furthest_behind_is_the_one_with_the_thick_arrow(held):
+    graph = held.partition("</figure>")[0]
+    assert graph.count("stroke-dasharray") == 1
+
+
+def test_what_stages_before_hold_back_is_shaded_and_told_where_it_is_most():
+    held, free = (Page(report(flagship(held=one))).text for one in (True, False))
+    assert "held back by stages before" in held
+    assert re.search(r"\d+m\d+s held back ", held)
+    assert not re.search(r"\d+m\d+s held back ", free)
+
+
+def test_a_chart_of_nothing_says_so():
+    history = flagship(held=False, batches=3)
+    assert " none " in Page(report(history)).text
+
+
 def test_percentile_watermarks_have_lines_and_idle_sources_are_named():
     history = flagship(held=False, ended=False)
     for place, batch in enumerate(history.batches):
@@ -214,6 +251,27 @@ def test_the_ends_of_time_have_no_lag():
     at, lag = event_time_lag(times, np.array([MIN_TIME, 0, SECOND, MAX_TIME]))
     assert lag.tolist() == [1, 2, 1]
     assert at.max() == 2 * SECOND
+
+
+def test_the_lag_behind_another_watermark_is_told_while_both_are_somewhere_in_time():
+    times, newest = np.array([0, 10, 20, 30]) * SECOND, np.array([MIN_TIME, 7, 9, MAX_TIME])
+    newest[1:3] *= SECOND
+    at, lag = lag_behind(newest, times, np.array([-5, 2, 2, 3]) * SECOND)
+    assert (at / SECOND).tolist() == [10, 20, 20]
+    assert lag.tolist() == [5, 5, 7]
+
+
+def test_the_newest_source_is_one_that_has_not_ended():
+    history = flagship(held=False, batches=4)
+    last = history.batches[-1]
+    history.batches[-1] = attrs.evolve(
+        last, sources={**last.sources, "console": attrs.evolve(last.sources["console"], watermark=NOON)}
+    )
+    newest = run_series(history).newest
+    assert newest[0] == MIN_TIME
+    assert newest[1] == history.batches[1].sources["mobile"].watermark
+    assert newest[-1] == NOON
+    assert run_series(flagship(held=False, batches=4)).newest[-1] == MAX_TIME
 
 
 def test_a_watermark_stands_still_until_the_next_batch():
@@ -305,6 +363,7 @@ def written(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> dict[
         "running": flagship(held=False, start=0, ended=False),
         "wide": wide(each=8),
         "short": flagship(held=False, batches=2, ended=False),
+        **{f"in {faster}": replayed(flagship(held=True), faster=faster) for faster in (60, 977, 400_000)},
     }
     for name, history in histories.items():
         write_report(history, folder / f"{name}.html")
@@ -323,7 +382,7 @@ def test_the_console_would_tell_of_a_request(browser, written, tmp_path):
     assert any("Content Security Policy" in line for line in browser.console(asking))
 
 
-@pytest.mark.parametrize("name", ["held", "running", "wide", "short"])
+@pytest.mark.parametrize("name", ["held", "running", "wide", "short", "in 60", "in 977", "in 400000"])
 def test_no_label_overlaps_another_or_is_cut_off(browser, written, name):
     assert browser.faults(written[name]) == []
 

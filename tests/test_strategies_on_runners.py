@@ -102,11 +102,12 @@ def declare(declared: Declared, name: str, case: Case) -> None:
 
 
 def all_cases() -> Declared:
-    """All strategies, each in a part of its own of one pipeline, and two that come together in a stage."""
+    """All strategies, each in a part of its own of one pipeline, and some that come together in a stage."""
     declared = Declared(bl.Pipeline("strategies"))
     for name, case in CASES.items():
         declare(declared, name, case)
     quiet_and_fast(declared)
+    clocks_of_their_own(declared)
     return declared
 
 
@@ -169,6 +170,22 @@ def test_who_is_idle_is_left_out_at_the_second_stage_too(local: Played) -> None:
     ]
     # What it says when it speaks again may be late.
     assert [stages["both"]["dropped"] for stages in local.stages[:5]] == [{}, {}, {}, {}, {"late": 1}]
+
+
+def clocks_of_their_own(declared: Declared) -> None:
+    """Two sources of one stage; processing time passes for one of them only."""
+    still = timed(declared.pipeline, "still", stream([came(5), came(6)]), bl.ProcessingTimeLag("10s"))
+    strategy = bl.MonotonousTimestamps(idle_after="30s")
+    ticking = timed(declared.pipeline, "ticking", stream([came(7), passed(60)]), strategy)
+    rows = bl.flatten(still, ticking, name="still and ticking").window_into(TEN)
+    declared.write(rows.aggregate(n=bl.count()).named("of two clocks"))
+
+
+def test_a_source_is_judged_by_its_own_clock(local: Played) -> None:
+    for played in (local.sources, [stages["of two clocks"]["upstream"] for stages in local.stages]):
+        for step, idle in enumerate([False, True]):
+            assert (played[step]["still"].watermark, played[step]["still"].idle) == (us(-10), False)
+            assert (played[step]["ticking"].watermark, played[step]["ticking"].idle) == (us(7), idle)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

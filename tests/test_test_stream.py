@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import attrs
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
+from beamlike.dtypes import type_name
 from beamlike.io import Part, output_frame
 from beamlike.records import BatchRecord
 from beamlike.testing import TestStream
@@ -96,8 +99,12 @@ REFUSED: dict[str, tuple[Callable[[TestStream], object], type[Exception], str]] 
     "percentile behind": (lambda s: s.advance_watermark_to(20, {66: 15}), ValueError, "66 .*00:00:20Z.*00:00:15Z"),
     "percentile back": (lambda s: s.advance_watermark_to(20, {50: 25}), ValueError, "50 .*00:00:30Z.*00:00:25Z"),
     "no percentile": (lambda s: s.advance_watermark_to(20, {100: 25}), ValueError, "1 to 99, not 100"),
+    "no percentiles": (lambda s: s.advance_watermark_to(20, 66), TypeError, "a dict such as .66: .* not 66"),
+    "time beyond all": (lambda s: s.advance_watermark_to(1e308), ValueError, "finite, not 1e.308"),
+    "duration beyond all": (lambda s: s.advance_processing_time(1e308), ValueError, "1e.308 lies outside of time"),
+    "clock beyond all": (lambda s: s.advance_processing_time(10**30), ValueError, "outside of time after 10+"),
     "unknown column": (lambda s: s.add_elements([{"usr": "a"}]), ValueError, "'usr'.*did you mean 'user'"),
-    "wrong type": (lambda s: s.add_elements([play("a", "x")]), TypeError, "do not fit the schema.*\"x\""),
+    "wrong type": (lambda s: s.add_elements([play("a", "x")]), TypeError, "column 'at' is Int64, not 'x'"),
     "no dict": (lambda s: s.add_elements([5]), TypeError, "not 5"),
     "no list": (lambda s: s.add_elements({"user": "a"}), TypeError, "list of dicts"),
 }  # fmt: skip
@@ -109,6 +116,34 @@ def test_what_cannot_be_is_refused_and_the_step_named(case: str) -> None:
     stream = EMPTY.add_elements([]).advance_watermark_to(10, percentiles={50: 30})
     with pytest.raises(kind, match=f"^TestStream, step 2: .*{message}"):
         build(stream)
+
+
+TYPES: list[tuple[Any, list[Any], list[Any]]] = [
+    (str, ["a", None], [3, b"a"]),
+    (int, [3, -(2**63)], [1.7, 1.0, True, "1", 2**63]),
+    (float, [1, 1.5, float("nan")], [True, "1"]),
+    (bool, [True], [1, "true"]),
+    (datetime, [datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)], [5, "2026-01-01", date(2026, 1, 1)]),
+    (pl.Date, [date(2026, 1, 1)], [datetime(2026, 1, 1)]),
+    (bytes, [b"a"], ["a"]),
+    (pl.Int8, [127], [300]),
+    (pl.Enum(["a"]), ["a"], ["z"]),
+    (pl.List(pl.Int64), [[1, None], []], [[1.5], 1]),
+    (pl.Struct({"x": pl.Int64}), [{"x": 1}, {}], [{"x": True}, {"y": 1}]),
+]
+
+
+@pytest.mark.parametrize(("dtype", "right", "wrong"), TYPES)
+def test_elements_are_of_the_declared_types_and_nothing_is_converted(
+    dtype: Any, right: list[Any], wrong: list[Any]
+) -> None:
+    stream = TestStream({"v": dtype}).add_elements([{"v": value} for value in right])
+    name = type_name(stream.schema()["v"])
+    assert stream.steps[0].elements["v"].null_count() == right.count(None)
+    for value in wrong:
+        told = f"TestStream, step 1: column 'v' is {name}, not {value!r}, in {{'v': {value!r}}}"
+        with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
+            stream.add_elements([{"v": value}])
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,24 @@ def test_dropped_elements_that_a_step_does_not_count_may_be_any() -> None:
         ("AfterCount(2)", "(lambda: 2)()", "cannot be called"),
         ('name = "one', 'error = "x"\nname = "one', "either steps .* or an error"),
         ('name = "one', "name = one", "file.toml: "),
+        ("elements = [1,", "elements = [nan,", r"step 1 \(elements .*: an element: nan lies outside of time"),
+        ("at = 3", "at = inf", "step 1 .*: at: inf lies outside of time"),
+        ("window = [0, 10], values = [1", "window = [0, 1e300], values = [1", "step 1 .*bound.*: 1e.300 lies"),
+        ("index = 0 }]", "timestamp = -1e300 }]", "step 1 .*timestamp: -1e.300 lies outside of time"),
+        ("input = 10,", f"input = {10**30},", "step 2 .*watermarks.input: 10+ lies outside of time"),
+        ("watermark = 40", "watermark = nan", "step 3 .*: a watermark .*: nan lies outside of time"),
+        ("watermark = 40", "processing_time = 1e300", "step 3 .*: processing_time: 1e.300 lies outside"),
+        ("allowed_lateness = 20", "allowed_lateness = inf", r"\[windowing\]: allowed_lateness: inf lies"),
+        ("allowed_lateness = 20", "allowed_lateness = -1", r"\[windowing\]: allowed_lateness must be .*-1us"),
+        ("allowed_lateness = 20", "allowed_lateness = '2x'", r"\[windowing\]: allowed_lateness: not a duration"),
+        ("FixedWindows(10)", "FixedWindows(1e300)", r"\[windowing\]: windows: .*1e.300 lies outside of time"),
+        ("FixedWindows(10)", "FixedWindows('\\u0000')", "is not Python"),
+        ("FixedWindows(10)", "bl.FixedWindows(10)", "leave out 'bl.' and write 'FixedWindows'"),
+        ("AfterCount(2)", "beamlike.AfterCount(2)", "leave out 'beamlike.' and write 'AfterCount'"),
+        ("allowed_lateness", 'accumulation = "acumulating"\nallowed_lateness', "did you mean 'accumulating'"),
+        ("allowed_lateness", 'timestamp_combiner = "ltest"\nallowed_lateness', "did you mean 'latest'"),
+        ("allowed_lateness", 'on_time = "alway"\nallowed_lateness', "on_time .*did you mean 'always'"),
+        ("allowed_lateness", 'closing = "non_empty"\nallowed_lateness', "closing .*did you mean 'if_non_empty'"),
     ],
 )  # fmt: skip
 def test_what_is_misspelt_or_missing_is_an_error_that_names_the_place(
@@ -216,6 +234,25 @@ def test_what_is_misspelt_or_missing_is_an_error_that_names_the_place(
 ) -> None:
     with pytest.raises(TranscriptError, match=f"^file.toml: .*{told}" if told != "file.toml: " else told):
         _changed(before, after)
+
+
+def test_a_transcript_has_steps_or_the_text_of_an_error() -> None:
+    windowing = '[windowing]\nwindows = "FixedWindows(10)"'
+    for line, told in (
+        ("step = []", "a transcript has steps .*, not step = "),
+        ('error = " "', "error is a part of"),
+    ):
+        with pytest.raises(TranscriptError, match=f"^file.toml: {told}"):
+            parse(f'name = "none"\n{line}\n{windowing}', "file.toml")
+
+
+@pytest.mark.parametrize("runner", ["stage", "local"])
+def test_what_a_plan_refuses_is_refused_on_every_runner(runner: str) -> None:
+    told = _told(
+        _changed("AfterWatermark(early=AfterCount(2)", "AfterWatermark(early=AfterWatermark(percentile=66)"),
+        runner,
+    )
+    assert "AfterWatermark(percentile=66) waits for a watermark" in told
 
 
 def test_bare_numbers_that_are_durations_are_in_the_unit_and_counts_are_not() -> None:
@@ -312,3 +349,21 @@ def test_the_command_prints_a_line_for_each_file(tmp_path: Path) -> None:
         )
         assert broken.startswith(f"failed {files[2]}: a transcript has no 'unt'")
     assert CliRunner().invoke(main, files[:1]).exit_code == 0
+
+
+def test_a_file_that_cannot_be_read_is_a_line_and_the_others_play(tmp_path: Path) -> None:
+    contents = {
+        "good": TEXT.encode(), "latin": b'name = "\xe9"', "table": b"[", "deep": b"a = " + b"[" * 9999,
+        "long": b"a = " + b"1" * 9999,
+    }  # fmt: skip
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    files = [str(tmp_path / name) for name in (*contents, "missing", "")]
+    ran = CliRunner().invoke(main, files)
+    assert ran.exit_code == 1
+    good, *others = ran.output.splitlines()
+    assert good == "ok one of each"
+    for line, file in zip(others, files[1:], strict=True):
+        assert line.startswith(f"failed {file}: ")
+    assert "a transcript is UTF-8, unlike byte 8" in others[0]
+    assert others[4].endswith("missing: No such file or directory")

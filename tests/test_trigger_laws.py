@@ -84,7 +84,8 @@ def _panes(
             w.add(count, phases[0])
             pending += count
         after = moment(watermark, now, merging, percentile_66=percentile)
-        if any(moves) and (not lazy or count or w.due(before, after)):
+        over = before.watermark < END <= after.watermark
+        if (over or w.wakes(before, after)) and (not lazy or count or w.due(before, after)):
             phases.append(after)
         for at in phases:
             if w.fire(at) == [True]:

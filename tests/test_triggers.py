@@ -290,19 +290,14 @@ def test_each_merged_goes_on_where_all_parts_had_finished() -> None:
     assert w.add(1, SESSIONS_OVER).merge(SESSIONS_OVER).ready(SESSIONS_OVER) == [True]
 
 
-def test_each_whose_next_is_ready_at_once_is_due_at_once() -> None:
-    w = Frame.of(AfterEach(AfterCount(1), AfterWatermark(), AfterCount(3))).add(1, OVER)
-    w.fire(OVER)
-    assert w.deadline(OVER, WATERMARK) == [END]
-    assert w.fire(OVER) == [True]
-    assert w.deadline(OVER, WATERMARK) == [None]
-
-
-def test_or_finally_that_goes_on_is_due_at_once() -> None:
-    w = Frame.of(AfterWatermark().or_finally(AfterWatermark(late=AfterCount(1))))
-    w.fire(OVER)
-    assert w.finished() == [False]
-    assert w.deadline(OVER, WATERMARK) == [END]
+def test_one_that_is_ready_again_at_once_asks_for_no_look() -> None:
+    # No timer is due then: as in Beam, it waits for the next element, or for the window's end.
+    each = Frame.of(AfterEach(AfterCount(1), AfterWatermark(), AfterCount(3))).add(1, OVER)
+    each.fire(OVER)
+    finally_ = Frame.of(AfterWatermark().or_finally(AfterWatermark(late=AfterCount(1))))
+    finally_.fire(OVER)
+    for w in (each, finally_):
+        assert (w.ready(OVER), w.finished(), w.deadline(OVER, WATERMARK)) == ([True], [False], [None])
 
 
 def test_repeatedly_begins_anew_only_when_its_trigger_has_finished() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 import polars as pl
 from hypothesis import strategies as st
@@ -89,7 +91,14 @@ class Frame:
 
     def due(self, before: Moment, now: Moment) -> bool:
         """Whether the only window asked, `before`, for a look at the time that it is `now`."""
-        deadlines = {clock: self.deadline(before, clock)[0] for clock in self.trigger.clocks()}
+        return self._asked(self.trigger.clocks(), before, now)
+
+    def wakes(self, before: Moment, now: Moment) -> bool:
+        """The same for the clocks other than the watermark."""
+        return self._asked(self.trigger.clocks() - {WATERMARK}, before, now)
+
+    def _asked(self, clocks: Iterable[str], before: Moment, now: Moment) -> bool:
+        deadlines = {clock: self.deadline(before, clock)[0] for clock in clocks}
         return any(at is not None and at <= now.time(clock) for clock, at in deadlines.items())
 
     def _values(self, expression: pl.Expr) -> list:

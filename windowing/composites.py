@@ -12,7 +12,6 @@ import polars as pl
 
 from windowing.triggers import (
     NO_DEADLINE,
-    WATERMARK,
     Env,
     Finishing,
     Moment,
@@ -21,6 +20,7 @@ from windowing.triggers import (
     is_trigger,
     where,
 )
+from windowing.unconditional import Never
 
 EVERYWHERE: Final = pl.lit(True)
 """The mask of children between which their parent chooses: its own would come again at each level below."""
@@ -85,14 +85,6 @@ class OrFinally(Finishing):
         env = Trigger.on_merge(self, env, at, mask, moment)
         return _finish(env, at, mask, reduce(or_, _finished(self, env, at)))
 
-    def clocks(self) -> frozenset[str]:
-        return super().clocks() | {WATERMARK}  # See `_or_at_once`.
-
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
-        due = super().deadline(env, at, moment, clock)
-        # If `until` has fired, but does not finish, `actual` may be ready still.
-        return _or_at_once(due, self.actual, env, f"{at}.0", moment, clock)
-
     def may_finish(self) -> bool:
         return self.actual.may_finish() or self.until.may_finish()
 
@@ -155,7 +147,8 @@ class AfterAny(_OfMany):
         return _finish(env, at, mask, reduce(or_, _finished(self, env, at)))
 
     def may_finish(self) -> bool:
-        return any(child.may_finish() for child in self.triggers)
+        # It finishes when it fires, whatever its triggers do; among those that are never ready it never does.
+        return not all(isinstance(child, Never) for child in self.triggers)
 
     def continuation(self) -> Trigger:
         return AfterAny(*self._of_continuations())
@@ -183,7 +176,8 @@ class AfterAll(_OfMany):
         return _finish(env, at, mask, reduce(and_, _finished(self, env, at)))
 
     def may_finish(self) -> bool:
-        return all(child.may_finish() for child in self.triggers)
+        # It finishes when it fires; with one that is never ready it never does.
+        return not any(isinstance(child, Never) for child in self.triggers)
 
     def continuation(self) -> Trigger:
         return AfterAll(*self._of_continuations())
@@ -222,16 +216,11 @@ class AfterEach(_OfMany):
             prior = prior & child.finished(merged, place)
         return _where(mask, {**after, f"{at}.done": prior}, env)
 
-    def clocks(self) -> frozenset[str]:
-        return super().clocks() | {WATERMARK}  # See `_or_at_once`.
-
     def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
         due = NO_DEADLINE
         for index, current in enumerate(self._current(env, at)):
             child, place = self.triggers[index], f"{at}.{index}"
-            own = child.deadline(env, place, moment, clock)
-            # The next may be ready as soon as the one before has finished.
-            due = where(current, _or_at_once(own, child, env, place, moment, clock), due)
+            due = where(current, child.deadline(env, place, moment, clock), due)
         return due
 
     def may_finish(self) -> bool:
@@ -260,17 +249,6 @@ def _finished(trigger: Trigger, env: Env, at: str) -> list[pl.Expr]:
 def _ready_or_finished(trigger: Trigger, env: Env, at: str, moment: Moment) -> list[pl.Expr]:
     both = zip(_ready(trigger, env, at, moment), _finished(trigger, env, at), strict=True)
     return [ready | finished for ready, finished in both]
-
-
-def _or_at_once(due: pl.Expr, child: Trigger, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
-    """The deadline; or at once, where the child is ready without having had its turn.
-
-    That is with the next move of any clock: the deadline of the watermark says so. A child that has no cells would
-    be as it was after its turn.
-    """
-    if clock != WATERMARK or not child.cells(at):
-        return due
-    return where(child.ready(env, at, moment), pl.lit(moment.watermark), due)
 
 
 def _either(cells: Iterable[str], condition: pl.Expr, new: Env, old: Env) -> dict[str, pl.Expr]:

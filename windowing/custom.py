@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from reprlib import repr as brief
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import polars as pl
 
@@ -16,7 +17,10 @@ from windowing.windows import RUN, Frame, WindowFn, begins_key
 Bounds = tuple[int, int]
 """Start and end of a window, in microseconds."""
 
-_ASSIGNED: Final = "__assigned"
+_FUNCTIONS: Final = ("assign_windows", "merge_windows")
+_ALIKE: Final = 0.85
+"""How near a name is to one of these if it is misspelt: `merge_window` is, `make_windows` is a name of its own."""
+
 _KEY: Final = "__key"
 _RESULT_START, _RESULT_END = "__result_start", "__result_end"
 _RESULT: Final = (_RESULT_START, _RESULT_END)
@@ -31,6 +35,13 @@ class CustomWindows(WindowFn):
     """
 
     merges_in_parts: ClassVar[bool] = False
+
+    def __new__(cls, *arguments: object, **named: object) -> Self:
+        if cls is CustomWindows:
+            raise TypeError(
+                "CustomWindows has no windows: subclass it and define assign_windows(self, time, row)"
+            )
+        return super().__new__(cls)
 
     def assign_windows(self, time: int, row: dict[str, Any]) -> Iterable[Bounds]:
         """The windows of an element, which end after its time: none, one, or, where they do not merge, several."""
@@ -51,6 +62,7 @@ class CustomWindows(WindowFn):
             raise TypeError(
                 f"{cls.__name__}: {taken[0]} says how built-in windows lie; give yours another name"
             )
+        _require_no_misspelling(cls)
         columns: object = cls.columns
         if isinstance(columns, str):
             raise TypeError(f"{cls.__name__}: columns must be a tuple of names: ({columns!r},)")
@@ -102,6 +114,16 @@ class CustomWindows(WindowFn):
     def run_bounds(self) -> dict[str, pl.Expr]:
         """The result of the merge, which need not reach over its parts."""
         return {WINDOW_START: pl.col(_RESULT_START).first(), WINDOW_END: pl.col(_RESULT_END).first()}
+
+
+def _require_no_misspelling(owner: type[CustomWindows]) -> None:
+    """A function that is nearly one of those that are called never would be; helpers may begin with `_`."""
+    for name, value in vars(owner).items():
+        if name.startswith("_") or hasattr(CustomWindows, name) or not callable(value):
+            continue
+        for meant in get_close_matches(name, _FUNCTIONS, n=1, cutoff=_ALIKE):
+            if getattr(owner, meant) is getattr(CustomWindows, meant):
+                raise TypeError(f"{owner.__name__}: {name} is never called; did you mean {meant!r}?")
 
 
 def _assign(owner: CustomWindows, frame: pl.DataFrame) -> pl.DataFrame:

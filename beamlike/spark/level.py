@@ -11,7 +11,7 @@ import attrs
 import polars as pl
 
 from beamlike.plan import Plan, StagePlan
-from beamlike.records import stage_record
+from beamlike.records import source_record, stage_record
 from beamlike.routes import apply_routes
 from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note, shard_name
 from stages.alignment import Report, together
@@ -38,21 +38,23 @@ class Mail:
         """In a fixed order, so that a replayed batch gives the same bytes. `now`: where Spark tells the time."""
         frames: list[pl.DataFrame] = []
         summaries: dict[str, SourceSummary] = {}
-        reports, ended, times = {}, set(), [MIN_TIME if now is None else now]
+        reports, ended, times = {}, set(), dict[str, int]()
+        latest = MIN_TIME if now is None else now
         for envelope in sorted(envelopes, key=lambda envelope: (envelope.origin, envelope.sequence)):
             if envelope.kind == Kind.DATA:
                 frames.append(envelope.frame())
                 continue
             origin, facts = envelope.origin, envelope.facts()
-            times.append(facts["now"])
+            latest = max(latest, facts["now"])
             if envelope.kind == Kind.REPORT:
                 reports[origin] = Report.load(facts["report"])
                 continue
             # Of all tasks of a source together: a strategy takes a batch as one.
             summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), facts["summary"])
+            times[origin] = max(times.get(origin, MIN_TIME), facts["now"])
             if facts["ended"]:
                 ended.add(origin)
-        return cls(frames, Arrived(summaries, frozenset(ended), reports, max(times)))
+        return cls(frames, Arrived(summaries, frozenset(ended), reports, latest, times=times))
 
 
 @attrs.frozen
@@ -113,9 +115,15 @@ class Level:
             yield from self.topology.data(consumer, frame, f"{origin}:late")
         report = Report(step.watermarks.output, step.percentiles, together(upstream.values()).idle)
         yield from self._report(plan, origin, report, inputs.now)
-        record = attrs.asdict(stage_record(step, upstream, self._finished(inputs.now)))
-        label = self.topology.labels[shard]
-        yield note(label, RECORDS, plan.name, Kind.RECORD, {"stage": record, "now": inputs.now})
+        facts = {
+            "stage": attrs.asdict(stage_record(step, upstream, self._finished(inputs.now))),
+            "sources": {
+                name: attrs.asdict(source_record(name, inputs, strategy))
+                for name, strategy in sources.items()
+            },
+            "now": inputs.now,
+        }
+        yield note(self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, facts)
 
     def _load(self, plan: StagePlan, store: StateStore) -> Inputs:
         value = store.get(plan.name, _INPUTS)

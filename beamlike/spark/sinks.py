@@ -81,9 +81,22 @@ class BatchWriter:
         return record.following(self.latest)
 
     def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
-        """A source of which nothing came stays where it was, or becomes idle."""
-        strategy = self.plan.sources[name].watermark
+        """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
         mine = [fact for origin, fact in notes if origin == name and "source" in fact]
+        counts = {what: sum(fact["source"][what] for fact in mine) for what in ("elements", "dead_letters")}
+        told = next((fact["sources"][name] for _, fact in notes if name in fact.get("sources", ())), None)
+        if told is not None:
+            record = SourceRecord(**told)
+        elif any(name in stage.inputs for stage in self.plan.stages.values()):
+            known = self.latest.sources if self.latest else {}
+            record = known.get(name) or SourceRecord(MIN_TIME)
+        else:
+            record = self._seen(name, mine, now)
+        return attrs.evolve(record, **counts)
+
+    def _seen(self, name: str, mine: list[dict[str, Any]], now: int) -> SourceRecord:
+        """Where a source is that only sinks read: if nothing came it stays where it was, or becomes idle."""
+        strategy = self.plan.sources[name].watermark
         summary: SourceSummary = {}
         for fact in mine:
             summary = merge(strategy, summary, fact["summary"])
@@ -92,8 +105,7 @@ class BatchWriter:
         times = [fact["now"] for fact in mine] if self.clock is None else [now]
         arrived = Arrived({name: summary}, ended, now=max(times, default=MIN_TIME))
         self._sources[name] = self._sources[name].receive(arrived, {name: strategy})
-        counts = {what: sum(fact["source"][what] for fact in mine) for what in ("elements", "dead_letters")}
-        return attrs.evolve(source_record(name, self._sources[name], strategy), **counts)
+        return source_record(name, self._sources[name], strategy)
 
 
 def _quiet(before: StageRecord | None) -> StageRecord:

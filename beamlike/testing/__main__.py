@@ -11,7 +11,7 @@ from beamlike.testing.transcripts import Transcript, TranscriptError, load
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option("--runner", type=click.Choice(["stage", "local", "spark"]), default="stage", show_default=True)
 def main(files: tuple[str, ...], runner: str) -> None:
     """Play the transcripts in FILES on a runner."""
@@ -28,7 +28,7 @@ def _read(file: str) -> Transcript | Result:
         return load(file)
     except TranscriptError as error:
         # The message begins with the name of the file.
-        return Result(str(error), "failed")
+        return Result(" ".join(str(error).split()), "failed")
 
 
 if __name__ == "__main__":

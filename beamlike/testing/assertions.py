@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from math import isnan
 from typing import Any
 
 import polars as pl
@@ -24,10 +25,18 @@ def assert_panes(actual: Panes, expected: Iterable[Pane]) -> None:
     matter, such as `{"user": "a", "window_start": 0, "pane_timing": "early"}`; where the column is a time, it may
     be a datetime, ISO text, or a number of seconds since 1970.
 
-    Raises `AssertionError` with the difference, and `UnknownColumn` (a `ValueError`) for a column that no pane has.
+    Raises `AssertionError` with the difference, and `UnknownColumn` (a `ValueError`) for a column that no pane has;
+    nan is the same as nan.
     """
-    came, wanted = _rows(actual), [dict(pane) for pane in expected]
-    columns = list(dict.fromkeys(name for pane in came for name in pane))
+    frame = actual.frame() if isinstance(actual, Memory) else actual
+    known = frame.columns if isinstance(frame, pl.DataFrame) else []
+    came = (
+        frame.to_dicts()
+        if isinstance(frame, pl.DataFrame)
+        else _dicts(frame, "actual is a sink's panes: bl.Memory,")
+    )
+    wanted = _dicts(expected, "expected is")
+    columns = list(dict.fromkeys([*known, *(name for pane in came for name in pane)]))
     for name in (name for pane in wanted for name in pane if columns and name not in columns):
         raise unknown_column(name, columns, None, "the panes")
     pairs = _matching(wanted, came)
@@ -37,10 +46,15 @@ def assert_panes(actual: Panes, expected: Iterable[Pane]) -> None:
         raise AssertionError(_difference(missing, unexpected, len(pairs)))
 
 
-def _rows(actual: Panes) -> list[dict[str, Any]]:
-    if isinstance(actual, Memory):
-        return actual.rows()
-    return actual.to_dicts() if isinstance(actual, pl.DataFrame) else [dict(pane) for pane in actual]
+def _dicts(panes: object, what: str) -> list[dict[str, Any]]:
+    expected = f"assert_panes: {what} a list of dicts such as [{{'user': 'a', 'clicks': 1}}]"
+    if isinstance(panes, Mapping | str | bytes) or not isinstance(panes, Iterable):
+        raise TypeError(f"{expected}, not {panes!r}")
+    listed = list(panes)
+    for pane in listed:
+        if not isinstance(pane, Mapping):
+            raise TypeError(f"{expected}; {pane!r} is no dict")
+    return [dict(pane) for pane in listed]
 
 
 def _matching(expected: Sequence[Pane], came: Sequence[Pane]) -> dict[int, int]:
@@ -70,6 +84,12 @@ def _differences(expected: Pane, came: Pane) -> list[str]:
 def _same(expected: Any, came: Any) -> bool:
     if isinstance(came, datetime) and isinstance(expected, datetime | str | int | float):
         return instant(expected) == instant(came)
+    if isinstance(expected, float) and isinstance(came, float) and isnan(expected):
+        return isnan(came)
+    if isinstance(expected, list) and isinstance(came, list):
+        return len(expected) == len(came) and all(map(_same, expected, came))
+    if isinstance(expected, dict) and isinstance(came, dict):
+        return expected.keys() == came.keys() and all(_same(expected[name], came[name]) for name in came)
     return bool(expected == came)
 
 

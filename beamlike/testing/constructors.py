@@ -11,7 +11,7 @@ import attrs
 
 import beamlike as bl
 from beamlike.errors import listed, nearest
-from windowing.time import Microseconds
+from windowing.time import MAX_TIME, MIN_TIME, Microseconds
 from windowing.triggers import Trigger
 from windowing.windows import WindowFn
 
@@ -35,13 +35,22 @@ def construct(text: str, kind: type[Any], unit: int) -> Any:
     """
     try:
         tree = ast.parse(text.strip(), mode="eval")
-    except SyntaxError as error:
-        raise BadConstructor(f"{text!r} is not Python: {error.msg}") from None
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise BadConstructor(f"{text!r} is not Python: {reason}") from None
+    _require_bare_names(text, tree)
     made = _Reader(text, unit).value(tree.body)
     if not isinstance(made, kind):
         example = "FixedWindows(10)" if kind is WindowFn else "AfterCount(2)"
         raise BadConstructor(f"{text!r} is no {kind.__name__}, such as {example}")
     return made
+
+
+def _require_bare_names(text: str, tree: ast.AST) -> None:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(ast.Name("bl" | "beamlike" as module), name):
+                raise BadConstructor(f"{text!r}: leave out '{module}.' and write {name!r}")
 
 
 def _constructors() -> dict[str, type[Any]]:
@@ -84,7 +93,7 @@ class _Reader:
         arguments, named = self._scaled(function, arguments, self._known(name, function, named))
         try:
             return function(*arguments, **named)
-        except (TypeError, ValueError) as error:
+        except (OverflowError, TypeError, ValueError) as error:
             raise Refused(str(error)) from error
 
     def _function(self, node: ast.expr) -> Callable[..., Any]:
@@ -130,7 +139,10 @@ class _Reader:
         }
 
     def _scale(self, value: Any) -> Any:
-        return scaled(value, self.unit) if is_number(value) else value
+        try:
+            return scaled(value, self.unit) if is_number(value) else value
+        except ValueError as error:
+            raise self._error(str(error)) from None
 
     def _error(self, reason: str) -> BadConstructor:
         return BadConstructor(f"{self.text!r}: {reason}")
@@ -142,8 +154,11 @@ def is_number(value: object) -> bool:
 
 
 def scaled(number: float, unit: int) -> Microseconds:
-    """A bare number as microseconds."""
-    return Microseconds(round(number * unit))
+    """A bare number as microseconds. Raises `ValueError` for what is not a number inside the limits of time."""
+    scaled = number * unit
+    if not MIN_TIME <= scaled <= MAX_TIME:  # neither is nan
+        raise ValueError(f"{number!r} lies outside of time, {MIN_TIME / unit:.4g} to {MAX_TIME / unit:.4g}")
+    return Microseconds(round(scaled))
 
 
 def _methods(owner: Any) -> dict[str, Callable[..., Any]]:

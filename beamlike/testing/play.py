@@ -76,6 +76,7 @@ class Result:
     message: str = ""
 
     def __str__(self) -> str:
+        """A line."""
         return f"{self.status} {self.name}" + (f": {self.message}" if self.message else "")
 
 
@@ -100,7 +101,7 @@ def _result(transcript: Transcript, runner: str, played: Played | None) -> Resul
     if reason is not None and wrong is not None:
         return Result(name, "unsupported", reason)
     if reason is not None:
-        return Result(name, "failed", f"it is declared unsupported on {runner} ({reason}), but it passes now")
+        wrong = f"it is declared unsupported on {runner} ({reason}), but it passes now"
     return Result(name, "ok") if wrong is None else Result(name, "failed", wrong)
 
 
@@ -134,7 +135,8 @@ def _runner(name: str) -> Runner:
 
 
 def on_stage(transcript: Transcript) -> list[Outcome]:
-    """Step by step on the stage, with state in this process."""
+    """Step by step on the stage, with state in this process. What the others refuse is refused here, too."""
+    _plan(transcript)
     schema = pl.Schema({"key": pl.String(), "value": _value_type(transcript)})
     aggregates = {"value": _AGGREGATES[transcript.aggregate]()}
     stage = Stage(transcript.name, Grouping(("key",), Windowing(**transcript.choices), aggregates, schema))
@@ -236,6 +238,13 @@ def declare(pipeline: Pipeline, transcript: Transcript, stage: str) -> _Recorder
     return recorder
 
 
+def _plan(transcript: Transcript) -> None:
+    """The checks that a runner makes before it runs the transcript."""
+    pipeline = Pipeline("transcript")
+    declare(pipeline, transcript, "grouping")
+    pipeline.plan()
+
+
 def _retracts(transcript: Transcript) -> bool:
     return bool(transcript.choices.get("accumulation") == Accumulation.RETRACTING.value)
 
@@ -264,9 +273,7 @@ def refused(transcript: Transcript) -> str | None:
     message = transcript.refusal
     if message is None:
         try:
-            pipeline = Pipeline("transcript")
-            declare(pipeline, transcript, "grouping")
-            pipeline.plan()
+            _plan(transcript)
         except (TypeError, ValueError) as error:
             message = str(error)
     if message is None:

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self, TypeVar
 import attrs
 import polars as pl
 
-from beamlike.dtypes import SchemaLike
+from beamlike.dtypes import SchemaLike, type_name
 from beamlike.errors import nearest
 from beamlike.io.base import Declared, declared
+from beamlike.testing.fitting import fits
 from beamlike.testing.times import TimeLike, instant
 from stages.announced import AnnouncedWatermark, announcement
 from stages.strategies import Summary
@@ -65,7 +66,10 @@ class TestStream:
     )
 
     def add_elements(self, rows: Sequence[Mapping[str, Any]]) -> TestStream:
-        """A bundle of elements, as dicts; it may be empty. A column that a dict lacks is null."""
+        """A bundle of elements, as dicts; it may be empty. A column that a dict lacks is null.
+
+        Nothing is converted: 1.7 is not an int, nor is True; an int is good for a column of floats.
+        """
         self._check_open()
         return self._with(elements=self._frame(rows))
 
@@ -77,6 +81,8 @@ class TestStream:
         `percentiles={66: time}` moves percentile watermarks, too: two thirds of what is before that time have come.
         """
         self._check_open()
+        if not isinstance(percentiles, Mapping | None):
+            raise TypeError(f"{self._next}: percentiles= is a dict such as {{66: time}}, not {percentiles!r}")
         shares = {share: self._time(given) for share, given in (percentiles or {}).items()}
         watermark = self._watermark_after(time)
         self._check_percentiles(shares, watermark)
@@ -93,6 +99,8 @@ class TestStream:
         by = self._read(microseconds, duration)
         if by <= 0:
             raise ValueError(f"{self._next}: processing time must advance by more than 0s, not {duration!r}")
+        if self.processing_time + by > MAX_TIME:
+            raise ValueError(f"{self._next}: processing time would lie outside of time after {duration!r}")
         return self._with(processing_time=self.processing_time + by)
 
     @property
@@ -173,6 +181,8 @@ class TestStream:
             return convert(given)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self._next}: {error}") from None
+        except OverflowError:
+            raise ValueError(f"{self._next}: {given!r} lies outside of time") from None
 
     def _time(self, given: TimeLike) -> int:
         time = self._read(instant, given)
@@ -214,6 +224,11 @@ class TestStream:
                 if name not in schema:
                     known = f"the columns are {', '.join(schema)}{nearest(name, schema)}"
                     raise ValueError(f"{self._next}: there is no column {name!r} for {dict(row)!r}; {known}")
+                if not fits(row[name], schema[name]):
+                    raise TypeError(
+                        f"{self._next}: column {name!r} is {type_name(schema[name])}, not {row[name]!r}, "
+                        f"in {dict(row)!r}"
+                    )
         try:
             return pl.from_dicts([dict(row) for row in rows], schema=schema)
         except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:

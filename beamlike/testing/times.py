@@ -31,7 +31,7 @@ def instant(time: TimeLike) -> int:
         )
     if isinstance(time, int):
         return time * 1_000_000
-    if not math.isfinite(time):
+    if not math.isfinite(time * 1_000_000):
         raise ValueError(f"a time must be finite, not {time!r}")
     return round(time * 1_000_000)
 

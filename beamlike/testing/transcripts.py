@@ -15,7 +15,9 @@ import attrs
 
 from beamlike.errors import listed, nearest
 from beamlike.testing.constructors import BadConstructor, Refused, construct, is_number, scaled
-from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+from windowing.combiners import TimestampCombiner
+from windowing.panes import ALWAYS, IF_NON_EMPTY, Accumulation
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME, Microseconds, format_duration, microseconds
 from windowing.triggers import Trigger
 from windowing.windows import WindowFn
 
@@ -41,6 +43,14 @@ _PLAIN: Final[dict[str, type[Any]]] = {
 _CHOICES: Final[dict[str, type[Any]]] = {
     "accumulation": str, "timestamp_combiner": str, "on_time": str, "closing": str, "allow_data_loss": bool,
 }  # fmt: skip
+_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
+    "accumulation": tuple(mode.value for mode in Accumulation),
+    "timestamp_combiner": tuple(combiner.value for combiner in TimestampCombiner),
+    "on_time": (ALWAYS, IF_NON_EMPTY),
+    "closing": (ALWAYS, IF_NON_EMPTY),
+}
+"""Choice -> what it may be."""
+
 _TIMINGS = ("early", "on_time", "late")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
@@ -100,14 +110,22 @@ class Transcript:
 
 def load(path: str | Path) -> Transcript:
     """The transcript in a file. Raises `TranscriptError`."""
-    return parse(Path(path).read_text(), str(path))
+    try:
+        text = Path(path).read_text("utf-8")
+    except OSError as error:
+        raise TranscriptError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise TranscriptError(f"{path}: a transcript is UTF-8, unlike byte {error.start}") from None
+    return parse(text, str(path))
 
 
 def parse(text: str, path: str) -> Transcript:
     """The transcript in a text that comes from `path`. Raises `TranscriptError`."""
     try:
         return _Reader(path, 1).transcript(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+    except TranscriptError:
+        raise
+    except (RecursionError, ValueError) as error:  # numbers of too many digits, too
         raise TranscriptError(f"{path}: {error}") from None
 
 
@@ -153,8 +171,15 @@ class _Reader:
         if isinstance(value, datetime) and value.tzinfo is not None:
             return (value - _EPOCH) // timedelta(microseconds=1)
         if is_number(value):
-            return int(scaled(value, self.unit))
+            return int(self.scaled(value, what))
         raise self.fail(f"{what} is a number or a date-time with an offset, not {value!r}")
+
+    def scaled(self, value: float, what: str) -> Microseconds:
+        """A number in the unit as microseconds."""
+        try:
+            return scaled(value, self.unit)
+        except ValueError as error:
+            raise self.fail(f"{what}: {error}") from None
 
     def transcript(self, top: dict[str, Any]) -> Transcript:
         """The whole file."""
@@ -167,11 +192,17 @@ class _Reader:
         error = top.get("error")
         if error is not None:
             self.typed(error, str, "error")
+            if not error.strip():
+                raise self.fail("error is a part of the message that is expected, not ''")
         if (error is None) == ("step" not in top):
             raise self.fail("a transcript has either steps ([[step]]) or an error")
+        if error is None and top["step"] == []:
+            raise self.fail("a transcript has steps ([[step]]), not step = []")
         choices, refusal = reader.within("[windowing]").windowing(top["windowing"])
-        if refusal is not None and error is None:
-            raise self.fail(f"[windowing]: {refusal}")
+        if error is None:
+            if refusal is not None:
+                raise self.fail(f"[windowing]: {refusal}")
+            reader.within("[windowing]").check(choices)
         aggregate = self.one_of(top.get("aggregate", "collect"), AGGREGATES, "aggregate")
         unsupported = self.table(top.get("unsupported", {}), RUNNERS, "unsupported")
         return Transcript(
@@ -194,7 +225,9 @@ class _Reader:
         choices = {key: self.typed(given[key], kind, key) for key, kind in _CHOICES.items() if key in given}
         if "allowed_lateness" in given:
             lateness = given["allowed_lateness"]
-            choices["allowed_lateness"] = scaled(lateness, self.unit) if is_number(lateness) else lateness
+            choices["allowed_lateness"] = (
+                self.scaled(lateness, "allowed_lateness") if is_number(lateness) else lateness
+            )
         try:
             for key, kind in (("windows", WindowFn), ("trigger", Trigger)):
                 if key in given:
@@ -204,6 +237,18 @@ class _Reader:
         except Refused as error:
             return choices, f"{key}: {error}"
         return choices, None
+
+    def check(self, choices: Mapping[str, Any]) -> None:
+        """Each choice by itself is one that there is; with an error, it may be just that which is refused."""
+        for key, allowed in _MEMBERS.items():
+            if key in choices:
+                self.one_of(choices[key], allowed, key)
+        try:
+            lateness = microseconds(choices.get("allowed_lateness", 0))
+        except (OverflowError, TypeError, ValueError) as error:
+            raise self.fail(f"allowed_lateness: {error}") from None
+        if not 0 <= lateness < GLOBAL_WINDOW_END:
+            raise self.fail(f"allowed_lateness must be inside of time, not {format_duration(lateness)}")
 
     def steps(self, given: Any, aggregate: str) -> tuple[Step, ...]:
         """The steps, whose clocks go forward only."""

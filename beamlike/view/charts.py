@@ -41,7 +41,8 @@ from beamlike.view.series import RunSeries, run_series
 from beamlike.view.standing import draw_standing
 
 _WIDTH, _CHART = 9.8, 3.5  # inches; without the legend
-_LEFT, _BELOW, _ABOVE = 0.95, 0.5, 0.25
+_LEFT, _BELOW, _ABOVE, _RIGHT = 1.15, 0.5, 0.25, 0.4  # a label may stand at the very end of an axis
+_BATCHES_LEFT = 0.75
 _BESIDE = 3
 _MOST_WINDOWS = 60
 _SAME = "event time = processing time"
@@ -185,7 +186,8 @@ def side_by_side(histories: Mapping[str, History], stage: str) -> Picture:
         room = legend_room(keys, wide * len(charts))
         picture = Picture(wide * len(charts), _CHART + 0.3 + room)
         for number, (title, chart) in enumerate(zip(histories, charts, strict=True)):
-            place = (_LEFT + wide * number, room + _BELOW, wide - _LEFT - 0.15, _CHART - _BELOW)
+            left = wide * number + _BATCHES_LEFT
+            place = (left, room + _BELOW, wide - _BATCHES_LEFT - _RIGHT, _CHART - _BELOW)
             axes = plain_axes(picture, place)
             chart.draw_stage(axes, stage)
             axes.set_title(shown(title, 40))
@@ -203,7 +205,7 @@ def _canvas(frame: Frame, keys: Sequence[Artist]) -> tuple[Picture, Axes, list[A
     beside = []
     for number in range(_BESIDE):
         bottom = room + _BELOW + (_BESIDE - 1 - number) * each
-        axes = plain_axes(picture, (5.85, bottom, _WIDTH - 5.85 - 0.15, each - _ABOVE - 0.05))
+        axes = plain_axes(picture, (5.85, bottom, _WIDTH - 5.85 - _RIGHT, each - _ABOVE - 0.05))
         frame.processing.set(axes.xaxis)
         if number < _BESIDE - 1:
             axes.tick_params(labelbottom=False)

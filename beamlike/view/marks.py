@@ -134,7 +134,7 @@ class Frame:
     @property
     def lag_title(self) -> str:
         """What an event-time lag is measured by."""
-        return "event-time lag" if self.newest is None else "event-time lag behind the newest source"
+        return "event-time lag" if self.newest is None else "lag behind the newest source"
 
     def lag(self, watermark: Times) -> tuple[Times, Numbers]:
         """How far (s) a watermark is behind processing time, or behind the newest source, over time."""

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -32,17 +33,17 @@ def watch(
 ) -> None:
     """Shows a run until it has ended or Ctrl-C is pressed; where standard output is no terminal, its end only."""
     history = History.open(run)
+    console = console or Console()
     live = Live(
         frame(history), console=console, auto_refresh=False, transient=False, vertical_overflow="visible"
     )
-    with live:
-        try:
-            while history.closed is None:
-                wait(REFRESH_SECONDS)
-                if history.refresh():
-                    live.update(frame(history), refresh=True)
-        except KeyboardInterrupt:
-            return
+    with live, suppress(KeyboardInterrupt):
+        while history.closed is None:
+            wait(REFRESH_SECONDS)
+            if history.refresh():
+                live.update(frame(history), refresh=True)
+    if not console.is_terminal:
+        console.line()  # a terminal gets it already
 
 
 def frame(history: History) -> RenderableType:

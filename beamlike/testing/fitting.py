@@ -1,0 +1,62 @@
+"""Whether a Python value is one of a column's type as it is, where polars would convert it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import polars as pl
+
+_KINDS: Final[dict[type[pl.DataType], type[Any] | tuple[type[Any], ...]]] = {
+    pl.Binary: bytes,
+    pl.Boolean: bool,
+    pl.Categorical: str,
+    pl.Date: date,
+    pl.Datetime: datetime,
+    pl.Decimal: (Decimal, int),
+    pl.Duration: timedelta,
+    pl.Enum: str,
+    pl.String: str,
+    pl.Time: time,
+}
+"""Type of a column -> those of its values; numbers and nested types aside."""
+
+
+def fits(value: object, dtype: pl.DataType) -> bool:
+    """Whether the value can be one of a column of this type; None always can, and so can an int among floats."""
+    if value is None:
+        return True
+    if isinstance(value, bool):
+        return isinstance(dtype, pl.Boolean | pl.Object)
+    if dtype.is_integer():
+        return isinstance(value, int) and _in_range(value, dtype)
+    if dtype.is_float():
+        return isinstance(value, int | float)
+    if isinstance(dtype, pl.List | pl.Array):
+        return isinstance(value, list | tuple) and all(fits(item, _type(dtype.inner)) for item in value)
+    if isinstance(dtype, pl.Struct):
+        fields = {field.name: _type(field.dtype) for field in dtype.fields}
+        return isinstance(value, Mapping) and all(
+            name in fields and fits(item, fields[name]) for name, item in value.items()
+        )
+    if isinstance(dtype, pl.Date) and isinstance(value, datetime):
+        return False
+    if isinstance(dtype, pl.Enum) and value not in dtype.categories:
+        return False
+    return isinstance(value, _KINDS.get(type(dtype), object))
+
+
+def _in_range(value: int, dtype: pl.DataType) -> bool:
+    try:
+        pl.Series([value], dtype=dtype)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        return False
+    return True
+
+
+def _type(dtype: Any) -> pl.DataType:
+    """The type of what is nested, which polars may give as a class."""
+    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
+    return made
