@@ -32,6 +32,9 @@ def rewindowed(before: Collection, changes: Mapping[str, Any], step: str) -> Win
     given = {name: value for name, value in changes.items() if value is not None}
     if not given:
         raise PlanError("give it windows such as bl.FixedWindows('2m'), or another choice", step=step)
+    if "trigger" in given:
+        # What was allowed for one trigger is not allowed for another.
+        given.setdefault("allow_data_loss", False)
     if "windows" in given:
         _require_windows(before, given["windows"], step)
     windowing = _evolved(before.windowing, given, step)

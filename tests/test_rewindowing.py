@@ -348,3 +348,12 @@ def test_a_percentile_must_be_announced_by_every_source():
         bl.PlanError, match=r"percentile=5.*'plays' does not have; give its strategy percentiles=\(5,\)"
     ):
         planned(usual.aggregate(n=bl.count()))
+
+
+def test_data_loss_that_was_allowed_for_one_trigger_is_not_for_another() -> None:
+    allowed = plays().window_into(bl.FixedWindows("1m"), trigger=bl.AfterCount(3), allow_data_loss=True)
+    assert allowed.window_into(bl.FixedWindows("2m")).windowing.allow_data_loss
+    with pytest.raises(bl.PlanError, match=r"AfterCount\(2\) may lose data"):
+        allowed.window_into(trigger=bl.AfterCount(2))
+    with pytest.raises(bl.PlanError, match="allow_data_loss must be True or False, not 'no'"):
+        plays().window_into(bl.FixedWindows("1m"), trigger=bl.AfterCount(3), allow_data_loss="no")  # type: ignore[arg-type]

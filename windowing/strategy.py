@@ -36,6 +36,11 @@ def _when_empty(owner: object, attribute: attrs.Attribute[Any], value: object) -
         raise ValueError(f"{attribute.name} may be {ALWAYS!r} or {IF_NON_EMPTY!r}, not {value!r}")
 
 
+def _true_or_false(owner: object, attribute: attrs.Attribute[bool], value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{attribute.name} must be True or False, not {value!r}")
+
+
 @attrs.frozen
 class Windowing:
     """How a collection is windowed: windows, trigger, accumulation, timestamp combiner, allowed lateness.
@@ -57,7 +62,7 @@ class Windowing:
     allowed_lateness: int = attrs.field(default=0, converter=microseconds)
     on_time: str = attrs.field(default=ALWAYS, validator=_when_empty, kw_only=True)
     closing: str = attrs.field(default=IF_NON_EMPTY, validator=_when_empty, kw_only=True)
-    allow_data_loss: bool = attrs.field(default=False, kw_only=True)
+    allow_data_loss: bool = attrs.field(default=False, kw_only=True, validator=_true_or_false)
 
     @allowed_lateness.validator
     def _not_negative(self, attribute: attrs.Attribute[int], value: int) -> None:
