@@ -14,7 +14,8 @@ from stages.aggregates import Aggregate, Part, Schema
 class CombineFn:
     """An aggregate in four functions, as in Beam; it must not matter how elements are split over accumulators.
 
-    Accumulators are kept in state with pickle, so they must be picklable.
+    Accumulators are kept in state with pickle, so they must be picklable, and who can write into a checkpoint or a
+    savepoint can run code in the pipeline that reads it.
     """
 
     def create_accumulator(self) -> Any:

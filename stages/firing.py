@@ -7,7 +7,7 @@ from windowing.columns import EVENT_TIME, PANE_LAST, PANE_RETRACTED, PANE_TIMING
 from windowing.panes import ALWAYS, ON_TIME, Accumulation, describe, number_next, timing
 from windowing.triggers import ROOT, Moment
 
-from stages.rows import CLOSED, HOLD, OUTSTANDING, PENDING, Layout
+from stages.rows import CLOSED, EMITTED, HOLD, OUTSTANDING, PENDING, Layout
 from stages.watermarks import Watermarks
 
 
@@ -72,6 +72,7 @@ def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
         **{EVENT_TIME: timestamp},
         **{column: pl.col(column) for column in WINDOW_COLUMNS},
         **describe(pl.col(PANE_LAST)),
+        **{EMITTED: pl.col(PENDING)},
     )
 
 
@@ -79,7 +80,9 @@ def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     """The panes that the next ones of these windows replace, as they were, but marked."""
     panes = rows.select(*layout.keys, OUTSTANDING).explode(OUTSTANDING, empty_as_null=False)
     return (
-        panes.unnest(OUTSTANDING).with_columns(pl.lit(True).alias(PANE_RETRACTED)).select(list(layout.panes))
+        panes.unnest(OUTSTANDING)
+        .with_columns(pl.lit(True).alias(PANE_RETRACTED), pl.lit(0, pl.Int64).alias(EMITTED))
+        .select([*layout.panes, EMITTED])
     )
 
 

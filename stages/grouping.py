@@ -11,14 +11,16 @@ from collections.abc import Mapping
 import attrs
 import polars as pl
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.combiners import TimestampCombiner
 from windowing.strategy import Windowing
 from windowing.triggers import ROOT, WATERMARK, Moment
 
 from stages.aggregates import Aggregate
 from stages.firing import collect, expires_at, fire, ready
-from stages.late import CLOSED_WINDOW, LATE, Late, late_schema
+from stages.late import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, late_schema
+from stages.lifting import count_in, elements_in, is_lifted, lifts_early, place
 from stages.merging import Combined, combine_merging, combine_windows, reduce_arrivals
-from stages.rows import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
+from stages.rows import CLOSED, COUNT, EMITTED, HOLD, NEW_HOLD, PENDING, Layout
 from stages.watermarks import Times, Watermarks
 
 
@@ -26,21 +28,31 @@ from stages.watermarks import Times, Watermarks
 class Admitted:
     """The arrivals of a bundle: a row per (key, window) of those that are not too late; how many are.
 
-    `late` has the rows that were too late and `windowed` the others, where they are asked for.
+    `elements` came in all, of which `outside` are in no window. `rows` are there where they are asked for.
     """
 
     incoming: pl.DataFrame
     count: int
-    late: pl.DataFrame | None = None
-    windowed: pl.DataFrame | None = None
+    elements: int
+    outside: int
+    rows: Dropped | None = None
+
+    @property
+    def placed(self) -> int:
+        """All that came, each element counted once for every window that it is in, or once if it is in none."""
+        return int(self.incoming[COUNT].sum()) + self.count + self.outside
 
 
 @attrs.frozen
 class Advanced:
-    """What a step gives: the rows that live on, the panes, how many arrivals were dropped and why, and these."""
+    """What a step gives: the rows that live on, the panes, how many elements are in these for the first time.
+
+    And how many arrivals were dropped, why, and which.
+    """
 
     rows: pl.DataFrame
     panes: pl.DataFrame
+    emitted: int
     dropped: Mapping[str, int]
     late: pl.DataFrame
 
@@ -88,51 +100,116 @@ class Grouping:
         times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
         return pl.DataFrame(schema={**{name: self.schema[name] for name in self.columns}, **times})
 
-    def admit(self, arrivals: pl.DataFrame, before: Watermarks) -> Admitted:
-        """Arrivals with their windows; those whose window has been collected already are too late."""
-        windowed = arrivals if WINDOW_START in arrivals.columns else self.windowing.windows.assign(arrivals)
-        in_time = expires_at(self.layout) > before.input
-        admitted = windowed.filter(in_time)
-        count = len(windowed) - len(admitted)
-        hold = self.windowing.timestamp_combiner.element_hold(self.windowing.windows.period)
-        lifted = admitted.select(
-            *self.keys,
-            *WINDOW_COLUMNS,
-            pl.when(hold >= before.output).then(hold).alias(NEW_HOLD),
-            **self.layout.lift(retractions=PANE_RETRACTED in arrivals.columns),
+    @property
+    def waits(self) -> bool:
+        """Whether arrivals need not be looked at until their window is over: nothing depends on the ones before.
+
+        LATEST is left out: its hold moves on with every element.
+        """
+        exact = not self.merging or self.windowing.windows.merges_by_overlap
+        return (
+            self.windowing.trigger.waits_for_end
+            and self.windowing.timestamp_combiner is not TimestampCombiner.LATEST
+            and exact
         )
-        incoming = reduce_arrivals(lifted, self.layout, self.merging)
+
+    @property
+    def holds_by_parts(self) -> bool:
+        """Whether a window that has not merged yet may hold earlier than the one that it will be part of.
+
+        The watermark cannot be past that hold before the part is over, and so looked at; a percentile of it can.
+        """
+        return self.merging and self.windowing.timestamp_combiner.depends_on_window
+
+    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+        """Arrivals that have been admitted as the state rows that they are by themselves."""
+        return self._absorb(incoming, Moment(now.times, self.merging))
+
+    def admit(self, arrivals: pl.DataFrame, before: Watermarks) -> Admitted:
+        """Arrivals with their windows; those whose window has been collected already are too late.
+
+        They may have been lifted (`lift`) before they came.
+        """
+        placed, outside = place(arrivals, self.windowing.windows)
+        in_time = expires_at(self.layout) > before.input
+        admitted = placed.filter(in_time)
+        count = count_in(placed) - count_in(admitted)
+        incoming = reduce_arrivals(self._lifted(admitted, before), self.layout, self.merging)
         if self.late_columns is None:
-            return Admitted(incoming, count)
-        return Admitted(incoming, count, windowed.filter(~in_time), admitted)
+            return Admitted(incoming, count, elements_in(arrivals), count_in(outside))
+        return Admitted(
+            incoming,
+            count,
+            elements_in(arrivals),
+            count_in(outside),
+            Dropped(placed.filter(~in_time), outside, admitted),
+        )
+
+    def _lifted(self, admitted: pl.DataFrame, before: Watermarks) -> pl.DataFrame:
+        """With accumulators, a count, and the hold that each row may place."""
+        if is_lifted(admitted):
+            hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*self.layout.parts, COUNT)}
+        else:
+            hold = self.windowing.timestamp_combiner.element_hold(self.windowing.windows.period)
+            lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
+        holding = pl.when(hold >= before.output).then(hold).alias(NEW_HOLD)
+        return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
+
+    @property
+    def lifts_early(self) -> bool:
+        """Whether arrivals may be lifted before they are placed on shards: nobody then sees single late ones."""
+        return self.late_columns is None and lifts_early(self.layout, self.merging)
 
     def advance(
-        self, state: pl.DataFrame, admitted: Admitted, before: Watermarks, then: Times, now: Times
+        self,
+        state: pl.DataFrame,
+        admitted: Admitted,
+        before: Watermarks,
+        then: Times,
+        now: Times,
+        unmerged: pl.DataFrame | None = None,
     ) -> Advanced:
         """Elements with the watermarks before this step, then the clocks: one decision per window each.
 
-        The clocks stood at `then` and move to `now`; elements come at the processing time of this step.
+        The clocks stood at `then` and move to `now`; elements come at the processing time of this step. Of the keys
+        in `unmerged`, rows may overlap although nothing has come.
         """
         at_arrival = Moment(then.at_arrival(now).times, self.merging)
-        touched, untouched, closed, panes = self._elements(state, admitted.incoming, before, at_arrival)
+        touched, untouched, closed, panes = self._elements(
+            state, admitted.incoming, before, at_arrival, unmerged
+        )
         rows = pl.concat([touched, untouched])
-        if now != then:
+        if now != then and len(rows):
             rows, due = self._move(
                 rows, before, Moment(then.times, self.merging), Moment(now.times, self.merging)
             )
             panes = pl.concat([panes, due])
-        dropped = {LATE: admitted.count, CLOSED_WINDOW: int(closed.rows[COUNT].sum())}
-        return Advanced(rows, panes, dropped, self._late(admitted, closed))
+        dropped = {
+            LATE: admitted.count,
+            CLOSED_WINDOW: int(closed.rows[COUNT].sum()),
+            NO_WINDOW: admitted.outside,
+        }
+        return Advanced(
+            rows, panes.drop(EMITTED), int(panes[EMITTED].sum()), dropped, self._late(admitted, closed)
+        )
 
     def _elements(
-        self, state: pl.DataFrame, incoming: pl.DataFrame, before: Watermarks, moment: Moment
+        self,
+        state: pl.DataFrame,
+        incoming: pl.DataFrame,
+        before: Watermarks,
+        moment: Moment,
+        unmerged: pl.DataFrame | None,
     ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
         """(windows that got elements, the others, closed windows that did, panes)."""
-        if incoming.is_empty():
+        if incoming.is_empty() and unmerged is None:
             nothing = Combined(incoming, pl.DataFrame())
-            return state.clear(), state, nothing, pl.DataFrame(schema=self.layout.panes)
+            return state.clear(), state, nothing, self.layout.no_panes
         match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
-        touched, untouched = _split(state, incoming, match)
+        reached = incoming.select(match)
+        if unmerged is not None:
+            reached = pl.concat([reached, unmerged.select(match)])
+        touched, untouched = _split(state, reached, match)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
             combined = combine_merging(both, incoming, self.layout, before, moment)
@@ -190,17 +267,17 @@ class Grouping:
         marked = rows.with_columns(ready(self.layout, moment).alias("__ready"))
         firing = marked.filter(pl.col("__ready")).drop("__ready")
         if firing.is_empty():
-            return rows, pl.DataFrame(schema=self.layout.panes)
+            return rows, self.layout.no_panes
         fired, panes = fire(firing, self.layout, before, moment)
         return pl.concat([marked.filter(~pl.col("__ready")).drop("__ready"), fired]), panes
 
     def _late(self, admitted: Admitted, closed: Combined) -> pl.DataFrame:
         """The arrivals that were dropped, if somebody wants to see them."""
-        if admitted.late is None or admitted.windowed is None:
+        if admitted.rows is None:
             return pl.DataFrame(schema=self.late_schema)
         in_parts = self.merging and self.windowing.windows.merges_in_parts
         late = Late(self.keys, self.late_schema, in_parts)
-        return late.rows(admitted.late, admitted.windowed, closed)
+        return late.rows(admitted.rows, closed)
 
     def clocks(self) -> tuple[str, ...]:
         """The clocks that its windows wait for: the watermark, and those of its trigger."""
@@ -214,13 +291,11 @@ class Grouping:
         return pl.min_horizontal(expires_at(self.layout), due) if clock == WATERMARK else due
 
 
-def _split(state: pl.DataFrame, incoming: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """State rows that the arrivals may touch, and the others."""
     if state.is_empty() or not on:
         return state, state.clear()
-    hit = state.with_row_index("__row").join(
-        incoming.select(on).unique(), on=on, how="semi", nulls_equal=True
-    )["__row"]
+    hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
     mask = pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode())
     return state.filter(mask), state.filter(~mask)
 

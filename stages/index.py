@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -10,25 +10,43 @@ import polars as pl
 from windowing.columns import WINDOW_END, WINDOW_START
 from windowing.time import MIN_TIME, format_time
 
+from stages.buckets import BUCKET
+from stages.keys import key_shown
+from stages.rows import HOLD, PENDING
 from stages.state import StateStore, decode, encode
 from stages.watermarks import Times, Watermarks
 
 KEY: Final = "index"
-BUCKET: Final = "__bucket"
 DEADLINE: Final = "deadline."
 """Before the name of a clock: the time of that clock at which a bucket is due, in microseconds."""
+SIZES: Final = ("base", "chunks", "bytes", "log")
+"""Of a bucket: chunks of rows, chunks of these and of waiting arrivals, bytes of the ones and of the others."""
 SCHEMA: Final = pl.Schema(
     {
         BUCKET: pl.Int64(),
+        **{size: pl.Int64() for size in SIZES},
         "rows": pl.Int64(),
+        "pending": pl.Int64(),
         "keys": pl.Int64(),
-        "bytes": pl.Int64(),
         "hold": pl.Int64(),
         "holder_key": pl.String(),
         "holder_start": pl.Int64(),
         "holder_end": pl.Int64(),
     }
 )
+
+
+@attrs.frozen
+class Size:
+    """How much of a bucket is in the store: first `base` chunks of rows, then arrivals that wait, up to `chunks`.
+
+    `bytes` is what the rows take, `log` what the arrivals do.
+    """
+
+    base: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    log: int = 0
 
 
 @attrs.frozen
@@ -82,19 +100,37 @@ class Index:
         ]
         return self.buckets.filter(pl.any_horizontal(reached))[BUCKET].to_list()
 
-    def existing(self) -> list[int]:
-        """The buckets that hold rows."""
-        return self.buckets[BUCKET].to_list()
+    def sizes(self) -> dict[int, Size]:
+        """The buckets that there are."""
+        return {bucket: Size(*sizes) for bucket, *sizes in self.buckets.select(BUCKET, *SIZES).iter_rows()}
 
-    def replace(self, touched: list[int], summary: pl.DataFrame) -> Index:
+    def replace(self, touched: Collection[int], summary: pl.DataFrame) -> Index:
         """With these buckets described anew; one that the summary lacks is empty."""
-        others = self.buckets.filter(~pl.col(BUCKET).is_in(touched))
+        others = self.buckets.filter(~pl.col(BUCKET).is_in(list(touched)))
         return attrs.evolve(self, buckets=pl.concat([others, summary]).sort(BUCKET))
+
+    def add(self, summary: pl.DataFrame) -> Index:
+        """With what the summary describes in addition."""
+        if summary.is_empty():
+            return self
+        least = pl.col("hold").arg_min()
+        both = pl.concat([self.buckets, summary]).group_by(BUCKET)
+        folded = both.agg(
+            pl.col(*SIZES, "rows", "pending", "keys").sum(),
+            pl.col("^holder_.*$").get(least),
+            pl.col("hold", *(name for name in summary.columns if name.startswith(DEADLINE))).min(),
+        )
+        return attrs.evolve(self, buckets=folded.select(summary.columns).sort(BUCKET))
 
     @property
     def rows(self) -> int:
-        """Live (key, window) rows."""
+        """Live (key, window) rows, and arrivals that wait to become part of some."""
         return int(self.buckets["rows"].sum())
+
+    @property
+    def pending(self) -> int:
+        """Elements that are in no pane yet, each counted in every window that it is in."""
+        return int(self.buckets["pending"].sum())
 
     @property
     def keys(self) -> int:
@@ -103,8 +139,8 @@ class Index:
 
     @property
     def bytes(self) -> int:
-        """What the rows take in the store."""
-        return int(self.buckets["bytes"].sum())
+        """What rows and waiting arrivals take in the store."""
+        return int(self.buckets["bytes"].sum()) + int(self.buckets["log"].sum())
 
     @property
     def holder(self) -> Holder | None:
@@ -124,12 +160,11 @@ def summarize(
     rows: pl.DataFrame,
     keys: tuple[str, ...],
     deadlines: Mapping[str, pl.Expr],
-    hold: str,
-    sizes: Mapping[int, int],
+    sizes: Mapping[int, Size],
 ) -> pl.DataFrame:
     """State rows with their bucket -> a row of the index per bucket.
 
-    `deadlines` are by the name of the clock; `sizes` are what the rows of a bucket take, in bytes.
+    `deadlines` are by the name of the clock; `sizes` say what there is in the store of each bucket.
     """
     schema = _schema(list(deadlines))
     if rows.is_empty():
@@ -138,23 +173,25 @@ def summarize(
     named = {f"__key.{number}": pl.col(key) for number, key in enumerate(keys)}
     due = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
     least = pl.col("hold").arg_min()
-    name = pl.concat_str([pl.col(key).cast(pl.String).fill_null("null") for key in named], separator=", ")
+    name = pl.concat_str([key_shown(key) for key in named], separator=", ")
     bounds = (WINDOW_START, WINDOW_END)
+    stored = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
     return (
-        rows.select(BUCKET, *bounds, pl.col(hold).alias("hold"), **named, **due)
+        rows.select(
+            BUCKET, *bounds, pl.col(HOLD).alias("hold"), pl.col(PENDING).alias("pending"), **named, **due
+        )
         .group_by(BUCKET)
         .agg(
             pl.len().cast(pl.Int64).alias("rows"),
+            pl.col("pending").sum(),
             _distinct(list(named)).cast(pl.Int64).alias("keys"),
             pl.col("hold", *due).min(),
             *(pl.col(key).get(least) for key in named),
             pl.col(WINDOW_START).get(least).alias("holder_start"),
             pl.col(WINDOW_END).get(least).alias("holder_end"),
         )
-        .with_columns(
-            (name if keys else pl.lit("")).alias("holder_key"),
-            pl.col(BUCKET).replace_strict(dict(sizes), default=0, return_dtype=pl.Int64).alias("bytes"),
-        )
+        .with_columns((name if keys else pl.lit("")).alias("holder_key"))
+        .join(pl.DataFrame(stored, schema=[BUCKET, *SIZES], orient="row"), on=BUCKET)
         .select(list(schema))
     )
 

@@ -16,12 +16,23 @@ LATE: Final = "late"
 """Its window had been collected: the watermark was past its end and the allowed lateness."""
 CLOSED_WINDOW: Final = "closed"
 """The trigger of its window had finished."""
+NO_WINDOW: Final = "no window"
+"""It was in a gap between windows."""
 
 
 def late_schema(schema: pl.Schema, columns: Sequence[str]) -> pl.Schema:
     """These columns of the arrivals, the reason, event time and window."""
     system = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
     return pl.Schema({**{name: schema[name] for name in columns}, REASON: pl.String(), **system})
+
+
+@attrs.frozen
+class Dropped:
+    """Arrivals that were too late, those in no window, and those that were admitted, of which some may be dropped."""
+
+    late: pl.DataFrame
+    outside: pl.DataFrame
+    admitted: pl.DataFrame
 
 
 @attrs.frozen
@@ -32,12 +43,21 @@ class Late:
     schema: pl.Schema
     in_parts: bool
 
-    def rows(self, late: pl.DataFrame, windowed: pl.DataFrame, closed: Combined) -> pl.DataFrame:
-        """Those that were too late, and of the others those that met a closed window."""
-        met = windowed.clear()
+    def rows(self, arrivals: Dropped, closed: Combined) -> pl.DataFrame:
+        """Those that were too late, those in no window, and of the others those that met a closed window."""
+        met = arrivals.admitted.clear()
         if len(closed.rows):
-            met = self._of_windows(windowed, self._closed_windows(closed))
-        return pl.concat([self._with_reason(late, LATE), self._with_reason(met, CLOSED_WINDOW)])
+            met = self._of_windows(arrivals.admitted, self._closed_windows(closed))
+        nowhere = arrivals.outside.with_columns(
+            pl.lit(None, pl.Int64).alias(column) for column in WINDOW_COLUMNS
+        )
+        return pl.concat(
+            [
+                self._with_reason(arrivals.late, LATE),
+                self._with_reason(met, CLOSED_WINDOW),
+                self._with_reason(nowhere, NO_WINDOW),
+            ]
+        )
 
     def _with_reason(self, rows: pl.DataFrame, reason: str) -> pl.DataFrame:
         return rows.with_columns(pl.lit(reason).alias(REASON)).select(list(self.schema))

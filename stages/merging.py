@@ -32,7 +32,9 @@ class Combined:
 def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl.DataFrame:
     """Lifted elements with windows -> one row per (key, window or run of windows that merge)."""
     combiner = layout.windowing.timestamp_combiner
-    folds = {**layout.merge(), COUNT: pl.len().cast(pl.Int64), NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
+    # Rows that were lifted before they came are several elements each.
+    count = pl.col(COUNT).sum() if COUNT in arrivals.columns else pl.len().cast(pl.Int64)
+    folds = {**layout.merge(), COUNT: count, NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
     if merging and layout.windowing.windows.merges_in_parts:
         ordered = layout.windowing.windows.merge(arrivals, layout.keys)
         reduced = _by_run(ordered, layout, folds)

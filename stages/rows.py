@@ -33,6 +33,8 @@ CLOSED: Final = "__closed"
 """The trigger has finished: what comes for this very window is dropped until it is collected."""
 OUTSTANDING: Final = "__outstanding"
 """Where panes are taken back: those that were emitted and that no later one has replaced yet."""
+EMITTED: Final = "__emitted"
+"""Of panes, inside a step only: elements that are in one for the first time."""
 COUNT: Final = "__count"
 NEW_HOLD: Final = "__new_hold"
 """Of arrivals only: how many there are for this window, and the hold that they would place."""
@@ -104,6 +106,21 @@ class Layout:
         numbering[PANE_TIMING] = pl.String()
         return pl.Schema({**{key: self.schema[key] for key in self.keys}, **results, **times, **numbering})
 
+    @cached_property
+    def no_rows(self) -> pl.DataFrame:
+        """State without rows. What is empty is made once: it would be made several times in every step."""
+        return pl.DataFrame(schema=self.state)
+
+    @cached_property
+    def no_arrivals(self) -> pl.DataFrame:
+        """Reduced arrivals without rows."""
+        return pl.DataFrame(schema=self.incoming)
+
+    @cached_property
+    def no_panes(self) -> pl.DataFrame:
+        """The panes, inside a step, of windows of which none emits."""
+        return pl.DataFrame(schema={**self.panes, EMITTED: pl.Int64()})
+
     def accumulators(self, name: str) -> dict[str, pl.Expr]:
         """The accumulator columns of one result, as its aggregate names them."""
         parts = self.aggregates[name].parts(self.schema)
@@ -147,6 +164,10 @@ class Layout:
     def nothing_outstanding(self) -> dict[str, pl.Expr]:
         """No panes to take back."""
         return {OUTSTANDING: pl.lit([], self.outstanding)} if self.retracts else {}
+
+    def empty(self) -> dict[str, pl.Expr]:
+        """Accumulators of no elements."""
+        return {name: _literal(part) for name, part in self.parts.items()}
 
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
         """Accumulators set to those of no elements where the mask holds."""

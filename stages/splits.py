@@ -13,6 +13,7 @@ import polars as pl
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 
+from stages.keys import key_text
 from stages.lateness import HALF_LIFE, Lateness, histogram, learn, merge_histograms, percentile_watermark
 from stages.strategies import Summary, WatermarkStrategy
 
@@ -50,7 +51,7 @@ def summarize(strategy: WatermarkStrategy, frame: pl.DataFrame) -> SourceSummary
 
 
 def _name(column: str) -> pl.Expr:
-    return pl.col(column).cast(pl.String).fill_null("null").alias(_SPLIT)
+    return key_text(column).fill_null("null").alias(_SPLIT)
 
 
 def _parts(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:

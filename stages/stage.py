@@ -1,38 +1,34 @@
 """A stage of a pipeline: the grouping over its state, `(state, arrivals, clock) -> (state, panes, output watermark)`.
 
-Rows are spread over buckets, and a step reads only those that arrivals touch or in which a window is due.
+Rows are spread over buckets, and a step looks only at those in which a window is due, and at those that arrivals reach
+unless these can wait: arrivals whose window is not over are put beside the rows of their bucket where nothing depends
+on them before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import attrs
 import polars as pl
-from windowing.columns import WINDOW_END
-from windowing.triggers import Moment
 
-from stages.grouping import Advanced, Grouping
-from stages.index import BUCKET, Holder, Index, summarize
-from stages.keys import bucket_of
-from stages.rows import HOLD
-from stages.state import StateStore, decode, encode
-from stages.watermarks import Clock, Times, Watermarks, advance_percentiles
-
-KEY_BUCKETS: Final = 8
-"""Buckets by key: a step that touches all keys then makes some twenty round trips to the store."""
-
-TIME_BUCKETS: Final = 64
-"""Buckets by window end, taken in turn: live windows seldom meet in one, and there are never more."""
+from stages.grouping import Grouping
+from stages.index import Holder, Index
+from stages.state import StateStore
+from stages.storage import Storage
+from stages.visit import visit
+from stages.watermarks import Clock, Watermarks, advance_percentiles
 
 
 @attrs.frozen
 class Step:
     """What a step of a stage gives. `holder` is the key and window with the least hold.
 
-    `live` counts rows of state, `keys` their keys and `bytes` what they take. `late` has the arrivals that were
-    dropped, if the grouping shows them; `percentiles` are those of the output watermark.
+    `elements` came. An element counts in every window that it is in: `placed` of what came, `emitted` of what is in
+    panes for the first time, `pending` of what is in none yet; what was pending and placed is now emitted, dropped or
+    pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
+    `late` has the arrivals that were dropped, if the grouping shows them; `percentiles` are those of the output
+    watermark.
     """
 
     panes: pl.DataFrame
@@ -40,6 +36,9 @@ class Step:
     dropped: dict[str, int]
     holder: Holder | None
     elements: int
+    placed: int
+    emitted: int
+    pending: int
     live: int
     keys: int
     bytes: int
@@ -66,14 +65,20 @@ class Stage:
             error.add_note(f"in step {self.name!r}")
             raise
 
-    def _step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:
+    def storage(self, store: StateStore) -> Storage:
+        """What the store has of this stage."""
         index = Index.load(store, self.name, self.grouping.clocks())
-        before, now = index.watermarks, index.times.advance(clock)
+        return Storage(self.name, self.grouping, store, index)
+
+    def _step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:
+        storage = self.storage(store)
+        index = storage.index
+        before, then, now = index.watermarks, index.times, index.times.advance(clock)
         admitted = self.grouping.admit(arrivals, before)
-        buckets = self._touched(index, admitted.incoming, now)
-        rows = self._load(store, index, buckets)
-        advanced = self.grouping.advance(rows, admitted, before, index.times, now)
-        index = self._save(store, index, buckets, advanced, now)
+        looked = visit(storage, admitted.incoming, now)
+        reached = attrs.evolve(admitted, incoming=looked.incoming)
+        advanced = self.grouping.advance(looked.rows, reached, before, then, now, looked.unmerged)
+        index = looked.leave(advanced.rows, now)
         holder = index.holder
         hold = None if holder is None else holder.hold
         watermarks = before.advance([clock.watermark], hold)
@@ -84,56 +89,13 @@ class Stage:
             watermarks,
             dict(advanced.dropped),
             holder,
-            len(arrivals),
-            index.rows,
-            index.keys,
-            index.bytes,
-            advanced.late,
-            percentiles,
+            elements=admitted.elements,
+            placed=admitted.placed,
+            emitted=advanced.emitted,
+            pending=index.pending,
+            live=index.rows,
+            keys=index.keys,
+            bytes=index.bytes,
+            late=advanced.late,
+            percentiles=percentiles,
         )
-
-    def _bucket(self) -> pl.Expr:
-        """Windows that are the same for all keys are spread by their end, others by key."""
-        windows = self.grouping.windowing.windows
-        if windows.span is None:
-            return bucket_of(self.grouping.keys, KEY_BUCKETS)
-        step = windows.period or windows.span
-        live = windows.span + self.grouping.windowing.allowed_lateness
-        width = -(-live // KEY_BUCKETS // step) * step
-        return pl.col(WINDOW_END) // width % TIME_BUCKETS
-
-    def _touched(self, index: Index, incoming: pl.DataFrame, now: Times) -> list[int]:
-        arriving = (
-            incoming.select(self._bucket().unique().alias(BUCKET))[BUCKET].to_list() if len(incoming) else []
-        )
-        return sorted({*arriving, *index.due(now)})
-
-    def _load(self, store: StateStore, index: Index, buckets: list[int]) -> pl.DataFrame:
-        schema = self.grouping.layout.state
-        existing = set(index.existing())
-        values = [store.get(self.name, _rows_key(bucket)) for bucket in buckets if bucket in existing]
-        frames = [decode(value)[0] for value in values if value is not None]
-        return pl.concat([pl.DataFrame(schema=schema), *frames])
-
-    def _save(
-        self, store: StateStore, index: Index, buckets: list[int], advanced: Advanced, now: Times
-    ) -> Index:
-        """Writes the buckets that the step has read, and describes them in the index."""
-        rows = advanced.rows.with_columns(self._bucket().alias(BUCKET))
-        parts = rows.partition_by(BUCKET, as_dict=True, include_key=False)
-        sizes = {}
-        for bucket in buckets:
-            part = parts.get((bucket,))
-            if part is not None:
-                value = encode(part)
-                sizes[bucket] = len(value)
-                store.put(self.name, _rows_key(bucket), value)
-            elif bucket in index.existing():
-                store.delete(self.name, _rows_key(bucket))
-        moment = Moment(now.times, self.grouping.merging)
-        deadlines = {clock: self.grouping.deadline(moment, clock) for clock in self.grouping.clocks()}
-        return index.replace(buckets, summarize(rows, self.grouping.keys, deadlines, HOLD, sizes))
-
-
-def _rows_key(bucket: int) -> str:
-    return f"rows/{bucket}"

@@ -59,6 +59,10 @@ class Times:
 
     times: Mapping[str, int] = attrs.field(factory=lambda: {WATERMARK: MIN_TIME, PROCESSING_TIME: 0})
 
+    def time(self, clock: str) -> int:
+        """Where the clock stands; one that has not been told stands at the beginning of time."""
+        return self.times.get(clock, MIN_TIME)
+
     @property
     def percentiles(self) -> dict[int, int]:
         """The percentile watermarks that are known."""

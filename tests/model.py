@@ -29,7 +29,9 @@ __all__ += ["assign", "chosen", "merge"]
 
 Key = Hashable
 Element = tuple[Key, int, int]  # key, value, event time in microseconds
-Dropped = tuple[Key, int, int, Window, str]  # an element in one of its windows, and the reason
+Dropped = tuple[
+    Key, int, int, Window | tuple[None, None], str
+]  # an element in one of its windows, and the reason
 EARLY, ON_TIME, LATE = "early", "on_time", "late"
 
 
@@ -99,7 +101,7 @@ class Pane:
 
 @attrs.frozen
 class Step:
-    """What one step gives: panes, elements dropped as (element, window) pairs, and what is left.
+    """What one step gives: panes, elements dropped as (element, window) pairs or as in no window, and what is left.
 
     `hold` is the least hold, `live` counts the open windows and the closed ones that are still remembered.
     """
@@ -108,6 +110,7 @@ class Step:
     dropped: list[Dropped]
     late: int
     closed: int
+    nowhere: int
     output_watermark: int
     hold: int | None
     live: int
@@ -160,12 +163,17 @@ class Model:
             panes += self._move_clocks(before)
         hold = self._derive_output_watermark()
         live = len(self.active) + len(self.closed)
-        late = sum(reason == "late" for *_, reason in dropped)
-        return Step(panes, dropped, late, len(dropped) - late, self.output_watermark, hold, live)
+        late, closed, nowhere = (
+            sum(reason == why for *_, reason in dropped) for why in ("late", "closed", "no window")
+        )
+        return Step(panes, dropped, late, closed, nowhere, self.output_watermark, hold, live)
 
     def _process(self, elements: Iterable[Element]) -> tuple[list[Pane], list[Dropped]]:
         """4.1 process_elements."""
+        elements = list(elements)
         assigned = self._assign(elements)
+        found = {place.number for place in assigned}
+        nowhere = [element for number, element in enumerate(elements) if number not in found]
         too_late = [place for place in assigned if self._expired(place.window)]
         placed = [place for place in assigned if not self._expired(place.window)]
         if self.merging:
@@ -177,7 +185,9 @@ class Model:
         touched = dict.fromkeys((place.key, place.window) for place in placed)
         panes = [pane for at in touched if self._should_fire(*at) for pane in self._emit(*at)]
         dropped = [place.dropped("late") for place in too_late]
-        return panes, dropped + [place.dropped("closed") for place in too_few]
+        dropped += [place.dropped("closed") for place in too_few]
+        dropped += [(key, value, time, (None, None), "no window") for key, value, time in nowhere]
+        return panes, dropped
 
     # Lateness (4.1, 4.7)
 

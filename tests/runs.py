@@ -76,6 +76,7 @@ class StageRun:
             dropped=[_dropped(row) for row in step.late.iter_rows(named=True)],
             late=step.dropped["late"],
             closed=step.dropped["closed"],
+            nowhere=step.dropped["no window"],
             output_watermark=step.watermarks.output,
             hold=None if step.holder is None else step.holder.hold,
             live=step.live,

@@ -70,7 +70,8 @@ class Query:
             for task, piece in enumerate(rows.iter_slices(size)):
                 got = ingest(self.plan.sources[name], piece.lazy(), 1)
                 for consumer, frame in got.frames.items():
-                    sent += self.topology.data(consumer, frame, f"{name}:{task:03d}")
+                    lifted = self.topology.lift(consumer, frame)
+                    sent += self.topology.data(consumer, lifted, f"{name}:{task:03d}")
                 sent += self.summaries(name, {"summary": got.summary, "ended": False, "now": 1})
         return sent
 

@@ -67,8 +67,10 @@ class Firing:
 @pytest.mark.parametrize("trigger", [EARLY_AND_LATE, NESTED], ids=["early and late", "nested"])
 @pytest.mark.parametrize("windows", [FixedWindows("1m"), Sessions("1m")], ids=["fixed", "sessions"])
 def test_python_calls_do_not_grow_with_the_windows_that_fire(
-    windows: WindowFn, trigger: Trigger, accumulation: Accumulation
+    windows: WindowFn, trigger: Trigger, accumulation: Accumulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Chunks of the store have a size of their own: of more rows there are more, each with a few calls.
+    monkeypatch.setattr("stages.chunks.CHUNK_BYTES", 10**9)
     windowing = Windowing(windows, trigger, accumulation, allowed_lateness="1h")
     few, many = Firing(windowing, 1_000), Firing(windowing, 10_000)
     few.run()  # imports and caches

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,15 +18,12 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
-import stages.stage
-from stages.index import DEADLINE, SCHEMA, Index, summarize
+from stages.index import DEADLINE, SCHEMA, Index, Size, summarize
 from stages.keys import bucket_of, key_hash, shard_of
+from stages.rows import HOLD, PENDING
 from stages.state import ENCODING, DictStore, decode, encode
 from stages.watermarks import Clock, Times, Watermarks
 from tests.model import MAX_TIME, MIN_TIME
-from tests.runs import StageRun, arrivals, play
-from tests.strategies import Stream, scattered_streams, sessions, streams, us, windowings
-from windowing import Sessions, SlidingWindows, Windowing
 from windowing.columns import WINDOW_END, WINDOW_START
 from windowing.triggers import WATERMARK
 
@@ -109,19 +104,21 @@ def test_another_version_of_the_encoding_is_refused() -> None:
 def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
     """State rows of (bucket, key, hold), due ten after the hold, or at 100."""
     return pl.DataFrame(
-        [(bucket, key, (hold or 0), (hold or 90) + 10, hold) for bucket, key, hold in holds],
+        [(bucket, key, (hold or 0), (hold or 90) + 10, hold, 2) for bucket, key, hold in holds],
         schema={
             "__bucket": pl.Int64,
             "key": pl.String,
             WINDOW_START: pl.Int64,
             WINDOW_END: pl.Int64,
-            "h": pl.Int64,
+            HOLD: pl.Int64,
+            PENDING: pl.Int64,
         },
         orient="row",
     )
 
 
 CLOCKS = (WATERMARK,)
+SIZES = {1: Size(1, 2, 5, 3), **{bucket: Size(1, 1, 4) for bucket in (2, 4, 5, 6)}}
 DEADLINES = {WATERMARK: pl.col(WINDOW_END)}
 
 
@@ -130,7 +127,7 @@ def new_index() -> Index:
 
 
 def index_of(*holds: tuple[int, str | None, int | None]) -> Index:
-    return new_index().replace([], summarize(rows(*holds), ("key",), DEADLINES, "h", {1: 5}))
+    return new_index().replace([], summarize(rows(*holds), ("key",), DEADLINES, SIZES))
 
 
 def at(watermark: int) -> Times:
@@ -139,18 +136,34 @@ def at(watermark: int) -> Times:
 
 def test_a_bucket_is_due_at_the_first_deadline_in_it() -> None:
     index = index_of((1, "a", 5), (1, "b", 3), (4, "c", 30), (6, "d", None))
-    assert index.existing() == [1, 4, 6]
+    assert list(index.sizes()) == [1, 4, 6]
     assert index.rows == 4
     assert [index.due(at(time)) for time in (12, 13, 40, 100)] == [[], [1], [1, 4], [1, 4, 6]]
 
 
 def test_replacing_describes_the_touched_buckets_anew_and_leaves_the_others() -> None:
     index = index_of((1, "a", 5), (4, "c", 30), (6, "d", None))
-    new = summarize(rows((4, "x", 7), (5, "y", 8)), ("key",), DEADLINES, "h", {1: 5})
+    new = summarize(rows((4, "x", 7), (5, "y", 8)), ("key",), DEADLINES, SIZES)
     index = index.replace([1, 4, 5], new)  # nothing is left in bucket 1
-    assert index.existing() == [4, 5, 6]
+    assert list(index.sizes()) == [4, 5, 6]
     assert index.due(at(18)) == [4, 5]
     assert str(index.holder) == "key x in [1970-01-01T00:00:00.000007Z, 1970-01-01T00:00:00.000017Z)"
+
+
+def test_adding_describes_what_comes_beside_the_rows_of_a_bucket() -> None:
+    index = index_of((1, "a", 5), (4, "c", 30))
+    more = summarize(
+        rows((1, "x", 3), (5, "y", None)),
+        ("key",),
+        DEADLINES,
+        {1: Size(0, 1, 0, 7), 5: Size(0, 1, 0, 2)},
+    )
+    index = index.add(more)
+    assert index.sizes() == {1: Size(1, 3, 5, 10), 4: SIZES[4], 5: Size(0, 1, 0, 2)}
+    assert (index.rows, index.pending, index.bytes) == (4, 8, 21)
+    assert index.due(at(13)) == [1]
+    assert str(index.holder) == "key x in [1970-01-01T00:00:00.000003Z, 1970-01-01T00:00:00.000013Z)"
+    assert index.add(more.clear()) is index
 
 
 def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
@@ -166,7 +179,7 @@ def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
 )
 def test_a_key_may_be_named_as_a_column_of_the_index(name: str) -> None:
     frame = rows((1, "a", 5)).with_columns(pl.lit("b").alias(name))
-    summary = summarize(frame, ("key", name), DEADLINES, "h", {1: 5})
+    summary = summarize(frame, ("key", name), DEADLINES, SIZES)
     columns = ("rows", "keys", "bytes", DEADLINE + WATERMARK, "hold", "holder_key")
     assert summary.select(columns).rows() == [(1, 1, 5, 15, 5, "a, b")]
 
@@ -181,117 +194,7 @@ def test_an_index_is_read_back_with_its_watermarks_and_clocks() -> None:
     read = Index.load(store, STAGE, CLOCKS)
     assert (read.watermarks, read.percentiles, read.times) == (marks, {33: 5}, times)
     assert_frame_equal(read.buckets, saved.buckets)
-    assert Index.load(store, "another", CLOCKS).existing() == []
-
-
-# Buckets
-
-
-@contextmanager
-def buckets(by_key: int, by_time: int) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages.stage, "KEY_BUCKETS", by_key)
-        patch.setattr(stages.stage, "TIME_BUCKETS", by_time)
-        yield
-
-
-@law
-@given(windowings(), streams() | scattered_streams(), st.integers(1, 9), st.integers(1, 9))
-def test_the_number_of_buckets_does_not_show(
-    windowing: Windowing, stream: Stream, by_key: int, by_time: int
-) -> None:
-    expected = play(StageRun(windowing), stream)
-    with buckets(by_key, by_time):
-        assert play(StageRun(windowing), stream) == expected
-
-
-@law
-@given(windowings(), streams(drained=True))
-def test_nothing_but_the_index_is_kept_when_all_windows_are_collected(
-    windowing: Windowing, stream: Stream
-) -> None:
-    run = StageRun(windowing)
-    steps = play(run, stream)
-    assert steps[-1].live == 0
-    assert set(run.store.values) == {(STAGE, "index")}
-    assert Index.load(run.store, STAGE, CLOCKS).existing() == []
-
-
-@attrs.define
-class CountingStore(DictStore):
-    """Notes the buckets that are read and written."""
-
-    read: set[str] = attrs.field(factory=set)
-    written: set[str] = attrs.field(factory=set)
-
-    def get(self, stage: str, key: str) -> bytes | None:
-        self.read.add(key)
-        return super().get(stage, key)
-
-    def put(self, stage: str, key: str, value: bytes) -> None:
-        self.written.add(key)
-        super().put(stage, key, value)
-
-    def delete(self, stage: str, key: str) -> None:
-        self.written.add(key)
-        super().delete(stage, key)
-
-
-def counting(windowing: Windowing) -> tuple[StageRun, CountingStore]:
-    run = StageRun(windowing)
-    run.store = CountingStore()
-    return run, run.store
-
-
-@law
-@given(windowings(), scattered_streams())
-def test_a_step_touches_only_buckets_with_arrivals_or_with_windows_that_are_due(
-    windowing: Windowing, stream: Stream
-) -> None:
-    run, store = counting(windowing)
-    for bundle in stream:
-        clocks = run.stage.grouping.clocks()
-        before = Index.load(store, STAGE, clocks)
-        clock = Clock(bundle.watermark, bundle.processing_time, bundle.percentiles)
-        placed = windowing.windows.assign(arrivals(bundle.elements))
-        arriving = placed.select(run.stage._bucket().alias("b"))["b"]
-        due = before.due(before.times.advance(clock))
-        allowed = {f"rows/{bucket}" for bucket in {*arriving, *due}}
-        store.read.clear()
-        store.written.clear()
-        run.step(bundle.elements, bundle.watermark, bundle.processing_time, bundle.percentiles)
-        assert store.read <= allowed | {"index"}
-        assert store.written <= allowed | {"index"}
-        assert store.read <= {"index", *(f"rows/{bucket}" for bucket in before.existing())}
-
-
-def test_a_step_with_one_key_reads_one_bucket_of_many() -> None:
-    run, store = counting(Windowing(Sessions(us(10))))
-    run.step([(f"key {number}", 1, 0) for number in range(100)], 0)
-    assert len(store.written) > 5
-    store.read.clear()
-    run.step([("key 7", 1, 5)], 1)
-    assert len(store.read - {"index"}) == 1
-    store.read.clear()
-    run.step([], 9)  # the watermark moves, but no window is over
-    assert store.read == {"index"}
-
-
-@law
-@given(sessions, st.integers(0, 50))
-def test_a_clock_that_is_behind_reads_and_changes_nothing(windows: Any, behind: int) -> None:
-    run, store = counting(Windowing(windows))
-    run.step([("a", 1, 100), ("b", 2, 90)], 60)
-    values = dict(store.values)
-    store.read.clear()
-    step = run.step([], 60 - behind)
-    assert (step.panes, store.read, store.values) == ([], {"index"}, values)
-
-
-def test_windows_of_one_time_share_a_bucket_whatever_their_keys() -> None:
-    run, store = counting(Windowing(SlidingWindows(us(10), us(5))))
-    run.step([(f"key {number}", 1, 3) for number in range(100)], 0)
-    assert len(store.written - {"index"}) <= 2
+    assert Index.load(store, "another", CLOCKS).sizes() == {}
 
 
 # Where keys are placed. Checkpoints depend on these numbers: they must never change.

@@ -51,7 +51,8 @@ def assert_as_expected(stage: StageRecord, rows: list[tuple[Any, ...]], stood: S
     """A stage in a batch stands where it should, and gave what it should."""
     assert (stage.input, stage.output) == (stood.input, stood.output.watermark)
     assert stage.percentiles == stood.output.percentiles
-    dropped = {"late": stood.given.late, "closed": stood.given.closed}
+    given = stood.given
+    dropped = {"late": given.late, "closed": given.closed, "no window": given.nowhere}
     assert stage.dropped == {reason: count for reason, count in dropped.items() if count}
     assert stage.panes == Counter(pane.timing for pane in stood.given.panes)
     panes = [

@@ -8,8 +8,8 @@ from windowing.panes import Accumulation
 from windowing.processing_time import AfterProcessingTime, AfterSynchronizedProcessingTime
 from windowing.strategy import Windowing
 from windowing.time import Duration, format_duration, format_time, microseconds
-from windowing.triggers import AfterCount, AfterWatermark, DefaultTrigger, Trigger
-from windowing.unconditional import Always, Never
+from windowing.triggers import AfterCount, AfterWatermark, Trigger
+from windowing.unconditional import Always, DefaultTrigger, Never
 from windowing.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 __all__ = [

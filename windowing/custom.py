@@ -43,6 +43,10 @@ class CustomWindows(WindowFn):
             )
         return super().__new__(cls)
 
+    @property
+    def gaps(self) -> bool:
+        return True
+
     def assign_windows(self, time: int, row: dict[str, Any]) -> Iterable[Bounds]:
         """The windows of an element, which end after its time: none, one, or, where they do not merge, several."""
         raise NotImplementedError(f"{type(self).__name__} must define assign_windows(self, time, row)")
@@ -58,7 +62,7 @@ class CustomWindows(WindowFn):
         super().__init_subclass__()
         cls.merging = cls.merge_windows is not CustomWindows.merge_windows
         own = vars(cls).keys() | vars(cls).get("__annotations__", {}).keys()
-        if taken := sorted(own & {"period", "span"}):
+        if taken := sorted(own & {"gaps", "period", "span"}):
             raise TypeError(
                 f"{cls.__name__}: {taken[0]} says how built-in windows lie; give yours another name"
             )

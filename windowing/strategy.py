@@ -9,7 +9,8 @@ import attrs
 from windowing.combiners import TimestampCombiner, TimestampOf
 from windowing.panes import ALWAYS, IF_NON_EMPTY, Accumulation
 from windowing.time import GLOBAL_WINDOW_END, format_duration, microseconds
-from windowing.triggers import AfterWatermark, DefaultTrigger, Trigger, is_trigger
+from windowing.triggers import AfterWatermark, Trigger, is_trigger
+from windowing.unconditional import DefaultTrigger
 from windowing.windows import GlobalWindows, WindowFn
 
 Choice = TypeVar("Choice", Accumulation, TimestampCombiner)

@@ -166,6 +166,11 @@ class Trigger:
         """Whether it can finish, so that elements which come later would be dropped."""
         return False
 
+    @property
+    def waits_for_end(self) -> bool:
+        """Whether it looks at a window when that is over, and nothing that comes before matters to it."""
+        return False
+
     def continuation(self) -> Trigger:
         """The trigger of a grouping whose input this trigger has paced already."""
         return self
@@ -242,20 +247,6 @@ class Finishing(Trigger):
 
     def may_finish(self) -> bool:
         return True
-
-
-@attrs.frozen(repr=False)
-class DefaultTrigger(Trigger):
-    """Emits when the watermark passes the end of the window, and again for every bundle of late elements."""
-
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return moment.window_is_over()
-
-    def clocks(self) -> frozenset[str]:
-        return frozenset({WATERMARK})
-
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
-        return end_of_window(moment) if clock == WATERMARK else NO_DEADLINE
 
 
 def _at_least_one(owner: object, attribute: attrs.Attribute[int], value: object) -> None:
@@ -394,6 +385,11 @@ class AfterWatermark(Trigger):
 
     def may_finish(self) -> bool:
         return self.late is None
+
+    @property
+    def waits_for_end(self) -> bool:
+        # What late counts of a session before its end is forgotten when it has passed.
+        return self.early is None and self.percentile is None
 
     def continuation(self) -> Trigger:
         early, late = self.early and self.early.continuation(), self.late and self.late.continuation()

@@ -50,6 +50,9 @@ class WindowFn:
     merges_in_parts: ClassVar[bool] = True
     """Law: to merge some windows first, and then their results with the rest, gives what merging all gives."""
 
+    merges_by_overlap: ClassVar[bool] = False
+    """Of merging windows: whether those of a key merge that overlap, and no others."""
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The user's columns that `assign` reads, besides the event time."""
@@ -64,6 +67,11 @@ class WindowFn:
     def span(self) -> int | None:
         """Length in microseconds, the longest one, of windows that are the same for all keys, else None."""
         return None
+
+    @property
+    def gaps(self) -> bool:
+        """Whether there may be elements in no window."""
+        return False
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         """Of merging windows: the rows with a number in `__run`, the same for rows of a key that become one window.
@@ -114,6 +122,10 @@ class SlidingWindows(WindowFn):
     def span(self) -> int | None:
         return self.size
 
+    @property
+    def gaps(self) -> bool:
+        return self.period > self.size
+
     def assign(self, frame: Frame) -> Frame:
         """A row per window of each element, earliest window first."""
         last = _TIME - (_TIME - self.offset) % self.period
@@ -129,6 +141,7 @@ class Sessions(WindowFn):
     """Spans of activity of a key that a silence of `gap` ends; elements exactly `gap` apart are two sessions."""
 
     merging: ClassVar[bool] = True
+    merges_by_overlap: ClassVar[bool] = True
 
     gap: int = attrs.field(converter=microseconds, validator=_positive)
 

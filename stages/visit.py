@@ -1,0 +1,125 @@
+"""What a step looks at of the state of a stage, and how it leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+import polars as pl
+from windowing.columns import WINDOW_END
+from windowing.triggers import WATERMARK, Moment
+
+from stages import chunks
+from stages.buckets import BUCKET, partition
+from stages.index import Index, Size
+from stages.near import FROM_BYTES, NEAR, STALE, Near, divide, mark_stale
+from stages.storage import Storage
+from stages.watermarks import Times
+
+SMALL_BYTES: Final = 64_000
+"""A bucket that has less is looked at whenever something comes: that costs no more than to put it off."""
+
+LONGEST_LOG: Final = 256
+"""When so many batches wait in a bucket, it is looked at; also when what waits there takes more than its rows."""
+
+
+@attrs.frozen
+class Visit:
+    """What a step looks at: the rows of `looked` buckets and all that are near, and what has come for these.
+
+    `waiting` are the other arrivals, with their bucket. In `unmerged` are keys of which rows may overlap.
+    """
+
+    storage: Storage
+    looked: frozenset[int]
+    near: Near
+    rows: pl.DataFrame
+    incoming: pl.DataFrame
+    waiting: pl.DataFrame
+    unmerged: pl.DataFrame | None
+
+    @classmethod
+    def of(cls, storage: Storage, looked: Iterable[int], near: Near, placed: pl.DataFrame) -> Visit:
+        """Reads these buckets; `placed` are arrivals with their bucket, of which some may reach rows that are near."""
+        looked = frozenset(looked)
+        here = placed[BUCKET].is_in(list(looked)) | near.reached(placed)
+        stale = near.stale_keys() if looked else near.rows.clear()
+        near_rows = near.rows.select(list(storage.grouping.layout.state))
+        return cls(
+            storage,
+            looked,
+            near,
+            pl.concat([storage.rows(looked), near_rows]),
+            pl.concat([storage.waiting(looked), placed.filter(here).drop(BUCKET)]),
+            placed.filter(~here),
+            stale if len(stale) else None,
+        )
+
+    @classmethod
+    def everything(cls, storage: Storage) -> Visit:
+        """Reads all rows and all that waits."""
+        nothing = storage.grouping.layout.no_arrivals
+        looked = set(storage.sizes) - {NEAR}
+        return cls.of(storage, looked, storage.near(wanted=True), storage.buckets.place(nothing))
+
+    def leave(self, rows: pl.DataFrame, now: Times) -> Index:
+        """Writes the rows that it was left with, and what waits: the index after it."""
+        index = self.storage.index
+        if self.looked or len(self.near.rows):
+            index = self._leave_rows(rows, now)
+        if len(self.waiting):
+            index = self.storage.append(index, self.waiting, now)
+        return index
+
+    def _leave_rows(self, rows: pl.DataFrame, now: Times) -> Index:
+        buckets = self.storage.buckets
+        placed = buckets.place(rows).with_columns(pl.lit(False).alias(STALE))
+        here = placed[BUCKET].is_in(list(self.looked))
+        near, far = [self._still_near(placed.filter(~here))], [placed.clear().drop(STALE)]
+        for bucket, part in partition(placed.filter(here), sorted(self.looked)).items():
+            soon, later = self._apart(part, now)
+            near.append(soon)
+            buckets = buckets.split(bucket, chunks.size_of(later))
+            far.append(buckets.place(later.drop(STALE)))
+        kept = pl.concat([frame.drop(BUCKET, strict=False) for frame in near])
+        return self.storage.replace(self.looked, far, kept, now)
+
+    def _still_near(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows that are near and whose buckets were not looked at."""
+        return mark_stale(rows, self.near.stale_keys(), self.near.keys) if len(rows) else rows
+
+    def _apart(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """(rows of a bucket that go near, the others)."""
+        grouping = self.storage.grouping
+        by_key = grouping.windowing.windows.span is None and grouping.keys
+        if not by_key or not grouping.waits or chunks.size_of(part) < FROM_BYTES:
+            return part.clear(), part
+        return divide(part, grouping.deadline(Moment(now.times, grouping.merging), WATERMARK))
+
+
+def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
+    """Reads what must be looked at when this has come and the clocks move on to `now`."""
+    grouping = storage.grouping
+    placed = storage.buckets.place(incoming)
+    due = storage.index.due(now)
+    near = storage.near(wanted=bool(due) or len(placed) > 0)
+    near = near.with_arrivals(placed.filter(near.reached(placed)))
+    moment = Moment(now.times, grouping.merging)
+    overdue = [grouping.deadline(moment, clock) <= now.time(clock) for clock in grouping.clocks()]
+    stale = near.stale_and(pl.any_horizontal(*overdue)) if len(near.rows) else []
+    return Visit.of(storage, {*due, *_in_a_hurry(storage, placed, now), *stale} - {NEAR}, near, placed)
+
+
+def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
+    """The buckets whose arrivals cannot wait, or had better not."""
+    grouping, touched = storage.grouping, placed[BUCKET].unique().to_list()
+    if not grouping.waits or (now.percentiles and grouping.holds_by_parts):
+        return touched
+    over = placed.filter(pl.col(WINDOW_END) <= now.time(WATERMARK))[BUCKET].unique().to_list()
+    return [*over, *(bucket for bucket in touched if not _may_grow(storage.sizes.get(bucket, Size())))]
+
+
+def _may_grow(size: Size) -> bool:
+    """Whether more may be put beside the rows of a bucket."""
+    return size.bytes > SMALL_BYTES and size.log < size.bytes and size.chunks - size.base < LONGEST_LOG
