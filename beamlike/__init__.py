@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beamlike.collection import Collection, flatten
-from beamlike.errors import CheckpointError, PlanError, RunError, StepError
+from beamlike.errors import CheckpointError, PlanError, RunError, SinkError, StepError, TooManyDeadLetters
 from beamlike.expressions import (
     col,
     collect,
@@ -31,7 +31,18 @@ from beamlike.expressions import (
     window_length,
     window_start,
 )
-from beamlike.io import CSV, Callback, Console, JSONLines, Memory, Parquet, Rows, SparkSource
+from beamlike.io import (
+    CSV,
+    Callback,
+    Console,
+    JSONLines,
+    Memory,
+    Parquet,
+    Rows,
+    SparkSink,
+    SparkSource,
+    Table,
+)
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
 from beamlike.punctuated import Punctuated
@@ -125,13 +136,17 @@ __all__ = [
     "Rows",
     "RunError",
     "Sessions",
+    "SinkError",
     "SlidingWindows",
     "SparkRunner",
+    "SparkSink",
     "SparkSource",
     "StepError",
+    "Table",
     "TestStream",
     "TimeOrderedLogs",
     "TimestampCombiner",
+    "TooManyDeadLetters",
     "WatermarkStrategy",
     "WindowFn",
     "col",

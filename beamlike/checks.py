@@ -15,6 +15,7 @@ from beamlike.errors import (
     DuplicateName,
     PlanError,
     ReservedName,
+    UnknownName,
     UnlikeCollections,
     WrongType,
     nearest,
@@ -22,7 +23,9 @@ from beamlike.errors import (
 )
 from beamlike.inference import Shape
 from beamlike.io.paths import real
-from beamlike.origins import DeadLetters
+from beamlike.io.table import Table
+from beamlike.origins import DeadLetters, Read
+from beamlike.steps import Step, WindowInto
 from stages.aggregates import Aggregate
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_START
 
@@ -77,6 +80,49 @@ def require_event_time(collection: Collection, step: str) -> None:
     raise PlanError(reason, step=step)
 
 
+def require_letters(collection: Collection, step: str) -> None:
+    """Sources and steps have dead letters, unless their rows are dead letters themselves."""
+    origin = collection.origin
+    if not isinstance(origin, Read | Step) or isinstance(origin, WindowInto):
+        raise PlanError(
+            "only a source and a step that computes something of each row, such as map or filter, have dead letters; "
+            f"{collection.name!r} is neither: call it there",
+            step=step,
+        )
+    if _has_dead_letters(collection):
+        raise PlanError(
+            "its rows are dead letters, and have none of their own: those that a step cannot use go to the folder",
+            step=step,
+        )
+
+
+def require_choice(name: str, given: object, choices: Sequence[str], what: str) -> None:
+    """One of a few words."""
+    if given not in choices:
+        known = " or ".join(map(repr, choices))
+        raise UnknownName(f"{what}: {name} must be {known}, not {given!r}{nearest(given, choices)}")
+
+
+def require_limit(given: object, on_error: str, what: str) -> None:
+    """How many dead letters are too many: a count, or a share of the rows below 1; None for no limit."""
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise WrongType(
+            f"{what}: max_dead_letters must be a count such as 1000, or a share of the rows such as 0.01, not {given!r}"
+        )
+    if not (given >= 0 and (isinstance(given, int) or given < 1)):
+        hint = f"; did you mean {int(given)}?" if given >= 1 and given == int(min(given, 2**63)) else ""
+        raise PlanError(
+            f"{what}: max_dead_letters={given!r} is neither a count of at least 0 nor a share from 0 to below 1{hint}"
+        )
+    if on_error == "fail":
+        raise PlanError(
+            f"{what}: with on_error='fail' the first dead letter fails the run; leave out max_dead_letters={given!r}, "
+            "or on_error"
+        )
+
+
 def _has_dead_letters(collection: Collection) -> bool:
     return isinstance(collection.origin, DeadLetters) or any(map(_has_dead_letters, collection.inputs))
 
@@ -89,6 +135,26 @@ def require_no_windows(shape: Shape, step: str) -> None:
             "and before any grouping",
             step=step,
         )
+
+
+def require_arrow(schema: pl.Schema, step: str) -> None:
+    """A function of Arrow tables gets columns that pyarrow knows."""
+    for name, dtype in schema.items():
+        if _is_long(dtype):
+            raise WrongType(
+                f"column {name!r} is {type_name(dtype)}, which a pyarrow Table cannot have; cast it with "
+                "with_columns(...) or leave it out with select(...) before, or use map",
+                step=step,
+            )
+
+
+def _is_long(dtype: Any) -> bool:
+    """Whether there is a whole number of 128 bits in it."""
+    if isinstance(dtype, pl.Struct):
+        return any(_is_long(field.dtype) for field in dtype.fields)
+    if isinstance(dtype, pl.List | pl.Array):
+        return _is_long(dtype.inner)
+    return dtype in (pl.Int128, pl.UInt128)
 
 
 def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:
@@ -177,13 +243,20 @@ def _shown(given: Any) -> str:
 
 
 def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
-    """Files are named by run, batch and task, so two sinks of one folder would replace each other's."""
-    path = getattr(sink, "path", None)
+    """Files are named by run, batch and task, so two sinks of one folder would replace each other's; so with tables."""
     for name, other in others.items():
-        if path is not None and type(sink) is type(other) and real(path) == real(other.path):
-            raise PlanError(
-                f"writes to {path!r}, and so does {name!r}; give it a folder of its own", step=step
-            )
+        if type(sink) is type(other) and _place(sink) is not None and _place(sink) == _place(other):
+            what = f"table {sink.table!r}" if isinstance(sink, Table) else f"{sink.path!r}"
+            own = "table" if isinstance(sink, Table) else "folder"
+            raise PlanError(f"writes to {what}, and so does {name!r}; give it a {own} of its own", step=step)
+
+
+def _place(sink: Any) -> object:
+    """Where a sink writes; None if nothing says so."""
+    if isinstance(sink, Table):
+        return sink.place
+    path = getattr(sink, "path", None)
+    return None if path is None else real(path)
 
 
 def require_collections(given: Sequence[Any], step: str) -> None:

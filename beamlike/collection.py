@@ -25,9 +25,10 @@ from beamlike.origins import (
     event_time_column,
     reread,
 )
+from beamlike.python_steps import FlatMap, Map, MapBatches
 from beamlike.rewindowing import continued, pane_columns, require_groupable, rewindowed
-from beamlike.steps import Filter, FlatMap, Map, MapBatches, Row, Select, Step, WindowInto, WithColumns
-from beamlike.timestamps import WithTimestamps, skew
+from beamlike.steps import Filter, Row, Select, Step, WindowInto, WithColumns
+from beamlike.timestamps import WithTimestamps, not_negative
 from stages.aggregates import Aggregate
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.strategy import Windowing
@@ -112,7 +113,8 @@ class Collection:
     ) -> Collection:
         """`fn` gives a dict for the dict of each row; `schema` has its columns and types, if they change.
 
-        Types are Python's (`{"user": str, "score": float}`), polars' or narwhals'. Rows keep their time.
+        Types are Python's (`{"user": str, "score": float}`), polars' or narwhals'. Rows keep their time. A row that
+        `fn` raises on, or for which it gives something else, goes to `dead_letters()`.
         """
         name, base = self._new_name("map", name)
         return self._step(Map(name, *self._function(fn, schema, name)), base)
@@ -120,7 +122,10 @@ class Collection:
     def flat_map(
         self, fn: Callable[[Row], Iterable[Row]], schema: SchemaLike | None = None, *, name: str | None = None
     ) -> Collection:
-        """`fn` gives any number of dicts for the dict of each row; they keep its event time and window."""
+        """`fn` gives any number of dicts for the dict of each row; they keep its event time and window.
+
+        A row that `fn` raises on, or for which it gives something else, goes to `dead_letters()`, with all its dicts.
+        """
         name, base = self._new_name("flat_map", name)
         return self._step(FlatMap(name, *self._function(fn, schema, name)), base)
 
@@ -129,9 +134,11 @@ class Collection:
     ) -> Collection:
         """`fn` gives an Arrow table for an Arrow table of the same length, row for row.
 
-        Without `schema`, `fn` is called with an empty table to find it.
+        Without `schema`, `fn` is called with an empty table to find it. Where it raises, or gives something else, all
+        rows of that batch go to `dead_letters()`.
         """
         name, base = self._new_name("map_batches", name)
+        checks.require_arrow(self.schema, name)
         step = MapBatches(name, *self._function(fn, schema, name))
         if schema is None:
             step = attrs.evolve(step, schema=batches_schema(self.shape, step))
@@ -148,13 +155,14 @@ class Collection:
         """The rows with the event time that is in this column, which every row must have.
 
         An element may move forward, and back by `allowed_skew`: the watermark from here on is so much behind. One that
-        moves back further fails the run, as it could be late through no fault of its source.
+        moves back further goes to `dead_letters()`, as it could be late through no fault of its source.
         """
         name, base = self._new_name("with_timestamps", name)
         checks.require_event_time(self, name)
         checks.require_no_windows(self.shape, name)
         event_time_column(self.schema, column, timestamp_unit, name)
-        return self._step(WithTimestamps(name, column, timestamp_unit, skew(allowed_skew, name)), base)
+        skew = not_negative("allowed_skew", allowed_skew, name)
+        return self._step(WithTimestamps(name, column, timestamp_unit, skew), base)
 
     def with_watermark(
         self,
@@ -225,21 +233,23 @@ class Collection:
         return Grouped(self, (), None).aggregate(*unnamed, **aggregates)
 
     def dead_letters(self, *, name: str | None = None) -> Collection:
-        """The rows of this source without a readable event time: Strings `step`, `error`, `row` (JSON)."""
+        """The rows that this source or step could not use: Strings `step`, `error`, `row` (its columns as JSON).
+
+        Of a source (made by `read` or `with_watermark`): what its reader could not read, rows without a readable event
+        time, and those that a step before `with_watermark` could not use. Of a step: rows that its function raised on,
+        for which it gave something that does not fit, or for which an expression fails. What no collection takes goes
+        to a folder: beside the checkpoint, or `run.dead_letters` in process.
+        """
         name, base = self._new_name("dead_letters", name)
-        if not isinstance(self.origin, Read):
-            raise PlanError(
-                "only a collection made by read or with_watermark has dead letters; call it there", step=name
-            )
-        if self.origin.time is None:
-            raise PlanError("no event time is read of its rows, so none of them is lost", step=name)
+        checks.require_letters(self, name)
         return self._next(name=name, base=base, origin=DeadLetters(), shape=Shape(DEAD_LETTERS, ()))
 
     def late(self, name: str | None = None) -> Collection:
         """The elements that this grouping dropped: the columns of its input, and a String column `reason`.
 
         The reason is "late" where the watermark had passed the window's end and the allowed lateness, and "closed"
-        where the trigger had finished. Each element is in the window that dropped it, and so would be dropped again:
+        where the trigger had finished; it is "no window" for elements in gaps between windows, whose bounds are null.
+        Each of the others is in the window that dropped it, and so would be dropped again:
         to group them, give them windows that are still open, such as `bl.GlobalWindows()` with a trigger.
         """
         name, base = self._new_name("late", name)

@@ -61,6 +61,21 @@ class RunError(RuntimeError):
     """A run failed; the message has the traceback of what failed in a worker."""
 
 
+class TooManyDeadLetters(RunError, StepError):
+    """A run has more dead letters than its `max_dead_letters`. `step` names the one with most of them."""
+
+
+class SinkError(RunError):
+    """A sink could not write a batch. On Spark, the next run on the checkpoint does the batch again."""
+
+    def __init__(self, sink: str, message: str) -> None:
+        super().__init__(sink, message)
+        self.sink = sink
+
+    def __str__(self) -> str:
+        return f"sink {self.args[0]!r}: {self.args[1]}"
+
+
 class CheckpointError(RuntimeError):
     """A checkpoint belongs to another plan, or cannot be used."""
 

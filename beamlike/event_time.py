@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
 import polars as pl
 
 from beamlike.dtypes import type_name
 from beamlike.errors import UnknownName, WrongType, nearest
-from beamlike.io.text import row_json, time_of
+from beamlike.io.text import row_json, time_of, time_text
 from windowing.columns import EVENT_TIME
-from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME
+from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
 
 # Microseconds per unit; nanoseconds are divided instead.
 _UNITS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
@@ -19,6 +20,33 @@ _SHOWN: Final = 80  # characters of an unreadable value in an error
 
 DEAD_LETTERS: Final = pl.Schema({"step": pl.String(), "error": pl.String(), "row": pl.String()})
 """A dead letter: the step that could not use the row, why, and the row's user columns as JSON."""
+
+_MOMENT: Final = pl.Datetime("us")
+
+
+@attrs.frozen
+class Future:
+    """How far an event time may be in the future: `max_future` microseconds after processing time `now` (us)."""
+
+    now: int
+    max_future: int
+
+    @property
+    def last(self) -> int:
+        """The last event time (us) that may be."""
+        return min(self.now + self.max_future, GLOBAL_WINDOW_END - 1)
+
+    def why(self, what: str, time: pl.Expr) -> pl.Expr:
+        """Why a time (us) cannot be, as text, where it is further than that; else null."""
+        told = pl.concat_str(
+            pl.lit(f"{what} in the future: "),
+            time_text(time.cast(_MOMENT), _MOMENT),
+            pl.lit(
+                f" is more than max_future={format_duration(self.max_future)} after processing time, "
+                f"{format_time(self.now)}"
+            ),
+        )
+        return pl.when(time > self.last).then(told)
 
 
 def check_event_time_type(
@@ -45,16 +73,19 @@ def check_event_time_type(
         raise WrongType(f"{what}; expected {expected}", step=step)
 
 
-def read_event_time(lf: pl.LazyFrame, column: str, unit: str | None) -> pl.LazyFrame:
+def read_event_time(
+    lf: pl.LazyFrame, column: str, unit: str | None, future: Future | None = None
+) -> pl.LazyFrame:
     """Adds EVENT_TIME (Int64, microseconds UTC) read from `column`, which stays as it is.
 
-    Null where the value is null, is not a time, or lies outside [MIN_TIME, GLOBAL_WINDOW_END). Times without
-    a zone are UTC; what is finer than a microsecond is rounded down. Raises as `check_event_time_type`.
+    Null where the value is null, is not a time, lies outside [MIN_TIME, GLOBAL_WINDOW_END), or too far in the
+    `future`. Times without a zone are UTC; what is finer than a microsecond is rounded down. Raises as
+    `check_event_time_type`.
     """
     dtype = lf.collect_schema()[column]
     check_event_time_type(dtype, unit, column=column)
     time = _microseconds(pl.col(column), dtype, unit)
-    within = (time >= MIN_TIME) & (time < GLOBAL_WINDOW_END)
+    within = (time >= MIN_TIME) & (time <= (GLOBAL_WINDOW_END - 1 if future is None else future.last))
     return lf.with_columns(pl.when(within).then(time).alias(EVENT_TIME))
 
 
@@ -82,39 +113,45 @@ def _scaled(number: pl.Expr, factor: int) -> pl.Expr:
 
 
 def split_dead_letters(
-    lf: pl.LazyFrame, source_name: str, column: str, unit: str | None = None
+    lf: pl.LazyFrame, source_name: str, column: str, unit: str | None = None, future: Future | None = None
 ) -> tuple[pl.LazyFrame, pl.LazyFrame]:
     """A frame of `read_event_time` -> (rows with an event time, the others as DEAD_LETTERS)."""
     schema = lf.collect_schema()
     lost = pl.col(EVENT_TIME).is_null()
     dead = lf.filter(lost).select(
         pl.lit(source_name).alias("step"),
-        why_unreadable(column, schema[column], unit).alias("error"),
+        why_unreadable(column, schema[column], unit, future).alias("error"),
         row_json(schema).alias("row"),
     )
     return lf.filter(~lost), dead
 
 
-def count_dead_letters(lf: pl.LazyFrame) -> pl.LazyFrame:
-    """How many rows of a frame of `read_event_time` have no event time: one row, one column `dead_letters`.
+def count_rows(lf: pl.LazyFrame) -> pl.LazyFrame:
+    """How many rows a frame of `read_event_time` has, as `rows`, and how many of them have no event time, as `lost`.
 
     Cheaper than the dead letters themselves, which need every column of the source.
     """
-    return lf.select(pl.col(EVENT_TIME).is_null().sum().cast(pl.Int64).alias("dead_letters"))
+    return lf.select(rows=pl.len().cast(pl.Int64), lost=pl.col(EVENT_TIME).is_null().sum().cast(pl.Int64))
 
 
-def why_unreadable(column: str, dtype: pl.DataType, unit: str | None) -> pl.Expr:
+def why_unreadable(
+    column: str, dtype: pl.DataType, unit: str | None, future: Future | None = None
+) -> pl.Expr:
     """Why a row has no event time, as text."""
-    value, what = pl.col(column), f"event time column {column!r} is "
+    value, what = pl.col(column), f"event time column {column!r} is"
     if dtype != pl.String:
         number = value.to_physical().cast(pl.String)
-        why = pl.concat_str(pl.lit(f"{what}out of range: "), number, pl.lit(_unit_text(dtype, unit)))
+        why = pl.concat_str(pl.lit(f"{what} out of range: "), number, pl.lit(_unit_text(dtype, unit)))
     else:
         quoted = pl.concat_str(pl.lit("'"), value.str.head(_SHOWN), pl.lit("'"))
         number_text = value.str.contains(_WHOLE_NUMBER) if unit is not None else pl.lit(False)
-        how = pl.when(number_text).then(pl.lit("out of range: ")).otherwise(pl.lit("not a time: "))
+        how = pl.when(number_text).then(pl.lit(" out of range: ")).otherwise(pl.lit(" not a time: "))
         why = pl.concat_str(pl.lit(what), how, quoted)
-    return pl.when(value.is_null()).then(pl.lit(f"{what}null")).otherwise(why)
+    if future is not None:
+        time = _microseconds(value, dtype, unit)
+        within = pl.when(time.is_between(MIN_TIME, GLOBAL_WINDOW_END - 1)).then(time)
+        why = pl.coalesce(future.why(what, within), why)
+    return pl.when(value.is_null()).then(pl.lit(f"{what} null")).otherwise(why)
 
 
 def _unit_text(dtype: pl.DataType, unit: str | None) -> str:

@@ -131,6 +131,8 @@ def _route_title(route: Route) -> str:
     shipped = [column for column in route.columns if not column.startswith(RESERVED_PREFIX)]
     carried = _carried(route.columns)
     what = {"main": "", "dead_letters": "dead letters ", "late": "late elements "}[route.output]
+    if route.before:
+        what += f"of {route.before[-1].name} "
     return f"{what}-> {route.consumer}  ships {', '.join([*shipped, *carried])}"
 
 

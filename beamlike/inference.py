@@ -14,7 +14,9 @@ import polars as pl
 
 from beamlike.dtypes import require_column_name, system_schema, type_name
 from beamlike.errors import DuplicateName, PlanError, StepError, WrongType, listed, unknown_column
-from beamlike.steps import MapBatches, Step
+from beamlike.letters import reason
+from beamlike.python_steps import MapBatches
+from beamlike.steps import Step
 from beamlike.trees import columns_read, expression_text, looks_at_other_rows, resolve
 from windowing.columns import (
     EVENT_TIME,
@@ -99,7 +101,7 @@ def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
     try:
         resolved = resolve(expression, shape.user)
     except Exception as error:
-        raise PlanError(f"cannot use {expression_text(expression)}: {_reason(error)}", step=step) from error
+        raise PlanError(f"cannot use {expression_text(expression)}: {reason(error)}", step=step) from error
     for name in columns_read(resolved):
         if name not in shape.user and name not in shape.system:
             raise _missing(name, shape, resolved, step)
@@ -147,7 +149,7 @@ def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Sch
             schemas.append(frame.select(expression).to_native().collect_schema())
         except Exception as error:
             raise WrongType(
-                f"cannot compute {expression_text(expression)}: {_reason(error)}", step=step
+                f"cannot compute {expression_text(expression)}: {reason(error)}", step=step
             ) from error
     for name, count in Counter(name for schema in schemas for name in schema).items():
         require_column_name(name, step)
@@ -174,7 +176,7 @@ def run_empty(shape: Shape, step: Step) -> pl.Schema:
     except StepError:
         raise
     except Exception as error:
-        raise PlanError(f"{step.kind} fails on an empty frame: {_reason(error)}", step=step.name) from error
+        raise PlanError(f"{step.kind} fails on an empty frame: {reason(error)}", step=step.name) from error
     return pl.Schema({name: dtype for name, dtype in result.schema.items() if name not in SYSTEM_COLUMNS})
 
 
@@ -185,7 +187,7 @@ def batches_schema(shape: Shape, step: MapBatches) -> pl.Schema:
     except Exception as error:
         raise PlanError(
             f"map_batches finds its schema by calling the function with an empty table, and that failed: "
-            f"{type(error).__name__}: {_reason(error)}; give schema= to spare the call",
+            f"{type(error).__name__}: {reason(error)}; give schema= to spare the call",
             step=step.name,
         ) from error
     untyped = [name for name, dtype in result.schema.items() if dtype == pl.Null]
@@ -196,8 +198,3 @@ def batches_schema(shape: Shape, step: MapBatches) -> pl.Schema:
     for name in result.columns:
         require_column_name(name, step.name)
     return result.schema
-
-
-def _reason(error: Exception) -> str:
-    """The first line of what went wrong: polars appends its whole plan."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__

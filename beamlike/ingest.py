@@ -2,67 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import attrs
 import polars as pl
 
-from beamlike.event_time import count_dead_letters, read_event_time, split_dead_letters
+from beamlike.errors import StepError
+from beamlike.event_time import Future, count_rows, read_event_time, split_dead_letters
+from beamlike.io.base import Faulty, Unreadable
+from beamlike.letters import EXPRESSION_ERRORS, Letters, Trial, dead_letters, error_text
 from beamlike.plan import Plan, SourcePlan
-from beamlike.routes import apply_routes, join
+from beamlike.routes import follow, join
+from beamlike.steps import Step
 from beamlike.testing.stream import TestStream
+from beamlike.timestamps import WithTimestamps
 from stages.announced import AnnouncedWatermark
-from stages.splits import SourceSummary, announced, summarize
+from stages.splits import SourceSummary, announced, merge, summarize
 from windowing.columns import EVENT_TIME
 
-DEAD_LETTERS: Final = "@dead-letters"
-"""Where dead letters go that no collection of the user's takes."""
+Chunk: TypeAlias = pl.LazyFrame | Faulty
+"""What a source yields: rows, or what its reader could not make rows of."""
 
 
 @attrs.frozen
 class Ingested:
     """What became of a chunk: rows for each consumer, the summary for the watermark, and how many rows there were.
 
-    `dead_letters` of them had no event time that could be read; these are among the rows for consumers.
+    Of the rows `read`, `elements` are those that the watermark saw, and `lost` the dead letters that never became
+    elements, by what could not use them: the reader, the event time, a step before the watermark. `letters` are those
+    of the steps after it. All of them are among the rows for consumers.
     """
 
     frames: Mapping[str, pl.DataFrame]
     summary: SourceSummary
+    read: int = 0
     elements: int = 0
-    dead_letters: int = 0
+    lost: Letters = attrs.field(factory=Letters)
+    letters: Letters = attrs.field(factory=Letters)
+
+    @property
+    def dead_letters(self) -> int:
+        """How many rows never became elements."""
+        return self.lost.total
+
+    def told_with(self, other: Ingested, source: SourcePlan) -> Ingested:
+        """What is to be told of both, the other one later; without the rows."""
+        return Ingested(
+            {},
+            merge(source.watermark, self.summary, other.summary),
+            self.read + other.read,
+            self.elements + other.elements,
+            self.lost.plus(other.lost),
+            self.letters.plus(other.letters),
+        )
 
 
-def ingest(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> Ingested:
+def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
     """Every row of the chunk, after the prelude, is an element or a dead letter; the strategy sees the elements.
 
-    `now` is the processing time of the batch (us), which is the event time where that is assigned here.
+    `now` is the processing time of the batch (us), which is the event time where that is assigned here, and by
+    which it is too far in the future. Raises `StepError` where a dead letter fails the run.
     """
-    for step in source.prelude:
-        chunk = step.apply(chunk)
-    rows, letters = _timed(source, chunk, now)
-    parts = [apply_routes(rows, source.routes)]
-    if len(letters):
-        parts.append(apply_routes(letters, source.routes, output="dead_letters") or {DEAD_LETTERS: letters})
-    return Ingested(join(parts), summarize(source.watermark, rows), len(rows), len(letters))
+    if isinstance(chunk, Faulty):
+        return _unread(source, chunk)
+    lost = Ingested({}, {})
+    while True:
+        try:
+            got = _ingest_rows(source, chunk, now)
+        except Unreadable as error:
+            # The rest of the chunk is whole, or the next attempt tells.
+            error.leave_out()
+            lost = _together(source, lost, _unread(source, error.faulty))
+        else:
+            return _together(source, lost, got) if lost.read else got
 
 
-def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Rows with their event time, of the columns that are needed, and dead letters."""
+def _together(source: SourcePlan, one: Ingested, other: Ingested) -> Ingested:
+    return attrs.evolve(one.told_with(other, source), frames=join([one.frames, other.frames]))
+
+
+def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> Ingested:
+    """All at once; where polars fails, once more and step by step."""
+    try:
+        return _attempt(source, chunk, now, Trial(source.on_error))
+    except pl.exceptions.PolarsError:
+        pass  # Of the reader, or of an expression? By itself the chunk tells.
+    try:
+        rows = chunk.collect()
+    except pl.exceptions.PolarsError as error:
+        why = f"a piece of the input cannot be read and is lost: {error_text(error)}"
+        return _unread(source, Faulty(pl.DataFrame({"error": [why], "row": ["{}"]})))
+    return _attempt(source, rows.lazy(), now, Trial(source.on_error, careful=True))
+
+
+def _attempt(source: SourcePlan, chunk: pl.LazyFrame, now: int, before: Trial) -> Ingested:
+    """`before` takes the dead letters of what comes before the watermark."""
+    rows, read = _timed(source, chunk, now, before)
+    after = Trial(source.on_error, before.careful)
+    parts = [follow(rows, source.routes, after)]
+    parts += [follow(letters, source.routes, after, output="dead_letters") for letters in before.made]
+    summary = _summary(source, rows)
+    return Ingested(join(parts), summary, read, len(rows), before.letters, after.letters)
+
+
+def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:
+    """Dead letters of the reader."""
+    before, after = Trial(source.on_error), Trial(source.on_error)
+    letters = faulty.letters.select(pl.lit(source.name).alias("step"), "error", "row")
+    before.take(letters)
+    frames = follow(letters, source.routes, after, output="dead_letters")
+    return Ingested(frames, {}, len(letters), 0, before.letters, after.letters)
+
+
+def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> tuple[pl.DataFrame, int]:
+    """Rows with their event time, of the columns that are needed, and how many rows were read."""
+    # Before the steps: they may leave rows out.
+    read = chunk.select(pl.len()).collect().item() if source.prelude else None
+    chunk = _through(source.prelude, chunk, trial)
+    # A dead letter shows the whole row.
+    columns = (*source.system, *source.schema) if trial.careful else source.needed
     if source.time is None:
         if source.watermark.assigns_event_time:
             chunk = chunk.with_columns(pl.lit(now, pl.Int64).alias(EVENT_TIME))
-        return chunk.select(source.needed).collect(), pl.DataFrame()
-    timed = read_event_time(chunk, source.time.column, source.time.unit)
+        rows = chunk.select(columns).collect()
+        return rows, len(rows) if read is None else read
+    future = None if source.max_future is None else Future(now, source.max_future)
+    timed = read_event_time(chunk, source.time.column, source.time.unit, future)
     if any(step.python for step in source.interlude):
         # Such a step collects its input: without this, the rows before it would be computed once more.
         timed = timed.collect().lazy()
-    good, dead = split_dead_letters(timed, source.name, source.time.column, source.time.unit)
-    for step in source.interlude:
-        good = step.apply(good)
-    rows, unread = pl.collect_all([good.select(source.needed), count_dead_letters(timed)])
-    # Only dead letters need every column of the source.
-    return rows, dead.collect() if unread.item() else pl.DataFrame()
+    good, dead = split_dead_letters(timed, source.name, source.time.column, source.time.unit, future)
+    rows, counts = pl.collect_all(
+        [_through(source.interlude, good, trial).select(columns), count_rows(timed)]
+    )
+    total, lost = counts.row(0)
+    if lost:  # Only these need every column of the source.
+        trial.take(dead.collect())
+    if future is not None and any(isinstance(step, WithTimestamps) for step in source.interlude):
+        rows = _not_moved_too_far(source, rows, future, trial)
+    return rows, total if read is None else read
+
+
+def _through(steps: Iterable[Step], frame: pl.LazyFrame, trial: Trial) -> pl.LazyFrame:
+    for step in steps:
+        frame, _ = trial.apply(step, frame)
+    return frame
+
+
+def _not_moved_too_far(source: SourcePlan, rows: pl.DataFrame, future: Future, trial: Trial) -> pl.DataFrame:
+    """The rows but for those that a step has moved too far into the future, which become dead letters."""
+    why = rows.select(future.why("event time is", pl.col(EVENT_TIME))).to_series()
+    if why.null_count() < len(rows):
+        far = why.is_not_null()
+        trial.take(dead_letters(source.name, rows.filter(far), why.drop_nulls().to_list()))
+        rows = rows.filter(~far)
+    return rows
+
+
+def _summary(source: SourcePlan, rows: pl.DataFrame) -> SourceSummary:
+    try:
+        return summarize(source.watermark, rows)
+    except EXPRESSION_ERRORS as error:
+        kind = type(source.watermark).__name__
+        raise StepError(source.name, f"its watermark, {kind}, fails: {error_text(error)}") from error
 
 
 def ingest_step(source: SourcePlan, number: int) -> tuple[Ingested, int]:

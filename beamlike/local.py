@@ -14,14 +14,17 @@ import polars as pl
 
 from beamlike.description import describe_run
 from beamlike.errors import PlanError
-from beamlike.ingest import DEAD_LETTERS, Ingested, ingest, ingest_step, steps_of
-from beamlike.io import JSONLines, SparkSource
+from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
+from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
+from beamlike.letters import UNCLAIMED, Letters
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
 from beamlike.recording import RecordWriter
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_record, stage_record
-from beamlike.routes import apply_routes
+from beamlike.routes import Output, apply_routes
+from beamlike.tally import Tally
+from beamlike.writing import check_sinks, write_part
 from stages.alignment import Report, must_wait, together
 from stages.inputs import Arrived, Inputs
 from stages.stage import Step
@@ -67,6 +70,7 @@ class LocalRun:
     _sources: dict[str, Inputs] = attrs.field(factory=dict)
     _inputs: dict[str, Inputs] = attrs.field(factory=dict)
     _arrived: dict[str, list[pl.DataFrame]] = attrs.field(factory=dict)
+    _letters: Letters = attrs.field(factory=Letters)
 
     @property
     def dead_letters(self) -> str:
@@ -79,29 +83,31 @@ class LocalRun:
         bundles = self._bundles()
         sinks = {name: sink.sink for name, sink in self.plan.sinks.items()}
         letters = JSONLines(self.dead_letters)
+        _require_writable(self.plan)
         for sink in [*sinks.values(), *([letters] if os.path.isdir(letters.path) else [])]:
             sink.start(self.plan.name)
         for name, plan in self.plan.sinks.items():
             # So that a sink knows its columns even if no row ever comes.
-            plan.sink.write(
-                output_frame(pl.DataFrame(schema=plan.schema)), Part(self.plan.name, 0, sink=name)
-            )
+            empty = output_frame(pl.DataFrame(schema=plan.schema))
+            write_part(plan.sink, empty, Part(self.plan.name, 0, sink=name))
         progress, outcome = Progress(self.plan.name), Outcome(self.runner.records, self.plan)
+        tally = Tally(self.plan.max_dead_letters)
         try:
             for bundle in bundles:
-                record = self._batch(bundle, {**sinks, DEAD_LETTERS: letters})
+                record = self._batch(bundle, {**sinks, UNCLAIMED: letters})
                 self.batches.append(record)
                 outcome.write(record)
                 progress.update(record)
                 if self.runner.on_batch is not None:
                     self.runner.on_batch(record)
+                tally.take(record)
             outcome.close("ended")
         finally:
             outcome.close("failed")
             progress.close()
 
     def _batch(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
-        self._arrived = {}
+        self._arrived, self._letters = {}, Letters()
         sources = {name: self._receive(name, bundle) for name in self.plan.sources}
         reports: dict[str, Report] = {}
         stages: dict[str, StageRecord] = {}
@@ -112,7 +118,11 @@ class LocalRun:
         now = max(bundle.times.values())
         rows = {name: self._write(name, sink) for name, sink in sinks.items()}
         rows = {name: count for name, count in rows.items() if count}
-        record = BatchRecord(len(self.batches), now, sources, stages, now + self._elapsed(bundle), rows)
+        finished, told = now + self._elapsed(bundle), self._letters
+        lost = {step: why for got in bundle.ingested.values() for step, why in got.lost.errors.items()}
+        record = BatchRecord(
+            len(self.batches), now, sources, stages, finished, rows, told.counts, {**lost, **told.errors}
+        )
         return record.following(self.batches[-1] if self.batches else None)
 
     def _elapsed(self, bundle: Bundle) -> int:
@@ -122,13 +132,13 @@ class LocalRun:
     def _receive(self, name: str, bundle: Bundle) -> SourceRecord:
         """What the bundle has of a source is sent on."""
         got = bundle.ingested.get(name, Ingested({}, {}))
-        self._send(got.frames)
+        self._send(got.frames, got.letters)
         strategy = self.plan.sources[name].watermark
         inputs = self._sources.get(name, Inputs())
         inputs = inputs.receive(bundle.arrived([name], bundle.times[name]), {name: strategy})
         self._sources[name] = inputs
         record = source_record(name, inputs, strategy)
-        return attrs.evolve(record, elements=got.elements, dead_letters=got.dead_letters)
+        return attrs.evolve(record, elements=got.elements, dead_letters=got.dead_letters, read=got.read)
 
     def _step(
         self, plan: StagePlan, bundle: Bundle, reports: Mapping[str, Report]
@@ -147,8 +157,10 @@ class LocalRun:
         frames = list(self._take(plan.name))
         arrivals = frames[0] if frames else plan.stage.grouping.no_arrivals()
         step = plan.stage.step(self._store, arrivals, inputs.clock(upstream.values()))
-        self._send(apply_routes(step.panes, plan.routes))
-        self._send(apply_routes(step.late, plan.routes, output="late"))
+        given: dict[Output, pl.DataFrame] = {"main": step.panes, "late": step.late}
+        for output, rows in given.items():
+            routed = apply_routes(rows, plan.routes, output=output, on_error=plan.on_error)
+            self._send(routed.frames, routed.letters)
         idle = together(upstream.values()).idle
         return Report(step.watermarks.output, step.percentiles, idle), step, upstream
 
@@ -156,11 +168,12 @@ class LocalRun:
         """What has come for a sink in this batch is written: how many rows."""
         rows = 0
         for frame in self._take(name):
-            sink.write(output_frame(frame), Part(self.plan.name, len(self.batches), sink=name))
+            write_part(sink, output_frame(frame), Part(self.plan.name, len(self.batches), sink=name))
             rows += len(frame)
         return rows
 
-    def _send(self, frames: Mapping[str, pl.DataFrame]) -> None:
+    def _send(self, frames: Mapping[str, pl.DataFrame], letters: Letters) -> None:
+        self._letters = self._letters.plus(letters)
         for consumer, frame in frames.items():
             if len(frame):
                 self._arrived.setdefault(consumer, []).append(frame)
@@ -188,7 +201,7 @@ class LocalRun:
             times = {name: time for name, (_, time) in played.items()}
             yield Bundle(ingested, times, started, ended=number == steps)
 
-    def _read(self, chunks: dict[str, Iterator[pl.LazyFrame]]) -> Iterator[Bundle]:
+    def _read(self, chunks: dict[str, Iterator[Chunk]]) -> Iterator[Bundle]:
         """The next chunk of every source that need not wait. When no source has one, all are at the end of time.
 
         Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same.
@@ -205,7 +218,7 @@ class LocalRun:
             if not chunks:
                 return
 
-    def _waiting(self, chunks: Mapping[str, Iterator[pl.LazyFrame]]) -> frozenset[str]:
+    def _waiting(self, chunks: Mapping[str, Iterator[Chunk]]) -> frozenset[str]:
         """The sources that are too far ahead of the slowest of those that still have something."""
         reports = {name: self._sources[name].report(name, []) for name in chunks if name in self._sources}
         drifts = {name: source.watermark.max_drift for name, source in self.plan.sources.items()}
@@ -263,7 +276,15 @@ class Bundle:
         )
 
 
-def _chunks(source: SourcePlan, rows: int) -> Iterator[pl.LazyFrame]:
+def _require_writable(plan: Plan) -> None:
+    """Before anything is written."""
+    for name, sink in plan.sinks.items():
+        if isinstance(sink.sink, SparkSink):
+            raise PlanError("only Spark can write it: run with runner=bl.SparkRunner(...)", step=name)
+    check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
+
+
+def _chunks(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     if isinstance(source.source, SparkSource):
         raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
     chunks = source.source.chunks(rows)

@@ -12,11 +12,12 @@ from beamlike.errors import PlanError, unknown_column
 from beamlike.event_time import check_event_time_type
 from beamlike.inference import Shape
 from beamlike.steps import Select, Step, WindowInto, WithColumns
-from beamlike.timestamps import WithTimestamps
-from beamlike.watermarks import NoEventTime, fitted, require_watermark
+from beamlike.timestamps import WithTimestamps, not_negative
+from beamlike.watermarks import NoEventTime, fitted, own_watermark, require_watermark
 from stages.aggregates import Aggregate
 from stages.strategies import WatermarkStrategy
 from windowing.columns import EVENT_TIME
+from windowing.time import Duration
 
 if TYPE_CHECKING:
     from beamlike.collection import Collection
@@ -37,6 +38,7 @@ class Read:
     """The rows of a source: after the `prelude` they get their event time, after the `interlude` `watermark` sees them.
 
     `time` is None where event time is assigned at ingest, or where there is none. `raw` has the source's own columns.
+    `max_future`: how many microseconds after processing time event times may be; None if that does not matter.
     """
 
     source: Source
@@ -45,6 +47,7 @@ class Read:
     watermark: WatermarkStrategy = attrs.field(factory=NoEventTime)
     prelude: tuple[Step, ...] = ()
     interlude: tuple[Step, ...] = ()
+    max_future: int | None = None
 
     @property
     def system(self) -> tuple[str, ...]:
@@ -54,7 +57,7 @@ class Read:
 
 @attrs.frozen
 class DeadLetters:
-    """The rows of a source whose event time is null or cannot be read."""
+    """The rows that a source or a step cannot use."""
 
 
 @attrs.frozen
@@ -83,16 +86,28 @@ class Late:
 Origin = Read | DeadLetters | Flatten | Configure | Group | Late | Step
 
 
-def read(source: Any, raw: pl.Schema, timestamp: Any, unit: str | None, watermark: object, step: str) -> Read:
+def read(
+    source: Any,
+    raw: pl.Schema,
+    timestamp: Any,
+    unit: str | None,
+    watermark: object,
+    step: str,
+    max_future: Duration | None = None,
+) -> Read:
     """What `pipeline.read` declares; without timestamp and watermark, rows that have no event time yet."""
+    limit = None if max_future is None else not_negative("max_future", max_future, step)
+    if own_watermark(source) is not None:
+        limit = None  # its processing time is its own, and need have nothing to do with its event time
     if timestamp is None and watermark is None:
         _require_no_unit(unit, step)
-        return Read(source, raw)
+        return Read(source, raw, max_future=limit)
     if timestamp is not None:
         event_time_column(raw, timestamp, unit, step)
     strategy = require_watermark(source, watermark, step)
     time = event_time(raw, timestamp, unit, strategy, step)
-    return Read(source, raw, time, fitted(strategy, Shape(raw, (EVENT_TIME,)), step))
+    strategy = fitted(strategy, Shape(raw, (EVENT_TIME,)), step)
+    return Read(source, raw, time, strategy, max_future=limit)
 
 
 def reread(before: Collection, watermark: object, timestamp: Any, unit: str | None, step: str) -> Read:
@@ -108,7 +123,8 @@ def reread(before: Collection, watermark: object, timestamp: Any, unit: str | No
         return attrs.evolve(origin, watermark=fitted(strategy, shape, step), interlude=interlude)
     time = event_time(before.schema, timestamp, unit, strategy, step)
     steps = (_without_time(taken, step) for taken in (*origin.prelude, *origin.interlude, *since))
-    return Read(origin.source, origin.raw, time, fitted(strategy, shape, step), tuple(steps))
+    strategy = fitted(strategy, shape, step)
+    return Read(origin.source, origin.raw, time, strategy, tuple(steps), max_future=origin.max_future)
 
 
 def event_time(

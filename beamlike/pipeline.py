@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import attrs
 
@@ -10,9 +10,12 @@ from beamlike import checks
 from beamlike.collection import Collection
 from beamlike.errors import DuplicateName, WrongType
 from beamlike.inference import Shape
+from beamlike.letters import OnError
 from beamlike.origins import read
+from beamlike.row_keys import fitted
 from stages.strategies import WatermarkStrategy
 from windowing.strategy import Windowing
+from windowing.time import Duration
 
 if TYPE_CHECKING:
     from beamlike.io.base import Sink, Source
@@ -42,15 +45,29 @@ class Pipeline:
 
     Every source, step and sink has a name of its own; steps that are given none get one that is derived from
     where they stand, such as `mobile.filter`.
+
+    `on_error` says what becomes of a row that a source or step cannot use: it is set aside as one of its
+    `"dead_letters"`, or the run is to `"fail"`. `max_dead_letters` fails the run when there are more of them in all: a
+    count, or as a float a share of the rows that were read. It is looked at after each batch.
     """
 
     name: str = attrs.field()
+    on_error: OnError = attrs.field(default="dead_letters", kw_only=True)
+    max_dead_letters: int | float | None = attrs.field(default=None, kw_only=True)
     writes: list[Write] = attrs.field(factory=list, init=False, repr=False)
     _names: set[str] = attrs.field(factory=set, init=False, repr=False)
 
     @name.validator
     def _is_a_name(self, attribute: attrs.Attribute[str], value: object) -> None:
         checks.require_name(value, "pipeline")
+
+    @on_error.validator
+    def _is_a_choice(self, attribute: attrs.Attribute[OnError], value: object) -> None:
+        checks.require_choice("on_error", value, get_args(OnError), f"pipeline {self.name!r}")
+
+    @max_dead_letters.validator
+    def _is_a_limit(self, attribute: attrs.Attribute[Any], value: object) -> None:
+        checks.require_limit(value, self.on_error, f"pipeline {self.name!r}")
 
     def read(
         self,
@@ -60,6 +77,7 @@ class Pipeline:
         timestamp: str | None = None,
         watermark: WatermarkStrategy | None = None,
         timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None,
+        max_future: Duration | None = "1d",
     ) -> Collection:
         """The rows of a source, as a collection in the global window.
 
@@ -68,6 +86,9 @@ class Pipeline:
         read go to `dead_letters()`. `watermark` says how far the source is complete; it is left out for a
         source that says so itself, as a `TestStream` does. With `bl.IngressTimestamps()` there is no `timestamp`.
 
+        A time more than `max_future` after processing time, which would drive the watermark past everything, is a dead
+        letter, too, unless that is None. It does not matter for test streams, whose processing time is their own.
+
         Without both, rows have no event time until a later `with_watermark(...)`, as where they must be parsed first.
         """
         self.new_name(name, "")
@@ -75,7 +96,7 @@ class Pipeline:
         if timestamp is not None and timestamp in schema:
             source = source.for_event_time(timestamp)
             schema = checks.require_source(source, name)
-        origin = read(source, schema, timestamp, timestamp_unit, watermark, name)
+        origin = read(source, schema, timestamp, timestamp_unit, watermark, name, max_future)
         self.register(name)
         return Collection(
             self,
@@ -94,6 +115,7 @@ class Pipeline:
         if isinstance(sink, type) or not callable(getattr(sink, "write", None)):
             raise WrongType(f"expected a sink such as bl.Parquet('out/averages'), got {sink!r}", step=name)
         checks.require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
+        sink = fitted(sink, collection, name)
         self.register(name)
         self.writes.append(Write(name, sink, collection))
 

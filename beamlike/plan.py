@@ -12,6 +12,7 @@ import polars as pl
 
 from beamlike.collection import Collection
 from beamlike.errors import DuplicateName, PlanError, listed
+from beamlike.letters import OnError
 from beamlike.origins import DeadLetters, EventTime, Flatten, Group, Late, Read
 from beamlike.routes import Output, Route
 from beamlike.steps import NotRetracted, Step, WindowInto
@@ -33,7 +34,9 @@ class SourcePlan:
     """A source, how its rows get their event time, and where they go. `schema` has the user's columns.
 
     `raw` are the columns of the source itself. Its rows go through the `prelude`; then their event time is read from
-    `time`, if there is one; then they go through the `interlude`, and the watermark sees them.
+    `time`, if there is one; then they go through the `interlude`, and the watermark sees them. No event time may be
+    further than `max_future` microseconds after processing time, if that is given. `on_error` says what becomes of
+    rows that cannot be used.
     """
 
     name: str
@@ -45,20 +48,24 @@ class SourcePlan:
     routes: tuple[Route, ...]
     prelude: tuple[Step, ...] = ()
     interlude: tuple[Step, ...] = ()
+    max_future: int | None = None
+    on_error: OnError = "dead_letters"
 
     @property
     def timed(self) -> bool:
         """Whether its rows have an event time."""
         return not isinstance(self.watermark, NoEventTime)
 
+    @property
+    def system(self) -> tuple[str, ...]:
+        """The system columns of its rows."""
+        return (EVENT_TIME,) if self.timed else ()
+
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """The event time, then those of the user's columns that its routes or its watermark need."""
-        wanted = frozenset(self.watermark.columns).union(
-            *(route.needed for route in self.routes if route.output == "main")
-        )
-        time = (EVENT_TIME,) if self.timed else ()
-        return (*time, *(column for column in self.schema if column in wanted))
+        wanted = frozenset(self.watermark.columns).union(*(route.needed for route in self.routes))
+        return (*self.system, *(column for column in self.schema if column in wanted))
 
 
 @attrs.frozen
@@ -66,7 +73,8 @@ class StagePlan:
     """A stage, the names of what it reads from, and where its panes go. `schema` has their user columns.
 
     `level` is the length of the longest way from a source. `keyed` says that shards can share the work. `skews`: by
-    how many microseconds event times may be set back on the way from an input, where that is so at all.
+    how many microseconds event times may be set back on the way from an input, where that is so at all. `on_error`
+    says what becomes of panes that a step after it cannot use.
     """
 
     name: str
@@ -77,6 +85,7 @@ class StagePlan:
     schema: pl.Schema
     routes: tuple[Route, ...]
     skews: dict[str, int] = attrs.field(factory=dict)
+    on_error: OnError = "dead_letters"
 
 
 @attrs.frozen
@@ -93,7 +102,8 @@ class SinkPlan:
 class Plan:
     """What both runners run. `stages` are in order: a stage comes after all that it reads from.
 
-    `graph` has sources and stages; `levels` has the names of the stages, level 1 first.
+    `graph` has sources and stages; `levels` has the names of the stages, level 1 first. More than `max_dead_letters`,
+    a count or a share of the rows that were read, fail the run.
     """
 
     name: str
@@ -102,6 +112,7 @@ class Plan:
     sinks: dict[str, SinkPlan]
     graph: StageGraph
     levels: tuple[tuple[str, ...], ...]
+    max_dead_letters: int | float | None = None
 
     @property
     def producers(self) -> dict[str, SourcePlan | StagePlan]:
@@ -111,15 +122,18 @@ class Plan:
 
 @attrs.frozen
 class _Way:
-    """One way to a collection: the steps after what produces its rows."""
+    """One way to a collection: the steps after what produces its rows, or `before` makes dead letters of them."""
 
     producer: str
     steps: tuple[Step, ...]
     output: Output = "main"
+    before: tuple[Step, ...] = ()
+    of: Output = "main"
+    shown: tuple[str, ...] = ()
 
     def route(self, consumer: str, columns: tuple[str, ...]) -> Route:
         """The way, continued to a consumer."""
-        return Route(consumer, self.steps, columns, self.output)
+        return Route(consumer, self.steps, columns, self.output, self.before, self.of, self.shown)
 
 
 def _ways(collection: Collection, after: tuple[Step, ...] = ()) -> Iterator[_Way]:
@@ -128,12 +142,22 @@ def _ways(collection: Collection, after: tuple[Step, ...] = ()) -> Iterator[_Way
     if isinstance(origin, Read | Group):
         yield _Way(collection.name, after)
     elif isinstance(origin, DeadLetters):
-        yield _Way(collection.inputs[0].name, after, "dead_letters")
+        yield from _ways_of_letters(collection.inputs[0], after)
     elif isinstance(origin, Late):
         yield _Way(collection.inputs[0].name, after, "late")
     else:
         for before in collection.inputs:
             yield from _ways(before, (*_steps(collection, before), *after))
+
+
+def _ways_of_letters(collection: Collection, after: tuple[Step, ...]) -> Iterator[_Way]:
+    """Every way to what a source, or else a step, cannot use."""
+    if isinstance(collection.origin, Read):
+        yield _Way(collection.name, after, "dead_letters")
+        return
+    (before,) = collection.inputs
+    for way in _ways(collection):
+        yield _Way(way.producer, after, "dead_letters", way.steps, way.output, tuple(before.schema))
 
 
 def _steps(collection: Collection, before: Collection) -> tuple[Step, ...]:
@@ -181,7 +205,8 @@ def compile_plan(pipeline: Pipeline) -> Plan:
         _require_percentiles(
             stage, {name: sources[name] for name in graph.upstream(stage.name) if name in sources}
         )
-    return Plan(pipeline.name, sources, stages, sinks, graph, graph.levels()[1:])
+    levels = graph.levels()[1:]
+    return Plan(pipeline.name, sources, stages, sinks, graph, levels, pipeline.max_dead_letters)
 
 
 def _reached(pipeline: Pipeline) -> dict[str, Collection]:
@@ -216,7 +241,7 @@ def _add_routes(routes: dict[str, list[Route]], new: Iterable[tuple[str, Route]]
 
 def _late_producers(ways: Iterable[_Way]) -> frozenset[str]:
     """The groupings whose dropped elements somebody wants."""
-    return frozenset(way.producer for way in ways if way.output == "late")
+    return frozenset(way.producer for way in ways if "late" in (way.output, way.of))
 
 
 def _grouping(collection: Collection, *, late: bool) -> Grouping:
@@ -271,6 +296,8 @@ def _source_plan(collection: Collection, routes: list[Route]) -> SourcePlan:
         tuple(sorted(routes, key=lambda route: route.consumer)),
         read.prelude,
         read.interlude,
+        read.max_future,
+        collection.pipeline.on_error,
     )
 
 
@@ -291,6 +318,7 @@ def _stage_plan(
         collection.schema,
         tuple(sorted(routes[name], key=lambda route: route.consumer)),
         {upstream: skew for upstream, skew in skews.items() if skew},
+        collection.pipeline.on_error,
     )
 
 

@@ -5,20 +5,18 @@ The system columns (event time, window, pane) travel through every step beside t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any, ClassVar
 
 import attrs
 import narwhals as nw
 import polars as pl
-import polars.selectors as cs
 
-from beamlike.describe import describe, function_name
-from beamlike.dtypes import type_name
-from beamlike.errors import StepError, listed, nearest
+from beamlike.describe import describe
+from beamlike.errors import StepError
+from beamlike.letters import dead_letters, error_text
 from beamlike.trees import columns_read, expression_text
-from windowing.columns import EVENT_TIME, PANE_RETRACTED, SYSTEM_COLUMNS, WINDOW_COLUMNS
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.custom import CustomWindows
 from windowing.strategy import Windowing
 
@@ -65,8 +63,17 @@ class Step:
         return 0
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rewritten frame; the system columns of `frame` are kept."""
+        """The rewritten frame; the system columns of `frame` are kept. A row that it cannot use is an error."""
         raise NotImplementedError
+
+    def attempt(self, frame: pl.LazyFrame) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+        """The same of the rows that it can use, and the others, if there are any, as dead letters."""
+        return self.apply(frame), None
+
+    @property
+    def everything(self) -> frozenset[str]:
+        """The columns that it makes, all of which it must make to find the rows for which it cannot."""
+        return frozenset()
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
         """The columns of its input from which it makes the columns `wanted` of its output."""
@@ -93,6 +100,32 @@ class Relational(Step):
         """Lazy, so that what it leaves out is not even read."""
         native: pl.LazyFrame = self.rewrite(nw.from_native(frame)).to_native()
         return native
+
+    def attempt(self, frame: pl.LazyFrame) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+        """The rows for which its expressions fail are found by halving, as each row is looked at for itself."""
+        given = frame.collect()
+        parts, wrong, errors = [self._collected(given.clear())], [given.clear()], []
+        waiting = [given]
+        while waiting:
+            rows = waiting.pop()
+            try:
+                parts.append(self.apply(rows.lazy()).collect())
+            except pl.exceptions.PolarsError as error:
+                if rows.height == 1:
+                    wrong.append(rows)
+                    errors.append(error_text(error))
+                else:
+                    half = rows.height // 2
+                    waiting += [rows[half:], rows[:half]]
+        letters = dead_letters(self.name, pl.concat(wrong), errors) if errors else None
+        return pl.concat(parts).lazy(), letters
+
+    def _collected(self, empty: pl.DataFrame) -> pl.DataFrame:
+        """The step on no rows: what fails there is not the rows' fault."""
+        try:
+            return self.apply(empty.lazy()).collect()
+        except pl.exceptions.PolarsError as error:
+            raise StepError(self.name, f"{self.kind} fails: {error_text(error)}") from error
 
 
 @attrs.frozen
@@ -124,6 +157,11 @@ class Select(Relational):
     gives: tuple[tuple[str, ...], ...]
     kept: tuple[str, ...]
 
+    @property
+    def everything(self) -> frozenset[str]:
+        """Those of its expressions."""
+        return frozenset(chain(*self.gives))
+
     def rewrite(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """The chosen columns, then the system columns."""
         return frame.select(*self.columns, *self.kept)
@@ -150,6 +188,11 @@ class WithColumns(Relational):
     kind: ClassVar[str] = "with_columns"
     columns: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
     gives: tuple[tuple[str, ...], ...]
+
+    @property
+    def everything(self) -> frozenset[str]:
+        """Those of its expressions."""
+        return frozenset(chain(*self.gives))
 
     def rewrite(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """All columns, with these."""
@@ -211,168 +254,3 @@ class NotRetracted(Step):
     def detail(self) -> str:
         """What is the same in all rows."""
         return "pane_retracted() = False"
-
-
-@attrs.frozen
-class PythonStep(Step):
-    """A step that calls `fn` with rows of the columns `reads`, and gives rows of `schema`."""
-
-    fn: Callable[..., Any]
-    reads: tuple[str, ...]
-    schema: pl.Schema
-
-    @property
-    def python(self) -> bool:
-        """Always."""
-        return True
-
-    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows come into memory here, once."""
-        rows = frame.select(*self.reads, cs.by_name(*SYSTEM_COLUMNS, require_all=False)).collect()
-        return self.call(rows.select(self.reads), rows.drop(self.reads)).lazy()
-
-    def call(self, rows: pl.DataFrame, system: pl.DataFrame) -> pl.DataFrame:
-        """The results beside the system columns of the rows that they came from."""
-        raise NotImplementedError
-
-    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """All that the function is given."""
-        return wanted.intersection(SYSTEM_COLUMNS).union(self.reads)
-
-    def detail(self) -> str:
-        """The function's name."""
-        return function_name(self.fn)
-
-    def _run(self, argument: Any) -> Any:
-        try:
-            return self.fn(argument)
-        except Exception as error:
-            error.add_note(f"in the function of step {self.name!r} ({self.kind})")
-            raise
-
-    def _frame(self, results: list[Row]) -> pl.DataFrame:
-        """Results as columns of exactly the declared names and types."""
-        for result in results:
-            if not isinstance(result, Mapping) or result.keys() != self.schema.keys():
-                raise StepError(self.name, _misfit(result, self.schema))
-        return pl.DataFrame([self._column(name, dtype, results) for name, dtype in self.schema.items()])
-
-    def _column(self, name: str, dtype: pl.DataType, results: list[Row]) -> pl.Series:
-        try:
-            return pl.Series(name, [result[name] for result in results], dtype=dtype, strict=True)
-        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-            reason = str(error).partition("\n")[0]
-            raise StepError(
-                self.name, f"column {name!r} was declared {type_name(dtype)}: {reason}"
-            ) from error
-
-
-@attrs.frozen
-class Map(PythonStep):
-    """One dict for each row, from a dict for each row."""
-
-    kind: ClassVar[str] = "map"
-
-    def call(self, rows: pl.DataFrame, system: pl.DataFrame) -> pl.DataFrame:
-        """Row by row."""
-        return self._frame([self._run(row) for row in rows.iter_rows(named=True)]).hstack(system)
-
-
-@attrs.frozen
-class FlatMap(PythonStep):
-    """Any number of dicts for each row; each keeps the event time and the window of its row."""
-
-    kind: ClassVar[str] = "flat_map"
-
-    def call(self, rows: pl.DataFrame, system: pl.DataFrame) -> pl.DataFrame:
-        """Row by row; the system columns of a row are repeated for each of its results."""
-        results = [self._several(row) for row in rows.iter_rows(named=True)]
-        origins = chain.from_iterable(repeat(index, len(part)) for index, part in enumerate(results))
-        repeated = system[pl.Series(list(origins), dtype=pl.UInt32)]
-        return self._frame(list(chain.from_iterable(results))).hstack(repeated)
-
-    def _several(self, row: Row) -> list[Row]:
-        results = self._run(row)
-        if isinstance(results, Mapping | str) or not isinstance(results, Iterable):
-            hint = "; for one dict per row use map" if isinstance(results, Mapping) else ""
-            raise StepError(
-                self.name, f"flat_map expects several dicts for a row, such as a list{hint}; got {results!r}"
-            )
-        try:
-            return list(results)
-        except Exception as error:  # A generator runs only now.
-            error.add_note(f"in the function of step {self.name!r} ({self.kind})")
-            raise
-
-
-@attrs.frozen
-class MapBatches(PythonStep):
-    """An Arrow table for an Arrow table of the same length: row i of one belongs to row i of the other."""
-
-    kind: ClassVar[str] = "map_batches"
-
-    def call(self, rows: pl.DataFrame, system: pl.DataFrame) -> pl.DataFrame:
-        """The whole chunk at once; the system columns stay outside of the user's table."""
-        result = self.table(rows)
-        missing = [name for name in self.schema if name not in result.columns]
-        extra = [name for name in result.columns if name not in self.schema]
-        if missing or extra:
-            raise StepError(
-                self.name,
-                f"map_batches gave the columns {listed(result.columns)}, expected {listed(self.schema)}",
-            )
-        return result.select(self._fitted(result[name], dtype) for name, dtype in self.schema.items()).hstack(
-            system
-        )
-
-    def table(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """What the function gives for these rows; `StepError` if it is no table of the same length."""
-        import pyarrow as pa
-
-        table = self._run(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
-        if not isinstance(table, pa.Table | pa.RecordBatch):
-            raise StepError(self.name, f"map_batches expects a pyarrow Table, got {type(table).__name__}")
-        result = pl.DataFrame(table)
-        if result.height != rows.height:
-            raise StepError(
-                self.name,
-                f"map_batches gave {result.height} rows for {rows.height}, so it cannot be said which "
-                "event time they have; give one row for each, or use flat_map, or filter before",
-            )
-        return result
-
-    def _fitted(self, column: pl.Series, dtype: pl.DataType) -> pl.Series:
-        if column.dtype == dtype:
-            return column
-        if not _fits(column.dtype, dtype):
-            raise StepError(
-                self.name,
-                f"map_batches gave column {column.name!r} as {type_name(column.dtype)}, "
-                f"expected {type_name(dtype)}; cast it in the function, or declare it with schema=",
-            )
-        return column.cast(dtype)
-
-
-def _fits(given: pl.DataType, declared: pl.DataType) -> bool:
-    """Whether a cast keeps every value, up to the unit of a time."""
-    if isinstance(given, pl.Datetime) and isinstance(declared, pl.Datetime):
-        return given.time_zone == declared.time_zone
-    if declared == pl.String:
-        return given in (pl.Null, pl.Categorical, pl.Enum)
-    try:
-        both = [pl.Series(dtype=given).to_frame(""), pl.Series(dtype=declared).to_frame("")]
-        return pl.concat(both, how="vertical_relaxed").schema[""] == declared
-    except pl.exceptions.PolarsError:
-        return False
-
-
-def _misfit(result: object, schema: pl.Schema) -> str:
-    """What is wrong with a result that should have been a dict with these keys."""
-    expected = f"expected a dict with the keys {listed(schema)}"
-    if not isinstance(result, Mapping):
-        return f"{expected}, got {result!r}"
-    missing = [name for name in schema if name not in result]
-    if missing:
-        return f"{expected}; the key {missing[0]!r} is missing{nearest(missing[0], map(str, result))}"
-    extra = next(name for name in result if name not in schema)
-    return f"{expected}; the key {extra!r} is not declared, add it to schema={nearest(extra, schema)}"

@@ -9,6 +9,7 @@ import polars as pl
 
 from beamlike.errors import PlanError, StepError, WrongType
 from beamlike.event_time import read_event_time, why_unreadable
+from beamlike.letters import dead_letters
 from beamlike.steps import Step
 from windowing.columns import EVENT_TIME
 from windowing.time import Duration, Microseconds, format_duration, format_time, microseconds
@@ -35,11 +36,20 @@ class WithTimestamps(Step):
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows with their new times. Raises `StepError` for one that has none, or that moves back too far."""
+        after, letters = self.attempt(frame)
+        if letters is not None:
+            raise StepError(self.name, letters["error"][0])
+        return after
+
+    def attempt(self, frame: pl.LazyFrame) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+        """The same, but such rows are dead letters."""
         before = frame.collect()
         after = read_event_time(before.lazy(), self.column, self.unit).collect()
-        self._require_times(after)
-        self._require_skew(before[EVENT_TIME], after)
-        return after.lazy()
+        wrong = after[EVENT_TIME].is_null() | (before[EVENT_TIME] - after[EVENT_TIME] > self.allowed_skew)
+        if not wrong.any():
+            return after.lazy(), None
+        errors = self._errors(before[EVENT_TIME].filter(wrong), after.filter(wrong))
+        return after.filter(~wrong).lazy(), dead_letters(self.name, before.filter(wrong), errors)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
         """The column, and the time before, by which the skew is known."""
@@ -50,33 +60,32 @@ class WithTimestamps(Step):
         skew = f", allowed_skew={format_duration(self.allowed_skew)}" if self.allowed_skew else ""
         return f"{self.column}{skew}"
 
-    def _require_times(self, rows: pl.DataFrame) -> None:
-        lost = rows.filter(pl.col(EVENT_TIME).is_null()).head(1)
-        if len(lost):
-            why = lost.select(why_unreadable(self.column, lost.schema[self.column], self.unit)).item()
-            raise StepError(self.name, f"{why}; every element needs a time: filter out before what has none")
+    def _errors(self, before: pl.Series, rows: pl.DataFrame) -> list[str]:
+        """Why these rows cannot have their new times."""
+        unread = rows.select(why_unreadable(self.column, rows.schema[self.column], self.unit)).to_series()
+        moves = zip(rows[self.column], before, rows[EVENT_TIME], unread, strict=True)
+        return [
+            f"{why}; every element needs a time: filter out before what has none"
+            if after is None
+            else self._moved(value, old, after)
+            for value, old, after, why in moves
+        ]
 
-    def _require_skew(self, before: pl.Series, rows: pl.DataFrame) -> None:
-        back = before - rows[EVENT_TIME]
-        furthest = back.arg_max()
-        if furthest is None or back[furthest] <= self.allowed_skew:
-            return
-        raise StepError(
-            self.name,
-            f"column {self.column!r} is {rows[self.column][furthest]!s}, which moves an element back from "
-            f"{format_time(before[furthest])} to {format_time(rows[EVENT_TIME][furthest])}, that is by "
-            f"{format_duration(back[furthest])}; the watermark downstream counts on at most "
-            f"allowed_skew={format_duration(self.allowed_skew)}",
+    def _moved(self, value: object, before: Microseconds, after: Microseconds) -> str:
+        return (
+            f"column {self.column!r} is {value!s}, which moves an element back from {format_time(before)} to "
+            f"{format_time(after)}, that is by {format_duration(before - after)}; the watermark downstream counts "
+            f"on at most allowed_skew={format_duration(self.allowed_skew)}"
         )
 
 
-def skew(given: Duration, step: str) -> Microseconds:
-    """A duration that is not negative."""
+def not_negative(what: str, given: Duration, step: str) -> Microseconds:
+    """A duration that is not negative. `what` names it in errors."""
     try:
         length = microseconds(given)
     except (TypeError, ValueError) as error:
         kind = WrongType if isinstance(error, TypeError) else PlanError
-        raise kind(f"allowed_skew: {error}", step=step) from error
+        raise kind(f"{what}: {error}", step=step) from error
     if length < 0:
-        raise PlanError(f"allowed_skew must not be negative, not {given!r}", step=step)
+        raise PlanError(f"{what} must not be negative, not {given!r}", step=step)
     return length

@@ -106,6 +106,15 @@ def _names(expression: nw.Expr) -> Iterator[str]:
                 yield argument
 
 
+def copied(expression: nw.Expr) -> list[str]:
+    """The columns of which a resolved expression is a copy, perhaps renamed; none where it computes something."""
+    nodes: list[Any] = list(expression._nodes)
+    if nodes[0].name != "col":
+        return []
+    rest = nodes[_reader_length(nodes) if _system_reader(nodes) else 1 :]
+    return list(nodes[0].kwargs["names"]) if all(node.name == "alias" for node in rest) else []
+
+
 def looks_at_other_rows(expression: nw.Expr) -> str | None:
     """The name of the first function whose result for a row depends on other rows, if there is one."""
     for node in expression._nodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+import re
 import tempfile
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from polars.testing import assert_frame_equal
 
 from beamlike.dtypes import as_dtype
 from beamlike.io import CSV, JSONLines, Parquet, Part, Rows, Source, SparkSource
+from beamlike.io.base import Faulty
 from beamlike.io.files import Files
 from beamlike.io.jsonlines import blocks
 from beamlike.io.paths import list_files, path_text
@@ -56,7 +58,16 @@ def write(sink: Files, frames: list[pl.DataFrame]) -> None:
 
 
 def collected(source: Source, size: int = 1_000) -> list[pl.DataFrame]:
-    return [chunk.collect() for chunk in source.chunks(size)]
+    """The chunks of a source without faults."""
+    return [chunk.collect() for chunk in source.chunks(size)]  # type: ignore[union-attr]
+
+
+def sorted_out(source: Source, size: int = 1_000) -> tuple[list[tuple[Any, ...]], list[tuple[str, str]]]:
+    """The rows, and (error, row) of the letters, without the folders of their files."""
+    chunks = list(source.chunks(size))
+    rows = [row for chunk in chunks if not isinstance(chunk, Faulty) for row in chunk.collect().rows()]
+    letters = [row for chunk in chunks if isinstance(chunk, Faulty) for row in chunk.letters.rows()]
+    return rows, [(re.sub(r"file '.*/(.*?)':", r"\1:", error), row) for error, row in letters]
 
 
 def whole(source: Source, size: int = 1_000) -> pl.DataFrame:
@@ -170,9 +181,10 @@ def test_only_what_is_needed_is_read_of_a_file(files: type[Files], tmp_path: Pat
     write(files(tmp_path), [rows(0, 50)])
     source = files(tmp_path, schema=SCHEMA)
     (file,) = source.files()
-    lf = source.scan(file).filter(pl.col("n") >= 40).select("n", "at").head(5)
+    (piece,) = source.pieces(file, 100)
+    lf = piece.filter(pl.col("n") >= 40).select("n", "at").head(5)
     assert_frame_equal(lf.collect(), rows(40, 5).select("n", "at"))
-    assert_frame_equal(source.scan(file).head(3).select("user").collect(), rows(0, 3).select("user"))
+    assert_frame_equal(piece.head(3).select("user").collect(), rows(0, 3).select("user"))
     pieces = [piece.collect().height for piece in source.pieces(file, 30)]
     assert pieces == ([25, 25] if files is Parquet else [30, 20])
 
@@ -190,58 +202,64 @@ def test_the_columns_travel_with_the_declaration(files: type[Files], tmp_path: P
     assert shipped.schema() == schema
 
 
-def test_a_parquet_file_that_lacks_a_column_is_named(tmp_path: Path) -> None:
-    put(tmp_path / "f", pl.DataFrame({"user": ["u"]}))
-    with pytest.raises(ValueError, match=r"no column 'usr' in file '.*/f'.*did you mean 'user'"):
-        collected(Parquet(tmp_path, schema={"usr": str}))
+def test_the_rows_of_a_parquet_file_that_lacks_a_column_are_letters(tmp_path: Path) -> None:
+    put(tmp_path / "f", pl.DataFrame({"user": ["u", "v"]}))
+    why = "f: there is no column 'usr'; the columns are user; did you mean 'user'?"
+    expected = [(why, '{"user":"u"}'), (why, '{"user":"v"}')]
+    assert sorted_out(Parquet(tmp_path, schema={"usr": str})) == ([], expected)
 
 
-def test_parquet_types_are_made_those_declared_or_refused(tmp_path: Path) -> None:
+def test_parquet_types_are_made_those_declared_or_letters(tmp_path: Path) -> None:
     put(tmp_path / "f", pl.DataFrame({"n": pl.Series([1_000], dtype=pl.Int32), "at": [datetime(2026, 1, 1)]}))
     assert whole(Parquet(tmp_path, schema={"at": datetime, "n": float})).rows() == [
         (datetime(2026, 1, 1, tzinfo=UTC), 1_000.0)
     ]
-    wrong = r"file '.*/f': column 'at' is Datetime\(us\), which cannot be read as List"
-    with pytest.raises(TypeError, match=wrong):
-        collected(Parquet(tmp_path, schema={"at": pl.List(pl.Int64)}))
-    with pytest.raises(pl.exceptions.InvalidOperationError):  # a value that does not fit is no null
-        collected(Parquet(tmp_path, schema={"n": pl.Int8}))
+    row = '{"n":1000,"at":"2026-01-01T00:00:00.000000Z"}'
+    wrong = "f: column 'at' is Datetime(us), which cannot be read as List(Int64)"
+    assert sorted_out(Parquet(tmp_path, schema={"at": pl.List(pl.Int64)})) == ([], [(wrong, row)])
+    unfit = "f: column 'n' is 1000, expected Int8"
+    assert sorted_out(Parquet(tmp_path, schema={"n": pl.Int8})) == ([], [(unfit, row)])
 
 
-def test_csv_goes_by_name_and_gives_null_for_what_is_not_of_the_type(tmp_path: Path) -> None:
+def test_csv_goes_by_name_and_what_is_not_of_the_type_is_a_letter(tmp_path: Path) -> None:
     put(tmp_path / "1.csv", "n,extra,user\n1,x,a\nfoo,x,\n3\n4,x,d,too,many\n", at=1)
     put(tmp_path / "2.csv", b"user\n\xff\n", at=2)
     put(tmp_path / "3.csv", "", at=3)
     put(tmp_path / "4.csv", "user,n\n", at=4)
     put(tmp_path / "5.csv.gz", gzip.compress(b'user,n\r\n"a\n""b""",7\r\n'), at=5)
-    frame = whole(CSV(tmp_path, schema={"user": str, "n": int}))
-    expected = [("a", 1), (None, None), (None, 3), ("d", 4), ("\ufffd", None), ('a\n"b"', 7)]
-    assert frame.rows() == expected
+    found, letters = sorted_out(CSV(tmp_path, schema={"user": str, "n": int}))
+    assert found == [("a", 1), (None, 3), ("\ufffd", None), ('a\n"b"', 7)]
+    assert letters == [
+        ("1.csv: more fields than the 3 of the header", "4,x,d,too,many"),
+        ("1.csv: column 'n' is 'foo', expected Int64", '{"user":null,"n":"foo"}'),
+    ]
 
 
-def test_json_lines_give_null_for_what_is_not_of_the_type(tmp_path: Path) -> None:
-    first = '{"n": 1, "at": "2026-01-01", "tags": ["a"]}'
-    lines = [first, '{"n": "foo", "at": 5}', "", '{"x": 1}', "[1]", "5"]
-    put(tmp_path / "a", "\ufeff" + "\n".join(lines))
+def test_what_of_json_lines_does_not_fit_is_a_letter(tmp_path: Path) -> None:
+    first = '{"n": 1, "at": "2026-01-01", "tags": [1]}'
+    lines = [first, '{"n": "foo", "at": 5}', "", '{"x": 1}', "[1]", "5", '{"tags": [1, "x"]}']
+    put(tmp_path / "a", "\ufeff" + "\n".join(lines) + "\n")
     put(tmp_path / "b.gz", gzip.compress(b'{"n": 2.0}'))
-    source = JSONLines(tmp_path, schema={"n": int, "at": datetime, "tags": list[str]})
-    nothing = (None, None, None)
-    assert whole(source).rows()[:3] == [(1, datetime(2026, 1, 1, tzinfo=UTC), ["a"]), nothing, nothing]
-    assert whole(source).height == 6
+    found, letters = sorted_out(JSONLines(tmp_path, schema={"n": int, "at": datetime, "tags": list[int]}))
+    assert found == [(1, datetime(2026, 1, 1, tzinfo=UTC), [1]), (None, None, None)]
+    (*others, (nested, line), unfit, number) = letters
+    assert others == [("a: not a JSON object", "[1]"), ("a: not a JSON object", "5")]
+    assert line == '{"tags": [1, "x"]}'
+    assert nested.startswith("a: column 'tags': ")
+    assert nested.endswith(", expected List(Int64)")
+    wrong = "a: column 'n' is \"foo\", expected Int64; column 'at' is 5, expected Datetime(us, UTC)"
+    assert unfit == (wrong, '{"n": "foo", "at": 5}')
+    assert number == ("b.gz: column 'n' is 2.0, expected Int64", '{"n": 2.0}')
 
 
-def test_a_line_that_is_no_json_costs_only_itself_and_is_kept_as_event_time(tmp_path: Path) -> None:
+def test_a_line_that_is_no_json_costs_only_itself(tmp_path: Path) -> None:
     put(tmp_path / "f", b'{"t": "x", "n": 1}\n{"t": "y", "n"\n\xff\n\n{"t": "z", "n": 4}\n{"t": "cut o')
     source = JSONLines(tmp_path)
     assert source.schema() == {"t": pl.String, "n": pl.Int64}
-    assert whole(source).rows() == [("x", 1), (None, None), (None, None), ("z", 4), (None, None)]
-    assert whole(source.for_event_time("t")).rows() == [
-        ("x", 1),
-        ('{"t": "y", "n"', None),
-        ("\ufffd", None),
-        ("z", 4),
-        ('{"t": "cut o', None),
-    ]
+    lines = ['{"t": "y", "n"', "\ufffd", '{"t": "cut o']
+    for each in (source, source.for_event_time("t")):
+        expected = [("f: not a JSON object", line) for line in lines]
+        assert sorted_out(each) == ([("x", 1), ("z", 4)], expected)
 
 
 @pytest.mark.parametrize("files", [CSV, JSONLines])

@@ -199,7 +199,7 @@ def test_a_callback_gets_the_rows_of_each_batch_that_has_some() -> None:
 def test_an_error_in_a_callback_ends_the_run() -> None:
     p = bl.Pipeline("p")
     read(p, "source", [0]).write("out", bl.Callback(lambda frame, batch: 1 / 0))
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(bl.SinkError, match=r"sink .out.: batch 0 could not be written .* ZeroDivisionError"):
         p.run()
 
 
@@ -328,8 +328,10 @@ def combined(rows: bl.Collection, name: str) -> bl.Collection:
 def test_an_error_in_a_users_function_keeps_its_type_and_names_the_step(
     step: Callable[[bl.Collection], bl.Collection],
 ) -> None:
+    p = bl.Pipeline("p", on_error="fail")
+    step(read(p, "source", [1])).write("out", bl.Memory())
     with pytest.raises(ZeroDivisionError, match="the user's") as caught:
-        run(lambda p: step(read(p, "source", [1])))
+        p.run()
     assert "step 'risky'" in caught.value.__notes__[0]
 
 
@@ -355,8 +357,10 @@ def test_an_error_in_a_users_function_keeps_its_type_and_names_the_step(
     ],
 )
 def test_a_result_that_the_step_cannot_use_names_the_step(step: Any, message: str) -> None:
+    p = bl.Pipeline("p", on_error="fail")
+    step(read(p, "source", [1])).write("out", bl.Memory())
     with pytest.raises(StepError, match=message):
-        run(lambda p: step(read(p, "source", [1])))
+        p.run()
 
 
 def test_before_anything_is_known_the_watermark_is_at_the_beginning_of_time() -> None:

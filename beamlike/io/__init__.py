@@ -5,7 +5,9 @@ from beamlike.io.callback import Callback
 from beamlike.io.console import Console
 from beamlike.io.files import CSV, Files, JSONLines, Parquet
 from beamlike.io.memory import Memory, Rows
+from beamlike.io.spark_sink import SparkSink
 from beamlike.io.spark_source import SparkSource
+from beamlike.io.table import Table
 
 __all__ = [
     "CSV",
@@ -19,7 +21,9 @@ __all__ = [
     "Rows",
     "Sink",
     "Source",
+    "SparkSink",
     "SparkSource",
+    "Table",
     "output_frame",
     "output_schema",
 ]

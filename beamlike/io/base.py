@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, Self, runtime_checkable
 
 import attrs
@@ -58,8 +58,34 @@ class Source(Protocol):
         time can be shown as it was written.
         """
 
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """The input in order of arrival, in pieces of about `rows` rows, for a run in process."""
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty]:
+        """The input in order of arrival, in pieces of about `rows` rows, for a run in process.
+
+        Collecting one may raise `Unreadable`.
+        """
+
+
+@attrs.frozen(eq=False)
+class Faulty:
+    """A piece of a file that is not rows: what could not be read of it, as dead letters.
+
+    `letters` has the columns `error` (file, column, value and the type expected) and `row` (the row as JSON, or the
+    text that is none), both text; each is one row of the source that was read and is no element.
+    """
+
+    letters: pl.DataFrame
+
+
+class Unreadable(Exception):
+    """What collecting a piece of a file raises whose bytes are damaged: `faulty` says what is lost with it.
+
+    After `leave_out` the piece has no rows, so that the others of its chunk can be collected.
+    """
+
+    def __init__(self, faulty: Faulty, leave_out: Callable[[], None]) -> None:
+        super().__init__(faulty.letters["error"][0])
+        self.faulty = faulty
+        self.leave_out = leave_out
 
 
 @attrs.frozen

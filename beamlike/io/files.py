@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import ClassVar, Self
 
 import attrs
 import polars as pl
-from polars.io.plugins import register_io_source
 
-from beamlike.dtypes import type_name
-from beamlike.errors import unknown_column
-from beamlike.io.base import Declared, Part, declared
-from beamlike.io.jsonlines import blocks, infer, parse
+from beamlike.io import csvlines, jsonlines, parquetfile
+from beamlike.io.base import Declared, Faulty, Part, declared
+from beamlike.io.faults import ERRORS, joined
 from beamlike.io.parts import clear, discard, part_name, put
-from beamlike.io.paths import list_files, path_text
+from beamlike.io.paths import Damaged, list_files, path_text
 from beamlike.io.text import csv_columns, from_text, json_columns, reads_natively
 
-_INFERRED_FROM = 10_000  # rows of the first CSV file
-
-Piece = tuple[pl.LazyFrame, int]
-"""Some rows of a file, and how many."""
+Piece = tuple[pl.LazyFrame | Faulty, int]
+"""Some rows of a file, or letters, and how many."""
 
 
 @attrs.frozen
@@ -44,6 +41,8 @@ class Files:
     bounded: ClassVar[bool] = True
     distributed: ClassVar[bool] = True
     extension: ClassVar[str] = ""
+    splits: ClassVar[bool] = False
+    """Whether parts of a file can be read apart."""
 
     def files(self) -> list[str]:
         """The files in order of arrival: by modification time, then path; hidden ones are left out."""
@@ -67,31 +66,35 @@ class Files:
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; {advice}") from None
         for file in files:
-            if found := self._infer(file):
-                return found
+            with suppress(*ERRORS, Damaged):  # its rows are dead letters
+                if found := self._infer(file):
+                    return found
         raise FileNotFoundError(f"there are no files with columns at {self.path!r}; {advice}")
 
     def for_event_time(self, column: str) -> Self:
         """The same source, where the text formats leave this column as text unless its type is declared."""
         return attrs.evolve(self, event_time=column)
 
-    def scan(self, file: str) -> pl.LazyFrame:
-        """One file with the columns of `schema()`."""
-        raise NotImplementedError
-
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty]:
         """The files in order of arrival, in pieces of about `rows` rows, or `max_files_per_trigger` files."""
         files = self.files()
         if count := self.max_files_per_trigger:
             for first in range(0, len(files), count):
-                yield _joined([self.scan(file) for file in files[first : first + count]])
+                yield from _parted(self._pieces(files[first : first + count], rows))
         else:
-            yield from _chunks((piece for file in files for piece in self._counted(file, rows)), rows)
+            yield from _chunks(self._pieces(files, rows), rows)
 
-    def pieces(self, file: str, rows: int) -> Iterator[pl.LazyFrame]:
-        """One file with the columns of `schema()`, in order, in pieces of at most `rows` rows."""
-        for piece, _ in self._counted(file, rows):
+    def pieces(self, file: str, rows: int, part: int = 0, parts: int = 1) -> Iterator[pl.LazyFrame | Faulty]:
+        """One file with the columns of `schema()`, in order, in pieces of at most `rows` rows.
+
+        Of a file of a format that `splits`, it can be one of several parts.
+        """
+        for piece, _ in self._counted(file, rows, part, parts):
             yield piece
+
+    def _pieces(self, files: list[str], rows: int) -> Iterator[Piece]:
+        for file in files:
+            yield from self._counted(file, rows, 0, 1)
 
     def start(self, run: str) -> None:
         """Makes the directory and removes the files that an earlier run of this name left."""
@@ -109,8 +112,8 @@ class Files:
         """The columns of a file; none if it is empty."""
         raise NotImplementedError
 
-    def _counted(self, file: str, rows: int) -> Iterator[Piece]:
-        """The pieces, none of them empty, and how long they are."""
+    def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        """The pieces, none of them empty, and how many rows each is."""
         raise NotImplementedError
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
@@ -119,62 +122,28 @@ class Files:
 
 @attrs.frozen
 class Parquet(Files):
-    """Parquet files. A column that a file does not have is an error; what nobody needs is not read."""
+    """Parquet files. Columns go by name; what nobody needs is not read.
+
+    In dead letters end: a file that is damaged, or a piece of it, as one; the rows of a file that lacks a declared
+    column, or has it in a type that cannot stand for the declared one; a value that does not fit.
+    """
 
     extension: ClassVar[str] = "parquet"
-
-    def scan(self, file: str) -> pl.LazyFrame:
-        """One file with the columns of `schema()`; `UnknownColumn` or `TypeError` if it has not got them."""
-        lf = _parquet(file)
-        found = lf.collect_schema()
-        return lf.select(_as_declared(found, name, dtype, file) for name, dtype in self.schema().items())
+    splits: ClassVar[bool] = True
 
     def _infer(self, file: str) -> pl.Schema:
-        return _parquet(file).collect_schema()
+        return parquetfile.scan(file).collect_schema()
 
-    def _counted(self, file: str, rows: int) -> Iterator[Piece]:
-        # Polars decodes only the pages of a slice, so pieces need not be row groups.
-        height = _parquet(file).select(pl.len()).collect().item()
-        size = -(-height // max(1, -(-height // rows)))
-        lf = self.scan(file)
-        for offset in range(0, height, size or 1):
-            yield lf.slice(offset, size), min(size, height - offset)
+    def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        return parquetfile.pieces(file, self.schema(), rows, part, parts)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         frame.lazy().sink_parquet(target)
 
 
-def _parquet(file: str) -> pl.LazyFrame:
-    return pl.scan_parquet(file, glob=False, hive_partitioning=False)
-
-
-def _as_declared(found: pl.Schema, name: str, dtype: pl.DataType, file: str) -> pl.Expr:
-    if name not in found:
-        raise unknown_column(name, found, None, f"file {file!r}")
-    if found[name] == dtype:
-        return pl.col(name)
-    if not _widens(found[name], dtype):
-        types = f"{type_name(found[name])}, which cannot be read as {type_name(dtype)}"
-        raise TypeError(f"file {file!r}: column {name!r} is {types}")
-    return pl.col(name).cast(dtype)
-
-
-def _widens(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """Whether values of one type can stand for the other; one that does not fit is an error when read."""
-    text = (pl.String, pl.Categorical, pl.Enum)
-    return (
-        type(found) is type(dtype)
-        or found == pl.Null
-        or (found.is_integer() and dtype.is_numeric())
-        or (found.is_numeric() and dtype.is_float())
-        or (found == pl.Date and isinstance(dtype, pl.Datetime))
-        or (isinstance(found, text) and isinstance(dtype, text))
-    )
-
-
 @attrs.frozen
 class _Text(Files):
-    """Formats without types of their own: what is not of the declared type becomes null."""
+    """Formats without types of their own."""
 
     def schema(self) -> pl.Schema:
         """The columns: those declared, else those of the first file, with the event time as text."""
@@ -184,60 +153,40 @@ class _Text(Files):
             schema = pl.Schema({**schema, time: pl.String()})
         return schema
 
-    @staticmethod
-    def _native(dtype: pl.DataType) -> bool:
-        return reads_natively(dtype)
+    def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        for frame, faulty in self._frames(file):
+            if faulty is not None:
+                yield faulty, len(faulty.letters)
+            for piece in frame.iter_slices(rows):
+                if piece.height:
+                    yield piece.lazy(), piece.height
 
-    def _raw(self, schema: pl.Schema) -> pl.Schema:
-        """The types that polars' reader is asked for."""
-        native = self._native
-        return pl.Schema({name: dtype if native(dtype) else pl.String() for name, dtype in schema.items()})
-
-    def _typed(self, schema: pl.Schema) -> list[pl.Expr]:
-        """From these to the columns of the schema."""
-        return [
-            pl.col(name) if self._native(dtype) else from_text(pl.col(name), dtype).alias(name)
-            for name, dtype in schema.items()
-        ]
+    def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+        """The file, some megabytes at a time: its rows, and what is none. `TypeError` for types without text form."""
+        raise NotImplementedError
 
 
 @attrs.frozen
 class CSV(_Text):
-    """CSV files with a header; columns go by name, and those that a file does not have are null."""
+    """CSV files with a header. Columns go by name; those that a file, or a line, does not have are null.
+
+    In dead letters end: a line with more fields than the header, or with a quote that is not closed; a value that
+    is not of its type. A quoted value may have line ends, and some 24 MB.
+    """
 
     extension: ClassVar[str] = "csv"
 
-    def scan(self, file: str) -> pl.LazyFrame:
-        """One file with the columns of `schema()`; `TypeError` for a type that text has no form of."""
-        schema = self.schema()
-        lf = pl.scan_csv(
-            file,
-            schema=self._raw(schema),
-            ignore_errors=True,
-            truncate_ragged_lines=True,
-            missing_columns="insert",
-            extra_columns="ignore",
-            encoding="utf8-lossy",
-            raise_if_empty=False,
-            glob=False,
-        )
-        return lf.select(self._typed(schema))
-
     def _infer(self, file: str) -> pl.Schema:
-        return pl.scan_csv(
-            file,
-            infer_schema_length=_INFERRED_FROM,
-            ignore_errors=True,
-            truncate_ragged_lines=True,
-            encoding="utf8-lossy",
-            raise_if_empty=False,
-            glob=False,
-        ).collect_schema()
+        return csvlines.infer(file)
 
-    def _counted(self, file: str, rows: int) -> Iterator[Piece]:
-        for batch in self.scan(file).collect_batches(chunk_size=rows):
-            if batch.height:
-                yield batch.lazy(), batch.height
+    def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+        schema = self.schema()
+        raw = {name: dtype if reads_natively(dtype) else pl.String() for name, dtype in schema.items()}
+        typed = [
+            pl.col(name) if raw[name] == dtype else from_text(pl.col(name), dtype).alias(name)
+            for name, dtype in schema.items()
+        ]
+        return csvlines.frames(file, pl.Schema(raw), typed)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         frame.lazy().select(csv_columns(frame.schema)).sink_csv(target)
@@ -247,70 +196,40 @@ class CSV(_Text):
 class JSONLines(_Text):
     """Files with a JSON object per line; what a line does not have is null.
 
-    A line that is no JSON gives a row of nulls, with the line itself as event time where that column is text.
+    In dead letters end: a line that is no JSON object; a value that is not of its type.
     """
 
     extension: ClassVar[str] = "jsonl"
 
-    @staticmethod
-    def _native(dtype: pl.DataType) -> bool:
-        return reads_natively(dtype) or dtype.is_nested()
-
-    def scan(self, file: str) -> pl.LazyFrame:
-        """One file with the columns of `schema()`; `TypeError` for a type that text has no form of."""
-        schema = self.schema()
-        self._typed(schema)
-
-        def read(
-            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-        ) -> Iterator[pl.DataFrame]:
-            wanted = schema if columns is None else pl.Schema({name: schema[name] for name in columns})
-            for frame in _heads(self._frames(file, wanted), n_rows):
-                yield frame if predicate is None else frame.filter(predicate)
-
-        return register_io_source(read, schema=schema, is_pure=True)
-
-    def _frames(self, file: str, schema: pl.Schema) -> Iterator[pl.DataFrame]:
-        for block in blocks(file):
-            yield parse(block, self._raw(schema), self._event_time).select(self._typed(schema))
-
     def _infer(self, file: str) -> pl.Schema:
-        return infer(next(blocks(file), b""))
+        return jsonlines.infer(next(jsonlines.blocks(file), b""))
 
-    def _counted(self, file: str, rows: int) -> Iterator[Piece]:
-        for frame in self._frames(file, self.schema()):
-            for piece in frame.iter_slices(rows):
-                if piece.height:
-                    yield piece.lazy(), piece.height
+    def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+        columns = {name: jsonlines.column(name, dtype) for name, dtype in self.schema().items()}
+        raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
+        return jsonlines.frames(file, raw, [typed for _, typed in columns.values()])
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)
 
 
-def _heads(frames: Iterable[pl.DataFrame], rows: int | None) -> Iterator[pl.DataFrame]:
-    """The frames up to `rows` rows in all."""
-    for frame in frames:
-        if rows is not None:
-            frame = frame.head(rows)
-            rows -= frame.height
-        yield frame
-        if rows == 0:
-            return
-
-
-def _chunks(pieces: Iterable[Piece], rows: int) -> Iterator[pl.LazyFrame]:
+def _chunks(pieces: Iterable[Piece], rows: int) -> Iterator[pl.LazyFrame | Faulty]:
     """The pieces, neighbours joined while they stay within `rows` rows."""
-    held: list[pl.LazyFrame] = []
+    held: list[Piece] = []
     count = 0
     for piece, height in pieces:
         if held and count + height > rows:
-            yield _joined(held)
+            yield from _parted(held)
             held, count = [], 0
-        held.append(piece)
+        held.append((piece, height))
         count += height
-    if held:
-        yield _joined(held)
+    yield from _parted(held)
 
 
-def _joined(frames: list[pl.LazyFrame]) -> pl.LazyFrame:
-    return frames[0] if len(frames) == 1 else pl.concat(frames)
+def _parted(pieces: Iterable[Piece]) -> Iterator[pl.LazyFrame | Faulty]:
+    """The pieces as at most two: what is faulty, and the rows."""
+    parts = [piece for piece, _ in pieces]
+    if (faulty := joined(piece for piece in parts if isinstance(piece, Faulty))) is not None:
+        yield faulty
+    if frames := [piece for piece in parts if not isinstance(piece, Faulty)]:
+        yield frames[0] if len(frames) == 1 else pl.concat(frames)

@@ -1,70 +1,191 @@
-"""JSON lines in blocks: a line that is no JSON costs only itself, not the file."""
+"""JSON lines in blocks: a line that is no JSON object, or does not fit the columns, costs only itself."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NoReturn
 
 import polars as pl
 
-from beamlike.io.paths import open_file
+from beamlike.dtypes import type_name
+from beamlike.io.base import Faulty
+from beamlike.io.faults import (
+    ERRORS,
+    broken,
+    decoded,
+    first_line,
+    fit,
+    joined,
+    of_file,
+    of_lines,
+    of_misfits,
+    raises,
+    unfit,
+)
+from beamlike.io.paths import Damaged, open_file
+from beamlike.io.text import from_text, reads_natively
 
 BLOCK: Final = 8 << 20
 """Bytes that are parsed at once."""
 
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NOTHING: Final = pl.Schema({"": pl.String()})
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
-    """The file in pieces of some `size` bytes, cut at line ends. JSON has no line end within a value."""
+    """The file in pieces of some `size` bytes, cut at line ends. JSON has no line end within a value.
+
+    After the last bytes that can be read, `Damaged` if there should be more.
+    """
     with open_file(file) as handle:
-        rest = b""
-        mark = _BYTE_ORDER_MARK
-        while read := handle.read(size):
-            block = rest + read.removeprefix(mark)
-            cut = block.rfind(b"\n") + 1
-            if cut:
-                yield block[:cut]
-            rest, mark = block[cut:], b""
-        if rest:
-            yield rest
+        rest: list[bytes] = []
+        mark, damaged = BYTE_ORDER_MARK, None
+        try:
+            while read := handle.read(size):
+                read, mark = read.removeprefix(mark), b""
+                cut = read.rfind(b"\n") + 1
+                if cut:
+                    yield b"".join([*rest, read[:cut]])
+                    rest = []
+                rest.append(read[cut:])
+        except Damaged as error:
+            damaged = error
+        if last := b"".join(rest):
+            yield last
+        if damaged is not None:
+            raise damaged
 
 
-def parse(block: bytes, schema: pl.Schema, spare: str | None = None) -> pl.DataFrame:
-    """One row per line that is not blank; null where a value is missing or not of its type.
+def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
+    """The type that polars reads for a column, and from there the declared one; `TypeError` if JSON has no such."""
+    value = pl.col(name)
+    if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # polars panics
+        return pl.Int64(), value.cast(dtype, strict=False)
+    if dtype.is_nested():
+        _require_readable(dtype)
+    elif not reads_natively(dtype):
+        return pl.String(), from_text(value, dtype).alias(name)
+    return dtype, value
 
-    Of a line that is no JSON all columns are null, but for the column `spare`, which holds the line.
+
+def _require_readable(dtype: pl.DataType) -> None:
+    """Within nested types polars reads less."""
+    if isinstance(dtype, pl.Struct):
+        inner = [field.dtype for field in dtype.fields]
+    elif isinstance(dtype, pl.List | pl.Array):
+        inner = [dtype.inner]
+    elif dtype.is_decimal() or dtype in (pl.Time, pl.Binary, pl.Duration):
+        raise TypeError(f"JSON cannot be read as {dtype} within a nested column; declare String there")
+    else:
+        return
+    for one in inner:
+        _require_readable(one() if isinstance(one, type) else one)
+
+
+def frames(
+    file: str, raw: pl.Schema, typed: Sequence[pl.Expr]
+) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+    """The file block by block, as `parse` has it."""
+    try:
+        for block in blocks(file):
+            yield parse(file, block, raw, typed)
+    except Damaged as error:
+        yield pl.DataFrame(schema=raw).select(typed), of_file(file, str(error))
+
+
+def parse(
+    file: str, block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr]
+) -> tuple[pl.DataFrame, Faulty | None]:
+    """A row for each line that is not blank; null where it has no value. `raw` are the types that polars reads.
+
+    A line that is no object, or has a value that is not of its type, is a letter instead.
     """
     try:
-        return pl.read_ndjson(block, schema=schema, ignore_errors=True)
-    except pl.exceptions.ComputeError:
-        lines = [line for line in block.split(b"\n") if line.strip()]
-        for index in _broken(lines, 0):
-            text = lines[index].decode("utf-8", errors="replace")
-            lines[index] = json.dumps({} if spare is None else {spare: text}).encode()
-        return pl.read_ndjson(b"\n".join(lines), schema=schema, ignore_errors=True)
+        found = _read(block, raw)
+        frame = found.select(typed)
+    except ERRORS:
+        return _sorted_out(file, block, raw, typed)
+    return (frame, None) if fit(found, frame) else _sorted_out(file, block, raw, typed)
 
 
 def infer(block: bytes) -> pl.Schema:
     """The columns of the lines, broken ones left aside; a column with nothing but nulls is String."""
-    lines = [line for line in block.split(b"\n") if line.lstrip().startswith(b"{")]
-    broken = set(_broken(lines, 0))
-    good = b"\n".join(line for index, line in enumerate(lines) if index not in broken)
+    good = b"".join(_split(block)[0])
     if not good:
         return pl.Schema({})
     found = pl.read_ndjson(good, infer_schema_length=None).schema
     return pl.Schema({name: pl.String() if dtype == pl.Null else dtype for name, dtype in found.items()})
 
 
-def _broken(lines: list[bytes], start: int) -> Iterator[int]:
-    """The indexes of the lines that polars cannot parse, found by halving."""
+def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = False) -> pl.DataFrame:
+    return pl.read_ndjson(block, schema=schema, ignore_errors=lenient)
+
+
+def _split(block: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The lines that are objects, and the others that are not blank."""
+    lines = [line + b"\n" for line in block.split(b"\n") if line.strip()]
+    if not lines or not raises(lambda: _read(b"".join(lines), _NOTHING)):
+        return lines, []
+    # Python is slower than polars over a whole block, but faster than by halving it where some are wrong.
+    right = [_is_object(line) for line in lines]
+    wrong = [line for line, good in zip(lines, right, strict=True) if not good]
+    lines = [line for line, good in zip(lines, right, strict=True) if good]
+    for index in reversed(list(broken(lines, lambda data: _read(data, _NOTHING)))):
+        wrong.append(lines.pop(index))
+    return lines, wrong
+
+
+def _is_object(line: bytes) -> bool:
+    """Whether the line is a JSON object; `NaN` and `Infinity`, which Python reads, are no JSON."""
     try:
-        pl.read_ndjson(b"\n".join(lines), schema={"": pl.String}, ignore_errors=True)
-    except pl.exceptions.ComputeError:
-        if len(lines) == 1:
-            yield start
-            return
-        half = len(lines) // 2
-        yield from _broken(lines[:half], start)
-        yield from _broken(lines[half:], start + half)
+        return isinstance(json.loads(line, parse_constant=_no_json), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _sorted_out(
+    file: str, block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr]
+) -> tuple[pl.DataFrame, Faulty | None]:
+    """The same, line by line where that is needed."""
+    lines, wrong = _split(block)
+    faults = [of_lines(file, "not a JSON object", wrong)]
+    nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
+    inside = list(broken(lines, lambda data: _read(data, nested))) if nested else []
+    for index in reversed(inside):
+        line = lines.pop(index)
+        faults.append(of_lines(file, _why(line, nested), [line]))
+    found = _read(b"".join(lines), raw, lenient=True)
+    frame = found.select(typed)
+    if flat := [name for name in raw if name not in nested]:
+        bad = unfit(_read(b"".join(lines), dict.fromkeys(flat, pl.String())), frame)
+        faults.append(
+            _misfits(file, [lines[index] for index in bad.arg_true()], frame.select(flat).filter(bad))
+        )
+        frame = frame.filter(~bad)
+    return frame, joined(faults)
+
+
+def _misfits(file: str, lines: Sequence[bytes], typed: pl.DataFrame) -> Faulty:
+    """Letters for lines whose values do not fit the columns of `typed`."""
+    objects = [json.loads(line) for line in lines]
+    values = {
+        name: [None if (value := one.get(name)) is None else json.dumps(value) for one in objects]
+        for name in typed.columns
+    }
+    rows = pl.Series(map(decoded, lines), dtype=pl.String)
+    return of_misfits(file, pl.DataFrame(values, schema=dict.fromkeys(values, pl.String())), typed, rows)
+
+
+def _why(line: bytes, nested: Mapping[str, pl.DataType]) -> str:
+    """What is wrong within the first nested column that cannot be read of the line."""
+    for name, dtype in nested.items():
+        try:
+            _read(line, {name: dtype})
+        except ERRORS as error:
+            return f"column {name!r}: {first_line(error)}, expected {type_name(dtype)}"
+    return "its nested columns cannot be read"

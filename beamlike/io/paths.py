@@ -12,6 +12,10 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
 _WILDCARD: Final = re.compile(r"[*?\[]")
 _GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
+_POLARS: Final = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "hf"}
+)
+_STEP: Final = 16 << 10  # bytes
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 
 
@@ -38,6 +42,11 @@ def absolute(path: str) -> str:
 def real(path: str) -> str:
     """The one spelling of all paths that lead to the same place on this machine."""
     return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
+
+
+def read_by_polars(path: str) -> bool:
+    """Whether polars reads the storage itself; of others, such as HDFS, pyarrow knows some."""
+    return not is_remote(path) or path.partition("://")[0].lower() in _POLARS
 
 
 def uri(path: str) -> str:
@@ -128,19 +137,71 @@ def file_system(path: str) -> tuple[Any, str]:
     from pyarrow import ArrowInvalid, fs
 
     try:
-        system, bare = fs.FileSystem.from_uri(path)
+        # Hadoop's names for S3, as Spark lists it.
+        system, bare = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
     except ArrowInvalid as error:
         raise ValueError(f"cannot list the files of {path!r}: {error}") from error
     return system, bare
 
 
+class Damaged(Exception):
+    """A compressed file cannot be unpacked beyond some byte; what comes before it was read."""
+
+
 def open_file(path: str) -> BinaryIO:
-    """The file's bytes, unpacked if its name ends as those of compressed files do."""
-    if not is_remote(path) and not path.endswith(_COMPRESSED):
+    """The file's bytes, unpacked if its name ends as those of compressed files do; reading may raise `Damaged`."""
+    if path.endswith(_COMPRESSED):
+        return _Unpacked(path)  # type: ignore[return-value]
+    return _open(path)
+
+
+def _open(path: str, compression: str | None = None) -> BinaryIO:
+    if is_remote(path):
+        system, bare = file_system(path)
+        return system.open_input_stream(bare, compression=compression)  # type: ignore[no-any-return]
+    if compression is None:
         return open(path, "rb")
     import pyarrow
 
-    if not is_remote(path):
-        return pyarrow.input_stream(path, compression="detect")  # type: ignore[no-any-return]
-    system, bare = file_system(path)
-    return system.open_input_stream(bare, compression="detect")  # type: ignore[no-any-return]
+    return pyarrow.input_stream(path, compression=compression)  # type: ignore[no-any-return]
+
+
+class _Unpacked:
+    """Reads a compressed file up to where it is damaged, to some kilobytes."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._stream = _open(path, "detect")
+        self._read = 0
+        self._damaged: Damaged | None = None
+
+    def __enter__(self) -> _Unpacked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def read(self, size: int) -> bytes:
+        """About that many bytes, none at the end; first those that can be unpacked, then `Damaged`."""
+        parts: list[bytes] = []
+        while size > 0 and self._damaged is None:
+            try:
+                part = self._stream.read(min(size, _STEP))
+            except OSError as error:
+                self._require_readable()
+                self._damaged = Damaged(f"it cannot be unpacked beyond byte {self._read}: {error}")
+                break
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+            self._read += len(part)
+        if self._damaged is not None and not parts:
+            raise self._damaged
+        return b"".join(parts)
+
+    def _require_readable(self) -> None:
+        """If it is not the packing but the storage that fails, so does this."""
+        with _open(self._path) as packed:
+            while packed.read(_STEP):
+                pass

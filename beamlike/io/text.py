@@ -38,13 +38,12 @@ _SPECIAL: Final = (pl.Datetime, pl.Date, pl.Binary, pl.Duration)
 
 def read_times(text: pl.Series, time_unit: TimeUnit = "us") -> pl.Series:
     """ISO 8601 text -> Datetime(time_unit, UTC); fractions finer than the unit are cut off."""
-    text = text.str.strip_chars()
     found = _read(text, _FORMS[0], time_unit)
-    for form in _FORMS[1:]:
+    for form in _FORMS:
         left = (found.is_null() & text.is_not_null()).arg_true()
         if left.is_empty():
             break
-        found = found.scatter(left, _read(text.gather(left), form, time_unit))
+        found = found.scatter(left, _read(text.gather(left).str.strip_chars(), form, time_unit))
     return found
 
 

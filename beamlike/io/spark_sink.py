@@ -1,0 +1,61 @@
+"""Any format that Spark can write, declared without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Part
+from beamlike.io.paths import path_text
+
+_OWN: Final = ("txnappid", "txnversion")
+
+
+def _name(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"SparkSink: format must be a name such as 'delta', not {value!r}")
+
+
+def _options(owner: object, attribute: attrs.Attribute[Mapping[str, str]], value: Mapping[str, str]) -> None:
+    taken = [name for name in value if name.lower() in _OWN]
+    if taken:
+        raise ValueError(f"SparkSink: the option {taken[0]!r} is set for every batch, so leave it out")
+
+
+@attrs.frozen
+class SparkSink:
+    """Appends every batch to what Spark's `format` is at `path`: Delta tables, and whatever has a DataFrameWriter.
+
+    `options` are the writer's. Each batch also has `txnAppId` (of run and sink) and `txnVersion` (the batch), by which
+    Delta leaves out a batch that it has; other formats pass over them, and a batch that is replayed is there twice.
+    Runs on Spark only. Batches go through the driver.
+    """
+
+    format: str = attrs.field(validator=_name)
+    path: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
+    # Values may be passwords.
+    options: Mapping[str, str] = attrs.field(
+        factory=dict,
+        converter=dict,
+        validator=_options,
+        repr=lambda given: f"[{', '.join(given)}]",
+        hash=False,
+    )
+
+    distributed: ClassVar[bool] = False
+
+    def options_of(self, part: Part) -> dict[str, str]:
+        """The writer's options for a batch."""
+        return {**self.options, "txnAppId": f"{part.query}/{part.sink}", "txnVersion": str(part.batch)}
+
+    def start(self, run: str) -> None:
+        """Nothing to forget."""
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Raises `NotImplementedError`: only Spark can write it."""
+        raise NotImplementedError(
+            "a SparkSink can only be written by Spark: run with runner=bl.SparkRunner(...)"
+        )

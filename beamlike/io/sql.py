@@ -1,0 +1,325 @@
+"""Tables of SQL databases: how they must look for given columns, and rows put in, replaced and removed in bulk."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+import polars as pl
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.types import TypeEngine
+
+from beamlike.dtypes import type_name
+from beamlike.io.text import csv_columns
+
+BATCHES: Final = "beamlike_batches"
+"""The table that says which batch of a run was appended last to a table."""
+
+Columns = Mapping[str, TypeEngine[Any]]
+
+# A Python datetime or date shows the years 1 to 9999.
+_DAYS: Final = (-719_162, 2_932_896)
+_TICKS: Final = {"ms": 86_400_000, "us": 86_400_000_000}
+# Nothing else has text of any length in a key, nor times finer than a second by default.
+_SHORT_KEYS: Final = ("mysql", "mariadb", "mssql", "oracle")
+_WHOLE: Final[dict[type[pl.DataType], type[sa.Integer]]] = {
+    pl.Int8: sa.SmallInteger,
+    pl.Int16: sa.SmallInteger,
+    pl.Int32: sa.Integer,
+    pl.Int64: sa.BigInteger,
+    pl.UInt8: sa.SmallInteger,
+    pl.UInt16: sa.Integer,
+    pl.UInt32: sa.BigInteger,
+}
+_WIDE: Final[dict[type[pl.DataType], int]] = {pl.UInt64: 20, pl.Int128: 39}
+"""Whole numbers that only decimals can hold, and the digits that they may have."""
+
+_HOLDS: Final[dict[type, set[type]]] = {
+    bool: {bool, int},
+    int: {int, float, Decimal},
+    float: {float, Decimal},
+    datetime: {datetime},
+    date: {date},
+    time: {time},
+    Decimal: {Decimal},
+    bytes: {bytes},
+    str: {str},
+}
+"""By the Python type of our values, that of the columns that can hold them."""
+
+
+@functools.lru_cache
+def engine(url: sa.URL) -> sa.Engine:
+    """The engine of a database. Connections last as long as their transaction: batches may be hours apart."""
+    return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True)
+
+
+def shown(url: sa.URL) -> str:
+    """The URL without user, password and options, for people to read."""
+    return str(sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database))
+
+
+# Types
+
+
+def column_types(schema: Mapping[str, pl.DataType], key: Collection[str] = ()) -> Columns:
+    """The SQL type of every column; `TypeError` for one that has none. Those of `key` can be in an index."""
+    return {name: _column_type(name, dtype, name in key) for name, dtype in schema.items()}
+
+
+def _column_type(name: str, dtype: pl.DataType, key: bool) -> TypeEngine[Any]:
+    if found := _WHOLE.get(type(dtype)):
+        return found()
+    if digits := _WIDE.get(type(dtype)):
+        return _decimal(digits, 0)
+    match dtype:
+        case pl.Decimal():
+            return _decimal(dtype.precision or 38, dtype.scale)
+        case pl.Float32() | pl.Float64():
+            return sa.Double()
+        case pl.Boolean():
+            return sa.Boolean()
+        case pl.String() | pl.Categorical() | pl.Enum() | pl.Null():
+            return sa.Text().with_variant(sa.String(255), *_SHORT_KEYS) if key else sa.Text()
+        case pl.Datetime():
+            moment = sa.DateTime(timezone=dtype.time_zone is not None)
+            return moment.with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+        case pl.Date():
+            return sa.Date()
+        case pl.Time():
+            return sa.Time()
+        case pl.Duration():
+            return sa.BigInteger()
+        case pl.Binary():
+            return sa.LargeBinary()
+    if dtype.is_nested():
+        return sa.Text().with_variant(postgresql.JSONB(), "postgresql")
+    raise TypeError(f"column {name!r} is {type_name(dtype)}, which no table can hold")
+
+
+def _decimal(digits: int, scale: int) -> TypeEngine[Any]:
+    # SQLite has no decimals: as numbers they would be rounded.
+    return sa.Numeric(digits, scale).with_variant(sa.Text(), "sqlite")
+
+
+def values(frame: pl.DataFrame, dialect: sa.Dialect) -> list[dict[str, Any]]:
+    """The rows as the parameters of a statement: times in UTC, durations in microseconds, nested values as JSON.
+
+    A time outside the years 1 to 9999 is null, as in `output_frame`.
+    """
+    plain = csv_columns(frame.schema)
+    return frame.select(
+        _value(name, dtype, text, dialect).alias(name)
+        for (name, dtype), text in zip(frame.schema.items(), plain, strict=True)
+    ).to_dicts()
+
+
+def _value(name: str, dtype: pl.DataType, text: pl.Expr, dialect: sa.Dialect) -> pl.Expr:
+    value = pl.col(name)
+    if isinstance(dtype, pl.Datetime):
+        within = value if dtype.time_unit == "ns" else _within(value, _TICKS[dtype.time_unit])
+        moment = within.dt.cast_time_unit("us")
+        return moment if dtype.time_zone is None else moment.dt.convert_time_zone("UTC")
+    if dtype == pl.Date:
+        return _within(value, 1)
+    if dtype == pl.Duration:
+        return value.dt.total_microseconds()
+    if dtype.is_nested():
+        return text
+    if dialect.name == "sqlite" and (dtype.is_decimal() or type(dtype) in _WIDE):
+        return value.cast(pl.String)
+    return value.cast(pl.String) if isinstance(dtype, pl.Categorical | pl.Enum) else value
+
+
+def _within(value: pl.Expr, ticks: int) -> pl.Expr:
+    first, last = _DAYS
+    return pl.when(value.to_physical().is_between(first * ticks, (last + 1) * ticks - 1)).then(value)
+
+
+# What tables look like
+
+
+def table_of(name: str, types: Columns, key: Sequence[str] = ()) -> sa.Table:
+    """The table, which may be `schema.table`; rows with the same key, where there is no null in it, are one."""
+    schema, _, plain = name.rpartition(".")
+    # All names are quoted: no list of the words that a database keeps for itself is complete.
+    columns = [sa.Column(column, dtype, quote=True) for column, dtype in types.items()]
+    unique = [sa.UniqueConstraint(*key)] if key else []
+    return sa.Table(plain, sa.MetaData(), *columns, *unique, schema=schema or None, quote=True)
+
+
+def batches_of(table: sa.Table) -> sa.Table:
+    """The table of batches beside a table."""
+    return sa.Table(
+        BATCHES,
+        sa.MetaData(),
+        sa.Column("run", sa.String(255), primary_key=True),
+        sa.Column("target", sa.String(255), primary_key=True),
+        sa.Column("batch", sa.BigInteger, nullable=False),
+        schema=table.schema,
+    )
+
+
+def as_found(connection: sa.Connection, table: sa.Table) -> sa.Table:
+    """The table with those of its columns that the one in the database has."""
+    there = {column["name"] for column in sa.inspect(connection).get_columns(table.name, table.schema)}
+    columns = [
+        sa.Column(name, column.type, quote=True) for name, column in table.columns.items() if name in there
+    ]
+    return sa.Table(table.name, sa.MetaData(), *columns, schema=table.schema, quote=True)
+
+
+def misfits(
+    connection: sa.Connection, table: sa.Table, required: Collection[str], key: Sequence[str]
+) -> Iterator[str]:
+    """How the table that is there cannot take the rows of `table`, of whose columns only `required` must be there."""
+    inspector = sa.inspect(connection)
+    found = {column["name"]: column for column in inspector.get_columns(table.name, table.schema)}
+    for name, column in table.columns.items():
+        expected = _sql(column.type, connection.dialect)
+        if name not in found:
+            if name in required:
+                yield f"it has no column {name!r} ({expected})"
+        elif not _fits(column.type, found[name]["type"], connection.dialect):
+            yield f"column {name!r} is {_sql(found[name]['type'], connection.dialect)}, not {expected}"
+    for name, there in found.items():
+        if name not in table.columns and not there["nullable"] and _is_unfilled(there):
+            yield f"its column {name!r} must not be null and has no default, and no such column is written"
+    if key and is_upserting(connection.dialect) and set(key) not in _unique(inspector, table):
+        yield f"it has no unique constraint on ({', '.join(key)}), by which rows replace each other"
+
+
+def _is_unfilled(column: Any) -> bool:
+    by_itself = column.get("autoincrement") is True or column.get("identity") or column.get("computed")
+    return column.get("default") is None and not by_itself
+
+
+def _unique(inspector: sa.Inspector, table: sa.Table) -> list[set[str]]:
+    where = (table.name, table.schema)
+    found = [inspector.get_pk_constraint(*where)["constrained_columns"]]
+    found += [constraint["column_names"] for constraint in inspector.get_unique_constraints(*where)]
+    indexes = (index for index in inspector.get_indexes(*where) if index["unique"])
+    found += [[name or "" for name in index["column_names"]] for index in indexes if not _is_partial(index)]
+    return [set(columns) for columns in found]
+
+
+def _is_partial(index: Any) -> bool:
+    options = index.get("dialect_options", {})
+    return any(name.endswith("_where") and value is not None for name, value in options.items())
+
+
+def _fits(ours: TypeEngine[Any], theirs: TypeEngine[Any], dialect: sa.Dialect) -> bool:
+    """Whether a column of their type holds what one of ours would."""
+    ours = ours.dialect_impl(dialect)
+    if isinstance(ours, sa.JSON):
+        return isinstance(theirs, sa.JSON)
+    if dialect.name == "postgresql" and isinstance(ours, sa.DateTime):
+        # Without a zone, the server would turn times into those of a zone of its own.
+        return isinstance(theirs, sa.DateTime) and ours.timezone == theirs.timezone
+    kind, found = _python_type(ours), _python_type(theirs)
+    as_text = dialect.name == "sqlite" and kind in (datetime, date, time)  # there they are text anyway
+    return found is object or found in _HOLDS[kind] or (as_text and found is str)
+
+
+def _python_type(dtype: TypeEngine[Any]) -> type:
+    """`object` for a type that SQLAlchemy does not know."""
+    try:
+        return dtype.python_type
+    except NotImplementedError:
+        return object
+
+
+def _sql(dtype: TypeEngine[Any], dialect: sa.Dialect) -> str:
+    try:
+        return dtype.compile(dialect)
+    except sa.exc.CompileError:
+        return "of a type that SQLAlchemy does not know"
+
+
+# Statements
+
+
+def is_upserting(dialect: sa.Dialect) -> bool:
+    """Whether it has INSERT ... ON CONFLICT DO UPDATE; elsewhere rows are removed and put in."""
+    return dialect.name in ("sqlite", "postgresql")
+
+
+def insert(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None:
+    """Puts the rows in."""
+    if not rows.is_empty():
+        found = values(rows, connection.dialect)
+        connection.execute(table.insert().values(_given(table, rows, connection.dialect)), found)
+
+
+def upsert(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
+    """Puts the rows in; a row that is there with the same key is replaced. No two rows have the same key."""
+    if is_upserting(connection.dialect):
+        # To a constraint, two nulls are not the same.
+        with_null = pl.any_horizontal(pl.col(key).is_null())
+        _upsert_natively(connection, table, key, rows.filter(~with_null))
+        rows = rows.filter(with_null)
+    delete(connection, table, key, rows)
+    insert(connection, table, rows)
+
+
+def _upsert_natively(
+    connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame
+) -> None:
+    if rows.is_empty():
+        return
+    kind = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = kind(table).values(_given(table, rows, connection.dialect))
+    others = {name: statement.excluded[name] for name in rows.columns if name not in key}
+    if others:
+        statement = statement.on_conflict_do_update(index_elements=list(key), set_=others)
+    else:
+        statement = statement.on_conflict_do_nothing(index_elements=list(key))
+    connection.execute(statement, values(rows, connection.dialect))
+
+
+def delete(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
+    """Removes the rows that have the keys of these; null is the same as null."""
+    keys = rows.select(key)
+    with_null = pl.any_horizontal(pl.all().is_null())
+    for found, nulls in ((keys.filter(~with_null), False), (keys.filter(with_null), True)):
+        if not found.is_empty():
+            same = (_same(table.columns[name], nulls) for name in key)
+            prefixed = found.rename({name: f"key {name}" for name in key})
+            connection.execute(table.delete().where(*same), values(prefixed, connection.dialect))
+
+
+def _same(column: sa.Column[Any], nulls: bool) -> sa.ColumnElement[bool]:
+    value = sa.bindparam(f"key {column.name}", type_=column.type)
+    # Not every database can use an index for the former.
+    return column.is_not_distinct_from(value) if nulls else column == value
+
+
+def _given(table: sa.Table, rows: pl.DataFrame, dialect: sa.Dialect) -> dict[str, Any]:
+    """The values to put in: parameters of the columns' names, JSON from text."""
+    given = {}
+    for name in rows.columns:
+        dtype = table.columns[name].type.dialect_impl(dialect)
+        json = isinstance(dtype, sa.JSON)
+        given[name] = sa.cast(sa.bindparam(name, type_=sa.Text()), dtype) if json else sa.bindparam(name)
+    return given
+
+
+def last_batch(connection: sa.Connection, table: sa.Table, run: str) -> int:
+    """The last batch of the run that was appended; -1 before the first."""
+    batches = batches_of(table)
+    mine = (batches.c.run == run) & (batches.c.target == table.name)
+    found: int | None = connection.scalar(sa.select(batches.c.batch).where(mine))
+    return -1 if found is None else found
+
+
+def note_batch(connection: sa.Connection, table: sa.Table, run: str, batch: int) -> None:
+    """From now on, this is the last one; none, if it is -1."""
+    batches = batches_of(table)
+    mine = (batches.c.run == run) & (batches.c.target == table.name)
+    connection.execute(batches.delete().where(mine))
+    if batch >= 0:
+        connection.execute(batches.insert().values(run=run, target=table.name, batch=batch))

@@ -1,0 +1,130 @@
+"""Dead letters of steps: rows that a step cannot use, with the step and the reason, and how many there were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import attrs
+import polars as pl
+from narwhals.exceptions import NarwhalsError
+
+from beamlike.errors import StepError
+from beamlike.io.text import row_json
+
+if TYPE_CHECKING:
+    from beamlike.steps import Step
+
+OnError = Literal["dead_letters", "fail"]
+"""What becomes of a row that a step cannot use: it is set aside, or it fails the run."""
+
+UNCLAIMED: Final = "@dead-letters"
+"""Where dead letters go that no collection of the user's takes."""
+
+EXPRESSION_ERRORS: Final = (pl.exceptions.PolarsError, NarwhalsError)
+"""What expressions raise, lazily and at once."""
+
+_SHOWN: Final = 1000  # characters of an error; a value that it quotes may be of any length
+
+
+def dead_letters(step: str, rows: pl.DataFrame, errors: Sequence[str]) -> pl.DataFrame:
+    """One dead letter for each row, of the columns of `beamlike.event_time.DEAD_LETTERS`."""
+    return rows.select(
+        pl.lit(step).alias("step"),
+        pl.Series("error", errors, dtype=pl.String),
+        row_json(rows.schema).alias("row"),
+    )
+
+
+def error_text(error: Exception) -> str:
+    """An exception as the `error` of a dead letter: `ValueError: the text`, cut where it is long."""
+    if isinstance(error, StepError):
+        return str(error.args[1])[:_SHOWN]
+    text = reason(error) if isinstance(error, EXPRESSION_ERRORS) else str(error)
+    kind = type(error).__name__
+    return (f"{kind}: {text}" if text else kind)[:_SHOWN]
+
+
+def reason(error: Exception) -> str:
+    """The first line of what went wrong: polars appends its whole plan."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+@attrs.frozen
+class Letters:
+    """How many dead letters each step made, and the error of the last one of each."""
+
+    counts: Mapping[str, int] = attrs.field(factory=dict)
+    errors: Mapping[str, str] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, frames: Iterable[pl.DataFrame]) -> Letters:
+        """Of frames of dead letters, in order."""
+        found = cls()
+        for frame in frames:
+            last = frame.group_by("step", maintain_order=True).agg(pl.len(), pl.col("error").last())
+            steps, counts, errors = last.get_columns()
+            found = found.plus(
+                cls(dict(zip(steps, counts, strict=True)), dict(zip(steps, errors, strict=True)))
+            )
+        return found
+
+    @property
+    def total(self) -> int:
+        """Of all steps together."""
+        return sum(self.counts.values())
+
+    def plus(self, other: Letters) -> Letters:
+        """Those of two parts of a batch, the later one last."""
+        counts = Counter(self.counts)
+        counts.update(other.counts)
+        return Letters(dict(counts), {**self.errors, **other.errors})
+
+    def facts(self) -> dict[str, Any]:
+        """As data that JSON can hold."""
+        return attrs.asdict(self)
+
+    @classmethod
+    def told(cls, facts: Iterable[Mapping[str, Any]]) -> Letters:
+        """Of what `facts` gave, several times."""
+        return reduce(cls.plus, (cls(**one) for one in facts), cls())
+
+
+@attrs.define
+class Trial:
+    """How steps are applied to the rows of a chunk, and the dead letters that come of it.
+
+    Expressions are applied lazily, all at once, and a row for which one fails makes all of that fail. What is
+    applied `careful`ly goes step by step instead, so that step and row are found: for the second attempt, and where
+    somebody has `asked` for the dead letters of the step.
+    """
+
+    on_error: OnError = "dead_letters"
+    careful: bool = False
+    made: list[pl.DataFrame] = attrs.field(factory=list, init=False)
+
+    @property
+    def letters(self) -> Letters:
+        """How much was set aside so far."""
+        return Letters.of(self.made)
+
+    def apply(
+        self, step: Step, frame: pl.LazyFrame, *, asked: bool = False
+    ) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+        """The rows after the step, and as dead letters those that it cannot use, if there are any."""
+        if not (step.python or self.careful or asked) or (step.python and self.on_error == "fail"):
+            return step.apply(frame), None
+        rows, letters = step.attempt(frame)
+        if letters is None or letters.is_empty():
+            return rows, None
+        self.take(letters)
+        return rows, letters
+
+    def take(self, letters: pl.DataFrame) -> None:
+        """These are set aside. Raises `StepError` where dead letters fail the run."""
+        if self.on_error == "fail" and len(letters):
+            step, error, row = letters.row(0)
+            raise StepError(step, f"{error}; the row is {row[:_SHOWN]}")
+        self.made.append(letters)

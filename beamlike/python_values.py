@@ -1,0 +1,52 @@
+"""Which rows Python can hold: its times are of the years 1 to 9999, and those of columns may lie far outside."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import Any, Final
+
+import polars as pl
+
+# A day less than what there is at both ends: a zone may take some hours.
+_FIRST_DAY: Final = -719_161
+_LAST_DAY: Final = 2_932_895
+_LONGEST: Final = 999_999_998  # days of a timedelta
+_PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+def python_has(rows: pl.DataFrame) -> pl.Series | None:
+    """For each row whether Python can hold its values; None where it can hold all of them."""
+    fits = [fit for name, dtype in rows.schema.items() if (fit := _fits(pl.col(name), dtype)) is not None]
+    if not fits:
+        return None
+    mask = rows.select(reduce(and_, fits).alias("fits")).to_series()
+    return None if mask.all() else mask
+
+
+def _fits(value: pl.Expr, dtype: Any) -> pl.Expr | None:
+    """Null fits. None where every value of the type does."""
+    if isinstance(dtype, pl.Date):
+        return _between(value, _FIRST_DAY, _LAST_DAY)
+    if isinstance(dtype, pl.Datetime):
+        unit = _PER_DAY[dtype.time_unit]
+        return None if dtype.time_unit == "ns" else _between(value, _FIRST_DAY * unit, _LAST_DAY * unit)
+    if isinstance(dtype, pl.Duration):
+        return (
+            _between(value, -_LONGEST * _PER_DAY["ms"], _LONGEST * _PER_DAY["ms"])
+            if dtype.time_unit == "ms"
+            else None
+        )
+    if isinstance(dtype, pl.List | pl.Array):
+        inner = _fits(pl.element(), dtype.inner)
+        listed = value.arr.to_list() if isinstance(dtype, pl.Array) else value
+        return None if inner is None else listed.list.eval(inner).list.all().fill_null(True)
+    if isinstance(dtype, pl.Struct):
+        parts = [_fits(value.struct.field(field.name), field.dtype) for field in dtype.fields]
+        known = [part for part in parts if part is not None]
+        return reduce(and_, known) if known else None
+    return None
+
+
+def _between(value: pl.Expr, least: int, most: int) -> pl.Expr:
+    return value.to_physical().is_between(least, most).fill_null(True)

@@ -1,0 +1,84 @@
+"""The dead letters of a run so far: the first ones of each step are told, and too many fail the run."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+import attrs
+
+from beamlike.errors import TooManyDeadLetters
+from beamlike.records import BatchRecord
+
+_LOG = logging.getLogger("beamlike")
+
+
+@attrs.define
+class Tally:
+    """Counts over the batches of a run. `limit`: how many dead letters it may have, or which share of the rows read."""
+
+    limit: int | float | None = None
+    rows: int = 0
+    letters: Counter[str] = attrs.field(factory=Counter)
+    _last: BatchRecord | None = None
+
+    @classmethod
+    def of(cls, limit: int | float | None, batches: Iterable[BatchRecord]) -> Tally:
+        """Of a run that goes on after these batches, which are not judged again."""
+        tally = cls(limit)
+        for record in batches:
+            tally._count(record)
+        return tally
+
+    def take(self, record: BatchRecord) -> None:
+        """One more batch; one that is run again counts once. Raises `TooManyDeadLetters`."""
+        known = {step for step, count in self.letters.items() if count}
+        self._count(record)
+        for step in sorted(record.errors.keys() - known):
+            _LOG.warning(
+                "step %r could not use %s in batch %d: %s; the rows are its dead letters",
+                step,
+                _rows(_letters(record)[step]),
+                record.batch,
+                record.errors[step],
+            )
+        self._judge(record)
+
+    def _count(self, record: BatchRecord) -> None:
+        if self._last is not None and self._last.batch == record.batch:
+            self.rows -= _read(self._last)
+            self.letters.subtract(_letters(self._last))
+        self.rows += _read(record)
+        self.letters.update(_letters(record))
+        self._last = record
+
+    def _judge(self, record: BatchRecord) -> None:
+        total = self.letters.total()
+        # Only what this batch adds can be too much: a run that goes on with a new limit is not stuck at the old one.
+        if self.limit is None or not record.errors:
+            return
+        if total > (self.limit if isinstance(self.limit, int) else self.limit * self.rows):
+            worst = max(record.errors, key=lambda step: (self.letters[step], step))
+            each = ", ".join(f"{step!r} {count:,}" for step, count in self.letters.most_common() if count)
+            raise TooManyDeadLetters(
+                worst,
+                f"{_rows(total)} of {self.rows:,} are dead letters, more than max_dead_letters={self.limit} allows "
+                f"({each}); the last one of this step: {record.errors[worst]}",
+            )
+
+
+def _read(record: BatchRecord) -> int:
+    """The rows that its sources gave."""
+    return sum(source.elements + source.dead_letters for source in record.sources.values())
+
+
+def _letters(record: BatchRecord) -> Counter[str]:
+    """Its dead letters by source or step."""
+    counts = Counter({name: source.dead_letters for name, source in record.sources.items()})
+    counts.update(record.dead_letters)
+    return counts
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"

@@ -1,0 +1,94 @@
+"""Databases for tests: SQLite files, SQLite as a database without upserts, and a PostgreSQL server of our own."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+
+
+class Plain(SQLiteDialect_pysqlite):
+    """SQLite by another name, so that rows are removed and put in as in any database."""
+
+    name = "plain"
+    supports_statement_cache = True
+
+
+registry.register("plain", __name__, "Plain")
+
+
+def rows_of(url: str, table: str, order: str = "1") -> list[dict[str, Any]]:
+    """The rows of a table, in order of these columns."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        found = connection.execute(sa.text(f"SELECT * FROM {table} ORDER BY {order}"))
+        return [dict(row) for row in found.mappings()]
+
+
+def execute(url: str, *statements: str) -> None:
+    """Runs them in one transaction."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The URL of a server that runs for this long, with a password in it; skips where there is none to start."""
+    programs = {name: _program(name) for name in ("initdb", "postgres")}
+    if missing := [name for name, path in programs.items() if path is None]:
+        pytest.skip(f"PostgreSQL is not installed: no {missing[0]}")
+    user = _unprivileged()
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    try:
+        if user is not None:
+            shutil.chown(folder, user)
+        as_user: dict[str, Any] = {"cwd": folder, "user": user, "stderr": subprocess.STDOUT}
+        data = ["-D", str(folder / "data")]
+        made = [programs["initdb"], *data, "-A", "trust", "-U", "tests", "-N", "-E", "UTF8", "--locale=C"]
+        subprocess.run(made, check=True, stdout=subprocess.PIPE, **as_user)
+        fast = ["-c", "listen_addresses=", "-c", "timezone=Asia/Tokyo", "-F"]
+        server = subprocess.Popen(
+            [programs["postgres"], *data, "-k", str(folder), *fast], stdout=subprocess.PIPE, **as_user
+        )
+        try:
+            assert server.stdout is not None
+            for line in server.stdout:
+                if b"ready to accept connections" in line:
+                    break
+            yield f"postgresql+psycopg://tests:hunter2@/postgres?host={folder}"
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.communicate()
+    finally:
+        shutil.rmtree(folder)
+
+
+def _program(name: str) -> str | None:
+    """Where it is: some systems do not have it on the path."""
+    places = [str(path.parent) for path in Path("/usr/lib/postgresql").glob(f"*/bin/{name}")]
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *places]))
+
+
+def _unprivileged() -> str | None:
+    """Whom to run the server as, which refuses to run as root; None for this user."""
+    if os.getuid():
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    for name in ("postgres", "nobody"):
+        if name in names:
+            return name
+    return pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody'")

@@ -1,0 +1,137 @@
+"""Bad input of every kind on Spark: the same rows and the same dead letters as in process, and the same counts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import beamlike as bl
+
+pytestmark = pytest.mark.spark
+
+LINES = [
+    '{"user": "ada", "at": "2026-01-01T12:00:00Z", "score": "1"}',
+    '{"user": "bob", "at": "2026-01-01T12:00:10Z", "score": "2"}',
+    "no JSON",
+    '{"user": "ada", "at": "never", "score": "3"}',
+    '{"user": "ada", "at": "2999-01-01T12:00:00Z", "score": "4"}',
+    '{"user": "ada", "at": "2026-01-01T12:00:20Z", "score": "none"}',
+    '{"user": null, "at": "2026-01-01T12:00:20Z", "score": "5"}',
+    '{"user": "eve", "at": "2026-01-01T12:00:20Z", "score": "0"}',
+    '{"user": "ada", "at": "2026-01-01T12:01:20Z", "score": "7"}',
+]
+
+
+def halves(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {"user": row["user"].upper(), "half": row["value"] / 2}
+    yield {"user": row["user"].upper(), "half": row["value"] / 2}
+
+
+def checked(table: pa.Table) -> pa.Table:
+    """Fails for every batch that has rows: how large these are is up to the runner."""
+    if table.num_rows:
+        raise ValueError("none is good")
+    return table
+
+
+def shares(row: dict[str, Any]) -> dict[str, Any]:
+    return {"user": row["user"], "share": 1 / (row["total"] - 2)}
+
+
+def build(folder: Path, **options: Any) -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
+    """Each kind of step, before and after a grouping; letters of some of them have a sink, others have none."""
+    folder.mkdir(exist_ok=True)
+    (folder / "plays.jsonl").write_text("\n".join(LINES))
+    sinks = {name: bl.Memory() for name in ("panes", "shared", "passed", "lost", "uncast", "unshared")}
+    p = bl.Pipeline("bad", **options)
+    source = bl.JSONLines(folder, schema={"user": str, "at": str, "score": str})
+    plays = p.read("plays", source, timestamp="at", watermark=bl.BoundedOutOfOrderness("5s"))
+    cast = plays.with_columns(value=bl.col("score").cast(nw.Int64)).named("cast")
+    split = cast.flat_map(halves, {"user": str, "half": float}, name="halves")
+    totals = split.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(total=bl.sum("half"))
+    shared = totals.map(shares, {"user": str, "share": float}, name="shares")
+    plays.map_batches(checked, name="checked").select("user").write("passed", sinks["passed"])
+    totals.write("panes", sinks["panes"])
+    shared.write("shared", sinks["shared"])
+    plays.dead_letters().write("lost", sinks["lost"])
+    cast.dead_letters().write("uncast", sinks["uncast"])
+    shared.dead_letters().write("unshared", sinks["unshared"])
+    return p, sinks
+
+
+def known(done: Any, sinks: dict[str, bl.Memory]) -> dict[str, Any]:
+    """What came of a run, but for its batches."""
+    rows = {name: sorted(map(repr, sink.rows())) for name, sink in sinks.items() if name != "lost"}
+    folder = sorted(Path(done.dead_letters).glob("*.jsonl"))
+    kept = [json.loads(line) for file in folder for line in file.read_text().splitlines()]
+    kept = [letter | {"error": re.sub("batch of [0-9]+ rows", "batch", letter["error"])} for letter in kept]
+    letters, errors = Counter[str](), dict[str, str]()
+    for batch in done.batches:
+        letters.update(batch.dead_letters)
+        errors.update(batch.errors)
+    sources = [batch.sources["plays"] for batch in done.batches]
+    counts = [sum(getattr(one, what) for one in sources) for what in ("read", "elements", "dead_letters")]
+    lost = sorted(row["error"].partition("after processing time")[0] for row in sinks["lost"].rows())
+    return {
+        **rows, "kept": sorted(map(repr, kept)), "letters": letters, "counts": counts, "lost": lost,
+        "errors": sorted(errors),
+    }  # fmt: skip
+
+
+def test_every_kind_is_on_spark_what_it_is_in_process(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    p, sinks = build(tmp_path / "in")
+    here = known(p.run(), sinks)
+    assert here["counts"] == [9, 6, 3]
+    assert here["letters"] == {"cast": 1, "halves": 1, "checked": 6, "shares": 1}
+    assert [len(here[name]) for name in ("panes", "shared", "passed", "uncast", "unshared", "kept", "lost")] == [
+        4, 3, 0, 1, 1, 7, 3,
+    ]  # fmt: skip
+    p, sinks = build(tmp_path / "in")
+    there = p.run(bl.SparkRunner(tmp_path / "checkpoint", session=spark, shards=2, drain=True))
+    assert known(there, sinks) == here
+
+
+def test_too_many_fail_the_run_and_count_on_when_it_is_started_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def run(limit: int, lines: int) -> Any:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        text = "\n".join(['{"at": "never"}'] * 2 + ['{"at": "2026-01-01"}'])
+        (tmp_path / "in" / f"{lines}.jsonl").write_text(text)
+        p = bl.Pipeline("many", max_dead_letters=limit)
+        source = bl.JSONLines(tmp_path / "in", schema={"at": str})
+        p.read("plays", source, timestamp="at", watermark=bl.MonotonousTimestamps()).write("out", bl.Memory())
+        return p.run(bl.SparkRunner(tmp_path / "checkpoint", session=spark, shards=1))
+
+    run(3, 1)
+    with pytest.raises(
+        bl.RunError, match=r"^step 'plays': 4 rows of 6 are dead letters, more than .*'never'$"
+    ):
+        run(3, 2)
+    assert sum(batch.sources["plays"].dead_letters for batch in run(4, 2).batches) == 2
+
+
+@pytest.mark.parametrize("name", ["cast", "halves"])
+def test_a_run_that_is_to_fail_names_the_step(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    p = bl.Pipeline("fails", on_error="fail")
+    rows = p.read("plays", bl.Rows([{"at": 1, "user": None, "value": "x"}]), timestamp="at", timestamp_unit="s",
+                  watermark=bl.MonotonousTimestamps())  # fmt: skip
+    steps = {
+        "cast": lambda: rows.select(value=bl.col("value").cast(nw.Int64)).named("cast"),
+        "halves": lambda: rows.flat_map(halves, {"user": str, "half": float}, name="halves"),
+    }
+    steps[name]().write("out", bl.Memory())
+    with pytest.raises(bl.RunError, match=f"step '{name}'"):
+        p.run(bl.SparkRunner(tmp_path / "checkpoint", session=spark, shards=1))
