@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -99,6 +100,45 @@ def run(pipeline: Pipeline, runner: str, **options: Any) -> None:
         console.print(totals_table(done.batches))
         console.print(watermarks_table(list(done.batches)[-1:]))
     _tell_dead_letters(console, pipeline, done)
+
+
+@main.command()
+@click.argument("checkpoint")
+@click.argument("savepoint")
+@click.option("--master", help="Where Spark runs; default: local[*].")
+def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
+    """Save the run of CHECKPOINT, which must not be running, in the new folder SAVEPOINT.
+
+    The checkpoint stays as it is; from the savepoint another run can begin: see `restore`.
+    """
+    from beamlike.spark import savepoint as savepoints
+
+    saved = _plainly(lambda: savepoints.save(checkpoint, savepoint, master=master))
+    click.echo(f"{saved.path}: the run after batch {saved.batch}, on {saved.manifest['shards']} shards")
+
+
+@main.command()
+@click.argument("savepoint")
+@click.argument("checkpoint")
+@click.argument("pipeline", type=_Target())
+@click.option("--shards", type=click.IntRange(1), help="Of the new run; default: those of the saved one.")
+@click.option("--master", help="Where Spark runs; default: local[*].")
+def restore(
+    savepoint: str, checkpoint: str, pipeline: Pipeline, shards: int | None, master: str | None
+) -> None:
+    """Make the new CHECKPOINT, with which MODULE:PIPELINE goes on where the run of SAVEPOINT was.
+
+    The pipeline may have changed; a number of shards of its own can be given. The run that was saved must not go on:
+    both would write what comes next.
+    """
+    from beamlike.spark import savepoint as savepoints
+
+    left_out = _plainly(
+        lambda: savepoints.restore(savepoint, checkpoint, pipeline.plan(), shards=shards, master=master)
+    )
+    for line in left_out:
+        click.echo(line)
+    click.echo(f"{checkpoint}: go on with beamlike run --runner spark --checkpoint {checkpoint}")
 
 
 @main.command()
@@ -196,16 +236,22 @@ def _plainly(action: Callable[[], Any]) -> Any:
 
 
 def _tell_dead_letters(console: Console, pipeline: Pipeline, done: Any) -> None:
-    """How many rows of each source have no event time, and where they are."""
-    for name, source in pipeline.plan().sources.items():
-        lost = sum(batch.sources[name].dead_letters for batch in done.batches)
-        taken = sorted({route.consumer for route in source.routes if route.output == "dead_letters"})
-        where = ", ".join(taken) or done.dead_letters
-        if lost:
-            rows = "1 row" if lost == 1 else f"{lost:,} rows"
-            console.print(
-                f"{rows} of {name} without an event time that can be read: see {where}", highlight=False
-            )
+    """How many rows each source and step could not use, and where they are."""
+    lost: Counter[str] = Counter()
+    for batch in done.batches:
+        lost.update({name: source.dead_letters for name, source in batch.sources.items()})
+        lost.update(batch.dead_letters)
+    takers: dict[str, set[str]] = {}
+    for producer in pipeline.plan().producers.values():
+        for route in producer.routes:
+            if route.carries_letters:
+                whose = route.before[-1].name if route.before else producer.name
+                takers.setdefault(whose, set()).add(route.consumer)
+    for name, count in sorted(lost.items()):
+        if count:
+            where = ", ".join(sorted(takers.get(name, ()))) or done.dead_letters
+            rows = "1 row" if count == 1 else f"{count:,} rows"
+            console.print(f"{rows} that {name} could not use: see {where}", highlight=False)
 
 
 if __name__ == "__main__":

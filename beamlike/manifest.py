@@ -5,14 +5,67 @@ Spark binds state to the position of an operator and would accept a plan whose s
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import attrs
 
 from beamlike.describe import aggregate_text
 from beamlike.describe import describe as text
+from beamlike.ingest import steps_of
 from beamlike.origins import EventTime
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from stages.state import ENCODING
 from stages.strategies import WatermarkStrategy
+from windowing.triggers import PROCESSING_TIME
+
+
+class Remedy(StrEnum):
+    """What a user can do about a plan that does not fit; the strongest is last."""
+
+    RESTORE = "take a savepoint of it and restore that with this plan"
+    ANEW = "start anew with another checkpoint, or go on with what it was"
+    VERSION = "go on with the version of beamlike that made it, or start anew with another checkpoint"
+
+
+@attrs.frozen
+class Difference:
+    """One way in which a plan does not fit a run that it is to go on with, and what can be done about it."""
+
+    what: str
+    remedy: Remedy
+
+    def __str__(self) -> str:
+        return self.what
+
+
+_OF_RUN: Final = {
+    "encoding": Remedy.VERSION,
+    "shards": Remedy.RESTORE,
+    "levels": Remedy.RESTORE,
+    "batches without input": Remedy.RESTORE,
+}
+_OF_SOURCE: Final = {"kind": Remedy.ANEW, "event time": Remedy.ANEW, "watermark": Remedy.ANEW}
+_OF_STAGE: Final = {
+    "level": Remedy.RESTORE,
+    "inputs": Remedy.RESTORE,
+    **dict.fromkeys(
+        (
+            "keys",
+            "windows",
+            "merging",
+            "trigger",
+            "accumulation",
+            "timestamp combiner",
+            "allowed lateness",
+            "on_time",
+            "closing",
+        ),
+        Remedy.ANEW,
+    ),
+}
+"""The facts of which each must stay as it was, and what can be done about one that has changed."""
 
 
 def describe(plan: Plan, shards: int) -> dict[str, Any]:
@@ -21,9 +74,19 @@ def describe(plan: Plan, shards: int) -> dict[str, Any]:
         "pipeline": plan.name,
         "encoding": ENCODING,
         "shards": shards,
+        "levels": len(plan.levels),
+        "batches without input": "some, for processing time" if needs_ticks(plan) else "none",
         "sources": {name: _source(source) for name, source in plan.sources.items()},
         "stages": {name: _stage(stage) for name, stage in plan.stages.items()},
     }
+
+
+def needs_ticks(plan: Plan) -> bool:
+    """Whether a trigger or a source waits for processing time, which must then pass also when nothing comes."""
+    triggers = [stage.stage.grouping.windowing.trigger for stage in plan.stages.values()]
+    waits = any(PROCESSING_TIME in trigger.clocks() for trigger in triggers)
+    waits = waits or any(source.watermark.needs_time for source in plan.sources.values())
+    return waits and steps_of(plan) is None
 
 
 def _source(source: SourcePlan) -> dict[str, str]:
@@ -44,9 +107,10 @@ def _watermark(strategy: WatermarkStrategy) -> str:
     return kind if strategy.per_split is None else f"{kind} per {strategy.per_split}"
 
 
-def _stage(stage: StagePlan) -> dict[str, str]:
+def _stage(stage: StagePlan) -> dict[str, Any]:
     grouping = stage.stage.grouping
     windowing = grouping.windowing
+    accumulators = grouping.layout.parts
     return {
         "level": str(stage.level),
         "inputs": ", ".join(stage.inputs),
@@ -59,29 +123,86 @@ def _stage(stage: StagePlan) -> dict[str, str]:
         "allowed lateness": f"{windowing.allowed_lateness} us",
         "on_time": windowing.on_time,
         "closing": windowing.closing,
-        "aggregates": ", ".join(f"{name}={aggregate_text(agg)}" for name, agg in grouping.aggregates.items()),
-        "state": ", ".join(f"{name}: {dtype}" for name, dtype in grouping.layout.state.items()),
+        "aggregates": {name: aggregate_text(agg) for name, agg in grouping.aggregates.items()},
+        "accumulators": {name: str(part.dtype) for name, part in accumulators.items()},
+        "state": {
+            name: str(dtype) for name, dtype in grouping.layout.state.items() if name not in accumulators
+        },
     }
 
 
-def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """How a plan does not fit the one that a checkpoint was made with; nothing if it fits."""
-    found = [
-        f"{fact}: it has {saved[fact]}, this run {now[fact]}"
-        for fact in ("encoding", "shards")
-        if saved[fact] != now[fact]
+def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
+    """How a plan does not fit the run that a checkpoint or savepoint is of; nothing if it may go on with it.
+
+    What is not told may change: watermark delays, stages that are new on a level that was there, aggregates that are
+    new, and whatever has no state, such as steps and sinks.
+    """
+    if saved["encoding"] != now["encoding"]:
+        # What else differs cannot be known: a manifest of another encoding may have other facts.
+        return [_changed("", "encoding", saved, now, Remedy.VERSION)]
+    found = [_changed("", fact, saved, now, _OF_RUN[fact]) for fact in _OF_RUN if saved[fact] != now[fact]]
+    found += _of_all("source", saved["sources"], now["sources"], _OF_SOURCE)
+    found += _of_all("stage", saved["stages"], now["stages"], _OF_STAGE)
+    found += [
+        Difference(f"source {name!r} is new", Remedy.RESTORE)
+        for name in now["sources"]
+        if name not in saved["sources"]
     ]
-    for kind in ("source", "stage"):
-        found += _differences(kind, saved[f"{kind}s"], now[f"{kind}s"])
-    return found
+    found += [
+        Difference(f"stage {name!r} is new, on level {stage['level']}", Remedy.RESTORE)
+        for name, stage in now["stages"].items()
+        if name not in saved["stages"] and int(stage["level"]) > saved["levels"]
+    ]
+    for name in saved["stages"].keys() & now["stages"].keys():
+        found += _of_columns(f"stage {name!r}", saved["stages"][name], now["stages"][name])
+    return sorted(found, key=lambda difference: (list(Remedy).index(difference.remedy), difference.what))
 
 
-def _differences(kind: str, saved: dict[str, dict[str, str]], now: dict[str, dict[str, str]]) -> list[str]:
-    found = [f"{kind} {name!r} is gone" for name in saved if name not in now]
-    found += [f"{kind} {name!r} is new" for name in now if name not in saved]
+def _of_all(
+    kind: str, saved: Mapping[str, Any], now: Mapping[str, Any], facts: Mapping[str, Remedy]
+) -> Iterator[Difference]:
+    yield from (Difference(f"{kind} {name!r} is gone", Remedy.RESTORE) for name in saved if name not in now)
     for name in saved.keys() & now.keys():
-        changed = [fact for fact in now[name] if saved[name].get(fact) != now[name][fact]]
-        found += [
-            f"{kind} {name!r}: {fact} was {saved[name].get(fact)}, now {now[name][fact]}" for fact in changed
-        ]
-    return sorted(found)
+        for fact, remedy in facts.items():
+            if saved[name][fact] != now[name][fact]:
+                yield _changed(f"{kind} {name!r}: ", fact, saved[name], now[name], remedy)
+
+
+def _changed(
+    where: str, fact: str, saved: Mapping[str, Any], now: Mapping[str, Any], remedy: Remedy
+) -> Difference:
+    what = f"it has {saved[fact]}, this run {now[fact]}"
+    if where:
+        return Difference(f"{where}{fact} was {saved[fact]}, now {now[fact]}", remedy)
+    return Difference(f"{fact}: {what}", remedy)
+
+
+def _of_columns(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    """Aggregates may be added: windows that are open then have of them what no elements give."""
+    before, after = saved["aggregates"], now["aggregates"]
+    for name in before:
+        if before[name] != after.get(name):
+            yield Difference(
+                f"{where}: aggregate {name} was {before[name]}, now {after.get(name, 'gone')}", Remedy.ANEW
+            )
+    for column, dtype in saved["accumulators"].items():
+        # Of one that is gone, its aggregate has been told.
+        if now["accumulators"].get(column, dtype) != dtype:
+            told = f"{where}: column {column} was {dtype}, now {now['accumulators'][column]}"
+            yield Difference(told, Remedy.ANEW)
+    for column in saved["state"].keys() | now["state"].keys():
+        was, is_now = saved["state"].get(column, "missing"), now["state"].get(column, "gone")
+        if was != is_now:
+            yield Difference(f"{where}: column {column} was {was}, now {is_now}", Remedy.ANEW)
+
+
+def refusal(found: Iterable[Difference], what: str, remedies: Mapping[Remedy, str]) -> str:
+    """The differences from `what`, by what can be done about them. `remedies` may say more of one."""
+    lines = [f"this plan does not fit {what}:"]
+    by_remedy: dict[Remedy, list[str]] = {}
+    for difference in found:
+        by_remedy.setdefault(difference.remedy, []).append(difference.what)
+    for remedy, told in by_remedy.items():
+        lines += [f"  {line}" for line in told]
+        lines.append(f"  -> {remedies.get(remedy, remedy)}")
+    return "\n".join(lines)

@@ -44,6 +44,10 @@ class Progress:
         state = f"batch {record.batch}, {_short(self.elements)} elements{rate}, to {to}"
         self._bar.update(self._bar.tasks[0].id, state=state)
 
+    def tell(self, text: str) -> None:
+        """A line on standard error, above the one that follows the run."""
+        self._bar.console.print(text, markup=False, highlight=False)
+
     def close(self) -> None:
         self._bar.stop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 import attrs
 
@@ -17,6 +17,9 @@ RECORDS_FILE = "records.jsonl"
 Outcome = Literal["ended", "stopped", "failed"]
 """How a run can close its records; one that was killed does not."""
 
+MOST_BYTES: Final = 16_000_000
+"""How large the file may grow: then the older half of its batches is told with half as many records."""
+
 _BLOCK = 65_536
 
 
@@ -25,15 +28,17 @@ class RecordWriter:
     """Appends to a local file: a line with the plan when it is opened, one of each batch, and one at the close.
 
     A run that goes on appends its plan anew. `last` is the last batch that the file has, None if it has none.
-    What a killed run left of a line is cut off.
+    What a killed run left of a line is cut off. A file of `most` bytes is written anew, with one record for every two
+    of the older ones: counts stay exact, and only times of long ago become coarse.
     """
 
     path: str
     last: BatchRecord | None
+    most: int = MOST_BYTES
     _closed: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], run: RunDescription) -> RecordWriter:
+    def open(cls, path: str | os.PathLike[str], run: RunDescription, most: int = MOST_BYTES) -> RecordWriter:
         """The writer of a run; makes the folder of the file."""
         text = path_text(path)
         if os.path.isdir(text):
@@ -44,7 +49,7 @@ class RecordWriter:
         with open(text, "ab+") as file:
             whole = _after_last_line(file)
             file.truncate(whole)
-            writer = cls(text, _last_batch(file, whole))
+            writer = cls(text, _last_batch(file, whole), most)
         writer._append({"plan": attrs.asdict(run)})
         return writer
 
@@ -62,7 +67,42 @@ class RecordWriter:
     def _append(self, facts: dict[str, Any]) -> None:
         # Opened for each line: a run that is given up leaves nothing open.
         with open(self.path, "ab") as file:
-            file.write(json.dumps(facts, separators=(",", ":")).encode() + b"\n")
+            file.write(_line(facts))
+            size = file.tell()
+        if size > self.most:
+            _make_coarser(self.path)
+
+
+def _line(facts: dict[str, Any]) -> bytes:
+    return json.dumps(facts, separators=(",", ":")).encode() + b"\n"
+
+
+def _make_coarser(path: str) -> None:
+    """The older half of the file with half as many records; who reads it sees the file before or the one after."""
+    with open(path, "rb") as file:
+        lines = file.read().splitlines(keepends=True)
+    half, older = sum(map(len, lines)) // 2, 0
+    while older < len(lines) and half > 0:
+        half -= len(lines[older])
+        older += 1
+    plan, records = lines[0], list[BatchRecord]()
+    for line in lines[:older]:
+        if line.startswith(b'{"plan":'):
+            plan = line
+        elif line.startswith(b'{"batch":'):
+            record = BatchRecord.from_json(line)
+            while records and records[-1].batch >= record.batch:  # it was run again
+                records.pop()
+            records.append(record)
+    # The last one may be run again; it stays as it is.
+    pairs = [one.then(other) for one, other in zip(records[:-1:2], records[1:-1:2], strict=False)]
+    rest = records[2 * len(pairs) :]
+    written = f"{path}.coarser"
+    with open(written, "wb") as file:
+        file.write(plan)
+        file.writelines(_line(record.facts()) for record in [*pairs, *rest])
+        file.writelines(lines[older:])
+    os.replace(written, path)
 
 
 def _after_last_line(file: BinaryIO) -> int:

@@ -26,8 +26,10 @@ def _percentiles(times: Mapping[Any, int]) -> dict[int, int]:
 
 @attrs.frozen
 class SourceRecord:
-    """A source in a batch: its watermark (us) after it, its elements, and its rows without a readable event time.
+    """A source in a batch: its watermark (us) after it, and what became of the rows that were read of it.
 
+    Of those `read` (None: nobody counted) `elements` have come to the watermark, `dead_letters` are what the reader,
+    the event time or a step before could not use, and steps have left out the others.
     The watermark waits for `split` to go on (None: the source is not looked at split by split), or for those that
     are `awaited` to speak at all; `since` is the processing time (us) since when nothing has come of it. An `idle`
     source is left out of the minimum downstream.
@@ -41,6 +43,21 @@ class SourceRecord:
     since: int | None = None
     percentiles: Mapping[int, int] = attrs.field(factory=dict, converter=_percentiles)
     awaited: str = ""
+    read: int | None = None
+
+    @property
+    def filtered(self) -> int | None:
+        """Rows that its steps left out, less those that they added; None where nobody counted what was read."""
+        return None if self.read is None else self.read - self.elements - self.dead_letters
+
+    def then(self, later: SourceRecord) -> SourceRecord:
+        """Of two batches: where the later one left the source, and what came in both."""
+        return attrs.evolve(
+            later,
+            elements=self.elements + later.elements,
+            dead_letters=self.dead_letters + later.dead_letters,
+            read=_sum(self.read, later.read),
+        )
 
     def plus(self, other: SourceRecord) -> SourceRecord:
         """Of two tasks of one batch: the one that is further on says what the source waits for."""
@@ -50,6 +67,7 @@ class SourceRecord:
             elements=self.elements + other.elements,
             dead_letters=self.dead_letters + other.dead_letters,
             idle=self.idle and other.idle,
+            read=_sum(self.read, other.read),
         )
 
 
@@ -76,9 +94,12 @@ def _holder(window: Holder | Mapping[str, Any] | None) -> Holder | None:
 class StageRecord:
     """A stage in a batch: watermarks (us) after it, what holds the output one, and counts of this batch.
 
-    `panes` counts by timing, and those that were "retracted"; `dropped` by reason ("late": behind the watermark,
-    "closed": the trigger had finished); `live` is the number of (key, window) rows in state, `keys` that of keys (one
-    that is in several buckets of state counts in each), `bytes` what they take.
+    `elements` came; `placed` counts each in every window that it is in (None: nobody counted). Of these, and of those
+    that were `pending` before, `emitted` are in panes of this batch for the first time, others were `dropped`, by
+    reason ("late": behind the watermark, "closed": the trigger had finished, "no window": it is in none, which counts
+    as one placed), and `pending` wait in state for a pane.
+    `panes` counts by timing, and those that were "retracted"; `live` is the number of (key, window) rows in state,
+    `keys` that of keys (one that is in several buckets of state counts in each), `bytes` what they take.
     `percentiles` are those of the output watermark. `since` is the processing time (us) at which the output
     watermark reached where it is, and `finished` that at which the stage was done with the batch. `window` is the
     key and window in its own state with the least hold, where that holds the output back.
@@ -98,6 +119,9 @@ class StageRecord:
     finished: int | None = None
     upstream: Mapping[str, Upstream] = attrs.field(factory=dict, converter=_upstream)
     window: Holder | None = attrs.field(default=None, converter=_holder)
+    placed: int | None = None
+    emitted: int | None = None
+    pending: int | None = None
 
     @property
     def lag(self) -> int:
@@ -106,7 +130,19 @@ class StageRecord:
 
     def quiet(self) -> StageRecord:
         """The same in a batch in which nothing came."""
-        return attrs.evolve(self, elements=0, panes={}, dropped={}, finished=None)
+        none = None if self.placed is None else 0
+        return attrs.evolve(self, elements=0, panes={}, dropped={}, finished=None, placed=none, emitted=none)
+
+    def then(self, later: StageRecord) -> StageRecord:
+        """Of two batches: where the later one left the stage, and what it did in both."""
+        return attrs.evolve(
+            later,
+            elements=self.elements + later.elements,
+            panes=_added(self.panes, later.panes),
+            dropped=_added(self.dropped, later.dropped),
+            placed=_sum(self.placed, later.placed),
+            emitted=_sum(self.emitted, later.emitted),
+        )
 
     def plus(self, other: StageRecord) -> StageRecord:
         """Of two shards: the stage's watermarks are the least, and the shard behind says what holds it."""
@@ -126,6 +162,9 @@ class StageRecord:
             max((one for one in (self.finished, other.finished) if one is not None), default=None),
             _heard(self.upstream, other.upstream),
             behind.window,
+            _sum(self.placed, other.placed),
+            _sum(self.emitted, other.emitted),
+            _sum(self.pending, other.pending),
         )
 
 
@@ -133,7 +172,10 @@ class StageRecord:
 class BatchRecord:
     """A batch: its number, its processing time (us), every source and stage, and the rows that each sink got.
 
-    `finished` is the processing time (us) at which all of it was done.
+    `finished` is the processing time (us) at which all of it was done. `dead_letters` counts, by step, the rows that
+    steps after the sources could not use; those before are counted by their source. `errors` has, for each source and
+    step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself the last, as of
+    those of long ago there may be one record for several.
     """
 
     batch: int
@@ -142,6 +184,9 @@ class BatchRecord:
     stages: Mapping[str, StageRecord]
     finished: int | None = None
     sinks: Mapping[str, int] = attrs.field(factory=dict)
+    dead_letters: Mapping[str, int] = attrs.field(factory=dict)
+    errors: Mapping[str, str] = attrs.field(factory=dict)
+    batches: int = 1
 
     def watermark(self, name: str) -> int:
         """The watermark (us) of a source, or the output watermark of a stage."""
@@ -178,6 +223,18 @@ class BatchRecord:
         if before is None or before.since is None or before.output != stage.output:
             return self.processing_time
         return before.since
+
+    def then(self, later: BatchRecord) -> BatchRecord:
+        """One record for this and the next ones: where the later one left things, and the counts of both."""
+        return attrs.evolve(
+            later,
+            sources=_each(self.sources, later.sources),
+            stages=_each(self.stages, later.stages),
+            sinks=_added(self.sinks, later.sinks),
+            dead_letters=_added(self.dead_letters, later.dead_letters),
+            errors={**self.errors, **later.errors},
+            batches=self.batches + later.batches,
+        )
 
     def facts(self) -> dict[str, Any]:
         """As data that JSON can hold; the number of the batch comes first."""
@@ -222,6 +279,9 @@ def stage_record(step: Step, upstream: Mapping[str, Report], finished: int) -> S
         finished=finished,
         upstream=heard,
         window=step.holder if _holds(step) else None,
+        placed=step.placed,
+        emitted=step.emitted,
+        pending=step.pending,
     )
 
 
@@ -267,6 +327,16 @@ def furthest_behind(upstream: Mapping[str, Upstream]) -> str:
 
 def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in sorted({*one, *other})}
+
+
+def _each(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """By name; what only the earlier batch knows stays, as it counts."""
+    both = {name: before[name].then(later[name]) for name in later if name in before}
+    return {**before, **later, **both}
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:

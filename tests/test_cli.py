@@ -60,15 +60,18 @@ def no_files() -> bl.Pipeline:
     p = bl.Pipeline("no files")
     return p.read("x", bl.Parquet("nowhere"), timestamp="at", watermark=bl.MonotonousTimestamps())
 
-def wrong_result() -> bl.Pipeline:
-    p = make("wrong result")
-    p.writes[0].collection.map(lambda row: None, name="risky").write("more", bl.Memory())
+def risky(name: str, fn: object) -> bl.Pipeline:
+    p = bl.Pipeline(name, on_error="fail")
+    source = bl.Rows([{"n": 1, "at": 1}])
+    rows = p.read("clicks", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    rows.select("n").map(fn, name="risky").write("more", bl.Memory())
     return p
 
+def wrong_result() -> bl.Pipeline:
+    return risky("wrong result", lambda row: None)
+
 def fails() -> bl.Pipeline:
-    p = make("fails")
-    p.writes[0].collection.map(lambda row: 1 / 0, name="risky").write("more", bl.Memory())
-    return p
+    return risky("fails", lambda row: 1 / 0)
 
 unwritten = bl.Pipeline("unwritten")
 '''
@@ -124,10 +127,10 @@ def test_explain_prints_the_plan_and_runs_nothing(invoke: Invoke) -> None:
 
 def test_dead_letters_are_told_with_where_they_are(invoke: Invoke) -> None:
     result = invoke("run", "mine:clicks")
-    assert "1 row of clicks without an event time that can be read: see clicks-dead-letters" in result.stdout
+    assert "1 row that clicks could not use: see clicks-dead-letters" in result.stdout
     assert Path("clicks-dead-letters").is_dir()
     result = invoke("run", "mine:taken")
-    assert "1 row of clicks without an event time that can be read: see lost" in result.stdout
+    assert "1 row that clicks could not use: see lost" in result.stdout
     assert not Path("taken-dead-letters").exists()
     assert "without an event time" not in invoke("run", "mine:with_defaults").stdout
 

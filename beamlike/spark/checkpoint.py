@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from typing import Any, cast
 
 import attrs
@@ -11,7 +12,9 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.paths import is_remote, uri
-from beamlike.manifest import differences
+from beamlike.manifest import Remedy, differences, refusal
+from beamlike.spark.hadoop import HadoopFiles
+from beamlike.spark.lock import RunLock
 
 _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
 
@@ -28,30 +31,57 @@ class Checkpoint:
         """Whether it is on this machine's file system."""
         return not is_remote(self.path)
 
+    @property
+    def files(self) -> HadoopFiles:
+        """Reads and writes there."""
+        return HadoopFiles(self.session)
+
     def at(self, *names: str) -> str:
         """A path below the project's own folder in the checkpoint."""
-        return "/".join([self.path.rstrip("/"), "beamlike", *names])
+        return self.of_spark("beamlike", *names)
+
+    def of_spark(self, *names: str) -> str:
+        """A path below the checkpoint."""
+        return "/".join([self.path.rstrip("/"), *names])
+
+    def lock(self, what: str) -> RunLock:
+        """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it."""
+        return RunLock.take(self.path, self.at("lock"), what)
 
     def manifest(self) -> dict[str, Any] | None:
-        """The manifest of the run that this checkpoint is of; None for a new one."""
-        text = self._read(self.at("manifest.json"))
-        return None if text is None else json.loads(text)
+        """The manifest of the run that this checkpoint is of; None for a new one.
 
-    def open(self, described: dict[str, Any], *, draining: bool) -> dict[str, Any]:
-        """The manifest of this plan: the one that is there, if the plan fits it, or a new one.
-
-        Raises `CheckpointError`, which names each stage and what differs.
+        Raises `CheckpointError` where batches were planned but there is no manifest, or not a whole one: taken for a
+        new one, it would do its last batch again under another name.
         """
-        saved = self.manifest()
-        if saved is None:
-            saved = {**described, "run": uuid.uuid4().hex[:8], "draining": False, "drained": False}
-            self.save(saved)
-        if found := differences(saved, described):
-            listed = "\n  ".join(found)
+        name = self.at("manifest.json")
+        text = self.files.read(name)
+        if text is None and not self.files.names(self.of_spark("offsets")):
+            return None
+        try:
+            return cast(dict[str, Any], json.loads(text or ""))
+        except ValueError:
+            what = "has lost its manifest" if text is None else "has a manifest that is no JSON"
             raise CheckpointError(
-                f"this plan does not fit the checkpoint {self.path}:\n  {listed}\n"
-                "go on with the plan that made it, or start anew with another checkpoint"
+                f"the checkpoint {self.path} {what}, {name}: put it back from a copy, or start anew with another "
+                "checkpoint"
+            ) from None
+
+    def open(self, described: Mapping[str, Any], *, draining: bool) -> dict[str, Any]:
+        """The manifest of this plan: the one that is there, if the plan may go on with it, or a new one.
+
+        Raises `CheckpointError`, which names each stage, what differs, and what can be done.
+        """
+        saved = self.manifest() or new_manifest(described)
+        if saved["restoring"]:
+            raise CheckpointError(
+                f"the checkpoint {self.path} was not restored to its end; remove it, and restore the savepoint again"
             )
+        if found := differences(saved, described):
+            made = f"beamlike savepoint {self.path} SAVEPOINT"
+            put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE --shards {described['shards']}"
+            remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}
+            raise CheckpointError(refusal(found, f"the checkpoint {self.path}", remedies))
         if saved["drained"]:
             raise CheckpointError(
                 f"the run of the checkpoint {self.path} was drained: all its windows are closed, so whatever "
@@ -61,21 +91,22 @@ class Checkpoint:
             raise CheckpointError(
                 f"the run of the checkpoint {self.path} was stopped while it was drained; finish that with drain=True"
             )
-        return saved
+        manifest = {**saved, **described, "whole": False}
+        self.save(manifest)
+        return manifest
 
-    def save(self, manifest: dict[str, Any]) -> None:
-        self._write(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
+    def save(self, manifest: Mapping[str, Any]) -> None:
+        self.files.write(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
 
     def control(self) -> str:
         """The folder of control files, which exists after this."""
         directory = uri(self.at("control"))
-        path, files = self._file(directory)
-        files.mkdirs(path)
+        self.files.make(directory)
         return directory
 
     def end(self, sources: tuple[str, ...]) -> None:
         """Says that these sources are at their end: the next batch closes what only they held open."""
-        self._write(f"{self.control()}/end.json", json.dumps({"end": sorted(sources)}))
+        self.files.write(f"{self.control()}/end.json", json.dumps({"end": sorted(sources)}))
 
     def play(self, steps: int, sources: tuple[str, ...], digest: str) -> None:
         """Has the steps of these test streams played, a batch each, and then their end.
@@ -86,7 +117,7 @@ class Checkpoint:
         """
         # A hidden name, which Spark does not read.
         done = f"{self.control()}/_steps"
-        saved = self._read(done)
+        saved = self.files.read(done)
         if saved not in (None, digest):
             raise CheckpointError(
                 f"the test streams are not those of the checkpoint {self.path}; start anew with another checkpoint"
@@ -95,36 +126,16 @@ class Checkpoint:
             orders = [*({"step": step} for step in range(steps)), {"end": sorted(sources)}]
             for number, order in enumerate(orders):
                 name = f"{self.control()}/{number:06d}.json"
-                self._write(name, json.dumps(order))
-                path, files = self._file(name)
-                files.setTimes(path, 1000 * (_FIRST_TIME + number), -1)
-            self._write(done, digest)
+                self.files.write(name, json.dumps(order))
+                self.files.set_time(name, _FIRST_TIME + number)
+            self.files.write(done, digest)
 
-    def _file(self, name: str) -> tuple[Any, Any]:
-        jvm: Any = self.session._jvm
-        path = jvm.org.apache.hadoop.fs.Path(uri(name))
-        return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
 
-    def _read(self, name: str) -> str | None:
-        path, files = self._file(name)
-        if not files.exists(path):
-            return None
-        stream, jvm = files.open(path), cast(Any, self.session._jvm)
-        try:
-            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
-        finally:
-            stream.close()
+def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
+    """That of a run that begins.
 
-    def _write(self, name: str, text: str) -> None:
-        # Under a hidden name first, so that nobody reads half a file.
-        path, files = self._file(name)
-        temporary, _ = self._file(f"{name.rpartition('/')[0]}/.{path.getName()}.tmp")
-        stream = files.create(temporary, True)
-        try:
-            stream.write(text.encode())
-        finally:
-            stream.close()
-        if files.exists(path):
-            files.delete(path, False)
-        if not files.rename(temporary, path):
-            raise CheckpointError(f"cannot write {name}")
+    `begun`: its sinks were made ready; `whole`: it was stopped between two batches; `restoring`: its state is still
+    being put back; `draining` and `drained`: its sources were ended, and its windows closed.
+    """
+    states = dict.fromkeys(("begun", "whole", "restoring", "draining", "drained"), False)
+    return {**described, **states, "run": uuid.uuid4().hex[:8]}

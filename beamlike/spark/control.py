@@ -39,5 +39,7 @@ def tell(
     facts: dict[str, object] = {"summary": ingested.summary, "ended": ended, "now": now}
     for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.keys}):
         yield from topology.broadcast(consumer, source.name, Kind.SUMMARY, facts)
-    facts["source"] = {"elements": ingested.elements, "dead_letters": ingested.dead_letters}
+    counts = ("read", "elements", "dead_letters")
+    facts["source"] = {count: getattr(ingested, count) for count in counts}
+    facts |= {"lost": ingested.lost.facts(), "letters": ingested.letters.facts()}
     yield note(topology.label_of(source.name), RECORDS, source.name, Kind.RECORD, facts)

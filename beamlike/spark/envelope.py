@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from beamlike.plan import Plan
 from stages.keys import shard_of
+from stages.lifting import lift_if_smaller
+from stages.rows import Layout
 from stages.state import decode, encode
 
 ARROW: Final = pa.schema(
@@ -87,15 +89,22 @@ def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
 class Topology:
     """Where envelopes go: the label of each shard, which shards a stage has, and the keys that place its rows.
 
-    Labels are chosen so that Spark's hash puts each on a partition of its own.
+    Labels are chosen so that Spark's hash puts each on a partition of its own. `lifts` has the stages for which rows
+    of a source may be lifted before they are placed.
     """
 
     labels: tuple[int, ...]
     keys: Mapping[str, tuple[str, ...]]
+    lifts: Mapping[str, Layout] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, labels: tuple[int, ...]) -> Topology:
-        return cls(labels, {name: stage.stage.grouping.keys for name, stage in plan.stages.items()})
+        groupings = {name: stage.stage.grouping for name, stage in plan.stages.items()}
+        return cls(
+            labels,
+            {name: grouping.keys for name, grouping in groupings.items()},
+            {name: grouping.layout for name, grouping in groupings.items() if grouping.lifts_early},
+        )
 
     def shards(self, stage: str) -> tuple[int, ...]:
         """The shards of a stage: all of them, or one where there is no key to spread by."""
@@ -112,6 +121,10 @@ class Topology:
     def label_of(self, origin: str) -> int:
         """A label for what may go anywhere, spread by where it comes from."""
         return self.labels[zlib.crc32(origin.encode()) % len(self.labels)]
+
+    def lift(self, consumer: str, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows of a source's task, for a consumer: where it may get one per (key, window), these if they are fewer."""
+        return lift_if_smaller(frame, self.lifts[consumer]) if consumer in self.lifts else frame
 
     def data(self, consumer: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
         """The rows on their way to a stage's shards or to a sink, in chunks, numbered from `sequence`."""

@@ -16,6 +16,7 @@ from beamlike.routes import apply_routes
 from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note, shard_name
 from stages.alignment import Report, together
 from stages.inputs import Arrived, Inputs
+from stages.lifting import is_lifted, lift
 from stages.splits import SourceSummary, merge
 from stages.state import StateStore
 from stages.strategies import WatermarkStrategy
@@ -108,9 +109,11 @@ class Level:
         }
         step = plan.stage.step(store, _together(mail.frames, plan), inputs.clock(upstream.values()))
         origin = shard_name(plan.name, shard)
-        for consumer, frame in apply_routes(step.panes, plan.routes).items():
+        panes = apply_routes(step.panes, plan.routes, on_error=plan.on_error)
+        for consumer, frame in panes.frames.items():
             yield from self.topology.data(consumer, frame, origin)
-        for consumer, frame in apply_routes(step.late, plan.routes, output="late").items():
+        late = apply_routes(step.late, plan.routes, output="late", on_error=plan.on_error)
+        for consumer, frame in late.frames.items():
             # After the panes, for a consumer that takes both.
             yield from self.topology.data(consumer, frame, f"{origin}:late")
         report = Report(step.watermarks.output, step.percentiles, together(upstream.values()).idle)
@@ -121,6 +124,7 @@ class Level:
                 name: attrs.asdict(source_record(name, inputs, strategy))
                 for name, strategy in sources.items()
             },
+            "letters": panes.letters.plus(late.letters).facts(),
             "now": inputs.now,
         }
         yield note(self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, facts)
@@ -143,5 +147,7 @@ class Level:
 
 
 def _together(frames: list[pl.DataFrame], plan: StagePlan) -> pl.DataFrame:
-    """Chunks in order as one frame."""
+    """Chunks in order as one frame: if some were lifted in their tasks, so are the others."""
+    if any(map(is_lifted, frames)):
+        frames = [lift(frame, plan.stage.grouping.layout) for frame in frames]
     return pl.concat(frames) if frames else plan.stage.grouping.no_arrivals()

@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from beamlike.spark.envelope import ARROW, DDL, Envelope
 from beamlike.spark.level import Level
 from beamlike.spark.sinks import PartWriter
+from beamlike.spark.workers import settle
 
 _FRAME_BYTES = 64_000_000
 
@@ -79,6 +80,7 @@ class LevelProcessor(StatefulProcessor):
         if self.writer is not None:
             sent = self.writer.write(sent, self.level.topology.labels.index(label))
         yield from _frames(sent)
+        settle(type(self).__name__)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -100,7 +102,8 @@ def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
         if size > _FRAME_BYTES:
             yield _frame(held)
             held, size = [], 0
-    yield _frame(held)
+    if held:  # Spark cannot read the types of a frame without rows
+        yield _frame(held)
 
 
 def _frame(envelopes: list[Envelope]) -> pd.DataFrame:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import attrs
+import polars as pl
 
-from beamlike.errors import CheckpointError
+from beamlike.dtypes import type_name
+from beamlike.errors import CheckpointError, WrongType
 from beamlike.io import Parquet, Rows
 from beamlike.io.paths import is_remote
 from beamlike.plan import Plan, SourcePlan
@@ -38,6 +41,13 @@ def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourceP
         raise CheckpointError(
             f"source {source.name!r}: rows in memory need a checkpoint on this machine, not {checkpoint.path}"
         )
+    for name, dtype in rows.schema().items():
+        if _has_empty_struct(dtype):
+            raise WrongType(
+                f"column {name!r} is {type_name(dtype)}: Parquet, in which a checkpoint keeps rows, has no struct "
+                "without fields; leave the column out",
+                step=source.name,
+            )
     folder = Path(checkpoint.at("rows", source.name))
     # A hidden name, which no reader takes for data.
     done = folder / "_rows"
@@ -62,6 +72,12 @@ def digest_of_streams(plan: Plan) -> str:
         for step in source.source.steps:
             digest.update(repr((name, step.summary, step.processing_time)).encode() + encode(step.elements))
     return digest.hexdigest()
+
+
+def _has_empty_struct(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return not dtype.fields or any(_has_empty_struct(field.dtype) for field in dtype.fields)
+    return isinstance(dtype, pl.List | pl.Array) and _has_empty_struct(dtype.inner)
 
 
 def _write(rows: Rows, folder: Path) -> None:

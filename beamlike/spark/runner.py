@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import reduce
 from typing import Any, Literal
 
 import attrs
 import polars as pl
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.description import describe_run
-from beamlike.errors import RunError
+from beamlike.errors import RunError, TooManyDeadLetters
 from beamlike.ingest import steps_of
-from beamlike.io import JSONLines
+from beamlike.io import JSONLines, SparkSink
 from beamlike.io.base import Part, output_frame
 from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
@@ -29,16 +29,18 @@ from beamlike.recording import RECORDS_FILE, RecordWriter
 from beamlike.records import BatchRecord
 from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.envelope import Topology
-from beamlike.spark.ingest import control_envelopes, source_envelopes
-from beamlike.spark.level import Level
+from beamlike.spark.lock import RunLock
 from beamlike.spark.modules import modules_of
-from beamlike.spark.operators import apply_level
+from beamlike.spark.query import envelopes, labels, python_reason
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import open_session, ship, worker_environment
-from beamlike.spark.sinks import BatchWriter, PartWriter, write_in_tasks
+from beamlike.spark.sinks import BatchWriter, PartWriter
+from beamlike.spark.stopping import Gate, signals
+from beamlike.tally import Tally
+from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
+from beamlike.writing import check_sinks, write_part
 from windowing.time import MIN_TIME
-from windowing.triggers import PROCESSING_TIME
 
 KEPT_BATCHES = 10_000
 _INTERVAL = re.compile(r"\d+(\.\d+)?\s*\w+")
@@ -89,12 +91,16 @@ class SparkRunner:
             raise ValueError("SparkRunner: drain=True needs trigger='available_now': an interval has no end")
 
     def run(self, plan: Plan) -> SparkRun:
-        """Runs the plan and waits for its end; with an interval, until it is stopped or interrupted."""
+        """Runs the plan and waits for its end; with an interval, until it is stopped.
+
+        SIGTERM or Ctrl-C stops it after the batch in hand; a second one gives that batch up.
+        """
         run = self.start(plan)
         try:
-            run.wait()
+            with signals(lambda: run.ask_to_stop("a second signal gives it up")):
+                run.wait()
         except KeyboardInterrupt:
-            pass
+            run.stop(now=True)
         finally:
             # Whatever ended the wait, no query goes on behind the caller's back.
             run.stop()
@@ -103,6 +109,7 @@ class SparkRunner:
     def start(self, plan: Plan) -> SparkRun:
         """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
         require_alignable(plan)
+        check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
         session = self._session(plan)
         if self.checkpoint is None and not session.sparkContext._jsc.isLocal():
             raise ValueError(
@@ -123,7 +130,7 @@ class SparkRunner:
 
 @attrs.define
 class SparkRun:
-    """A run on Spark: its records, and the means to wait for it and to stop it."""
+    """A run on Spark: its records, and the means to wait for it and to stop it. It holds the checkpoint's lock."""
 
     plan: Plan
     runner: SparkRunner
@@ -131,35 +138,64 @@ class SparkRun:
     checkpoint: Checkpoint
     batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES))
     _query: StreamingQuery | None = None
+    _gate: Gate | None = None
+    _lock: RunLock | None = None
+    _started: threading.Event = attrs.field(factory=threading.Event)
+    _stopper: threading.Thread | None = None
     _manifest: dict[str, Any] = attrs.field(factory=dict)
     _progress: Progress | None = None
     _records: RecordWriter | None = None
     _stopped: bool = False
+    _given_up: bool = False
+    _tally: Tally = attrs.field(factory=Tally)
+    _excess: TooManyDeadLetters | None = None
 
     def begin(self) -> None:
-        """Holds the plan against the checkpoint, and starts the query."""
+        """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
+        self._lock = self.checkpoint.lock(f"the run of {self.plan.name!r}")
+        try:
+            self._begin()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _begin(self) -> None:
         saved = self.checkpoint.manifest()
         if saved is not None and self.runner.shards is None:
             self.session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
         shards = int(self.session.conf.get("spark.sql.shuffle.partitions") or 0)
         self._manifest = self.checkpoint.open(describe(self.plan, shards), draining=self.runner.drain)
-        if saved is None:
+        if not self._manifest["begun"]:
             self._start_sinks()
         self.plan = with_rows_as_files(self.plan, self.checkpoint)
+        self._tally = Tally(self.plan.max_dead_letters)
         if self.checkpoint.is_local:
             self._records = RecordWriter.open(self.checkpoint.at(RECORDS_FILE), describe_run(self.plan))
+            self._tally = self._tally_so_far()
         steps = steps_of(self.plan)
         if steps is not None:
             self.checkpoint.play(steps, tuple(self.plan.sources), digest_of_streams(self.plan))
         self._query = self._start()
+        self._started.set()
         self._progress = Progress(self.plan.name)
+
+    def _tally_so_far(self) -> Tally:
+        """With what earlier runs on the checkpoint counted, where too many fail the run."""
+        limit = self.plan.max_dead_letters
+        return Tally.of(
+            limit, () if limit is None else History.open(self.checkpoint.at(RECORDS_FILE)).batches
+        )
 
     def _start_sinks(self) -> None:
         run = self._manifest["run"]
         for name, plan in self.plan.sinks.items():
             plan.sink.start(run)
             # So that a sink knows its columns even if no row ever comes.
-            plan.sink.write(output_frame(pl.DataFrame(schema=plan.schema)), Part(run, 0, sink=name))
+            empty = output_frame(pl.DataFrame(schema=plan.schema))
+            if not isinstance(plan.sink, SparkSink):
+                write_part(plan.sink, empty, Part(run, 0, sink=name))
+        self._manifest["begun"] = True
+        self.checkpoint.save(self._manifest)
 
     @property
     def dead_letters(self) -> str:
@@ -181,6 +217,8 @@ class SparkRun:
             self._close_records("stopped")
             raise
         except StreamingQueryException as error:
+            if self._excess is not None:
+                raise self._excess from None
             if reason := python_reason(str(error)):
                 raise RunError(reason) from None
             raise
@@ -188,6 +226,7 @@ class SparkRun:
             self._close_records("failed")
             if self._progress is not None:
                 self._progress.close()
+            self._release()
 
     @property
     def _plays(self) -> bool:
@@ -214,15 +253,54 @@ class SparkRun:
         self.checkpoint.end(tuple(self.plan.sources))
         self._take_all()
 
-    def stop(self) -> None:
-        """Stops the query; a batch in hand is given up and is done again by the next run on the checkpoint."""
-        self._halt()
+    def ask_to_stop(self, notice: str = "") -> None:
+        """Has the query stopped once the batch in hand is done; does not wait for that. `notice` is told meanwhile."""
+        self._stopped = True
+        if self._stopper is None:
+            # A thread of its own: a signal may come while this one waits for Java, and then it cannot talk to it.
+            name = f"stop {self.plan.name}"
+            self._stopper = threading.Thread(target=self._finish, args=(notice,), name=name, daemon=True)
+            self._stopper.start()
+
+    def _finish(self, notice: str) -> None:
+        self._started.wait()  # the first batch may ask before the query is known here
+        if self._query is None or self._gate is None or not self._query.isActive:
+            return
+        if notice and self._progress is not None:
+            self._progress.tell(f"{self.plan.name}: stopping after the batch in hand; {notice}")
+        self._gate.finish(self._query)
+        if not self._given_up and self._query.exception() is None:
+            self._manifest["whole"] = True
+            self.checkpoint.save(self._manifest)
+
+    def stop(self, *, now: bool = False) -> None:
+        """Stops the query after the batch in hand, and waits for that; called in a batch (`on_batch`), it only asks.
+
+        With `now` the batch in hand is given up, and is done again by the next run on the checkpoint.
+        """
+        if now:
+            self._given_up = True
+            self._halt()
+        elif self._gate is not None and self._gate.is_mine:
+            return self.ask_to_stop()
+        elif self._query is not None and self._query.isActive:
+            self.ask_to_stop()
+        if self._stopper is not None:
+            self._stopper.join()
         self._close_records("stopped")
+        return self._release()
 
     def _halt(self) -> None:
         self._stopped = True
         if self._query is not None:
             self._query.stop()
+
+    def _release(self) -> None:
+        """Lets others have the checkpoint, if the query is over."""
+        if self._lock is not None and (self._query is None or not self._query.isActive):
+            if self._stopper is not None:
+                self._stopper.join()
+            self._lock.release()
 
     def _record(self, record: BatchRecord) -> None:
         self.batches.append(record)
@@ -232,6 +310,11 @@ class SparkRun:
             self._records.write(record)
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
+        try:
+            self._tally.take(record)
+        except TooManyDeadLetters as error:
+            self._excess = error
+            raise
 
     def _close_records(self, outcome: Literal["ended", "stopped", "failed"]) -> None:
         """How the run came to its end; the first call counts."""
@@ -251,7 +334,8 @@ class SparkRun:
             parts = PartWriter.of(self.plan, run, letters)
             started = MIN_TIME if self._plays else _wall_clock()
             stream = envelopes(self.session, self.plan, topology, self.checkpoint.control(), parts, started)
-            query = stream.writeStream.foreachBatch(writer).queryName(self._name())
+            self._gate = Gate(writer)
+            query = stream.writeStream.foreachBatch(self._gate).queryName(self._name())
             query = query.option("checkpointLocation", uri(self.checkpoint.path))
             if self._goes_on:
                 return query.start()
@@ -263,51 +347,5 @@ class SparkRun:
         return f"{self.plan.name}-{self._manifest['run']}"
 
 
-def envelopes(
-    session: SparkSession, plan: Plan, topology: Topology, control: str, writer: PartWriter, started: int
-) -> DataFrame:
-    """All sources as envelopes, through one operator per level: what comes out at the end is for the driver."""
-    sources = tuple(plan.sources.values())
-    streams = [control_envelopes(session, control, sources, topology)]
-    if steps_of(plan) is None:  # test streams are played by control alone
-        streams = [source_envelopes(session, source, topology) for source in sources] + streams
-    stream = reduce(DataFrame.unionAll, streams)
-    for number, names in enumerate(plan.levels, start=1):
-        level = Level.of(plan, names, topology, started)
-        last = number == len(plan.levels)
-        # Reports carry the time on to later levels.
-        ticks = number == 1 and needs_ticks(plan)
-        stream = apply_level(stream, level, writer if last else None, ticks=ticks)
-    return stream if plan.levels else write_in_tasks(stream, writer, topology.labels)
-
-
-def needs_ticks(plan: Plan) -> bool:
-    """Whether a trigger or a source waits for processing time, which must then pass also when nothing comes."""
-    triggers = [stage.stage.grouping.windowing.trigger for stage in plan.stages.values()]
-    waits = any(PROCESSING_TIME in trigger.clocks() for trigger in triggers)
-    waits = waits or any(source.watermark.needs_time for source in plan.sources.values())
-    return waits and steps_of(plan) is None
-
-
 def _wall_clock() -> int:
     return time.time_ns() // 1000
-
-
-def python_reason(message: str) -> str | None:
-    """The innermost Python traceback in the message of a query that failed; None if Python was not at fault."""
-    before_plan = message.partition("=== Streaming Query ===")[0].partition(" SQLSTATE:")[0]
-    _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
-    return f"the run failed in a Python function:\n{traceback.strip()}" if found else None
-
-
-def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
-    """For each of `shards` partitions the least integer that Spark's hash puts on it."""
-    jvm: Any = session._jvm
-    # The static method of that name is found or not, as the JVM happens to list the two.
-    murmur = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
-    found: dict[int, int] = {}
-    candidate = 0
-    while len(found) < shards:
-        found.setdefault(murmur.hashInt(candidate) % shards, candidate)
-        candidate += 1
-    return tuple(found[partition] for partition in range(shards))

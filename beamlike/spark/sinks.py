@@ -6,21 +6,25 @@ A batch that is replayed writes the same parts again, so nothing is doubled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
 import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from beamlike.ingest import DEAD_LETTERS
+from beamlike.io import SparkSink
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files import Files
-from beamlike.io.paths import absolute
+from beamlike.io.paths import absolute, uri
+from beamlike.letters import UNCLAIMED, Letters
 from beamlike.plan import Plan
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged, source_record
 from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
+from beamlike.spark.workers import settled
+from beamlike.writing import write_part
 from stages.inputs import Arrived, Inputs
 from stages.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
@@ -57,11 +61,19 @@ class BatchWriter:
         for name, sink in self.plan.sinks.items():
             frames = [envelope.frame() for envelope in arrived if envelope.target == name]
             if frames:
-                sink.sink.write(output_frame(pl.concat(frames)), Part(self.run, batch, sink=name))
+                self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
         notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
         self.latest = self._record(batch, notes, rows)
         self.on_batch(self.latest)
+
+    @staticmethod
+    def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:
+        """A failure fails the batch, and with it the query: the next run does the batch again."""
+        write = None
+        if isinstance(sink, SparkSink):
+            write = partial(append, envelopes.sparkSession, sink)
+        write_part(sink, output_frame(frame), part, write)
 
     def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
         now = max((fact["now"] for _, fact in notes if "now" in fact), default=0)
@@ -70,6 +82,9 @@ class BatchWriter:
             if "rows" in fact:
                 rows[name] = rows.get(name, 0) + fact["rows"]
         known = self.latest.stages if self.latest else {}
+        lost, made = (
+            Letters.told(fact[what] for _, fact in notes if what in fact) for what in ("lost", "letters")
+        )
         record = BatchRecord(
             batch,
             now,
@@ -77,13 +92,16 @@ class BatchWriter:
             {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
             now if self.clock is None else max(now, self.clock()),
             rows,
+            made.counts,
+            {**lost.errors, **made.errors},
         )
         return record.following(self.latest)
 
     def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
         """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
         mine = [fact for origin, fact in notes if origin == name and "source" in fact]
-        counts = {what: sum(fact["source"][what] for fact in mine) for what in ("elements", "dead_letters")}
+        kinds = ("elements", "dead_letters", "read")
+        counts = {what: sum(fact["source"][what] for fact in mine) for what in kinds}
         told = next((fact["sources"][name] for _, fact in notes if name in fact.get("sources", ())), None)
         if told is not None:
             record = SourceRecord(**told)
@@ -121,7 +139,7 @@ class PartWriter:
 
     @classmethod
     def of(cls, plan: Plan, run: str, dead_letters: Sink) -> PartWriter:
-        sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {DEAD_LETTERS: dead_letters}
+        sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {UNCLAIMED: dead_letters}
         return cls({name: _anywhere(sink) for name, sink in sinks.items() if sink.distributed}, run)
 
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
@@ -136,8 +154,26 @@ class PartWriter:
             if parts:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 frame = output_frame(pl.concat([part.frame() for part in parts]))
-                self.sinks[name].write(frame, Part(self.run, _batch(), task, name))
+                write_part(self.sinks[name], frame, Part(self.run, _batch(), task, name))
                 yield note(parts[0].shard, RECORDS, name, Kind.RECORD, {"rows": len(frame)})
+
+
+_FOR_SPARK: Mapping[Any, Any] = {
+    pl.UInt8: pl.Int16,
+    pl.UInt16: pl.Int32,
+    pl.UInt32: pl.Int64,
+    pl.UInt64: pl.Decimal(20, 0),
+    pl.Categorical: pl.String,
+    pl.Enum: pl.String,
+}
+"""Types that Spark has not, and those that hold their values."""
+
+
+def append(session: SparkSession, sink: SparkSink, frame: pl.DataFrame, part: Part) -> None:
+    """Appends the rows to what the sink names, in one file or so, as they come from the driver anyway."""
+    rows = session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)
+    writer = rows.write.format(sink.format).mode("append").options(**sink.options_of(part))
+    writer.save(None if sink.path is None else uri(sink.path))
 
 
 def _anywhere(sink: Sink) -> Sink:
@@ -169,4 +205,4 @@ def write_in_tasks(envelopes: DataFrame, writer: PartWriter, labels: tuple[int, 
         for label, sent in arrived.items():
             yield to_arrow(list(writer.write(sent, labels.index(label))))
 
-    return envelopes.repartition(len(labels), "shard").mapInArrow(write, DDL)
+    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(write), DDL)

@@ -52,6 +52,7 @@ _MEMBERS: Final[dict[str, tuple[str, ...]]] = {
 """Choice -> what it may be."""
 
 _TIMINGS = ("early", "on_time", "late")
+_REASONS = ("late", "closed", "no window")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 Pane = Mapping[str, Any]
@@ -283,7 +284,7 @@ class _Reader:
             watermarks=self.watermarks(item.get("watermarks", {})),
             dropped={
                 key: self.typed(count, int, f"dropped.{key}")
-                for key, count in self.table(item.get("dropped", {}), ("late", "closed"), "dropped").items()
+                for key, count in self.table(item.get("dropped", {}), _REASONS, "dropped").items()
             },
         )
 

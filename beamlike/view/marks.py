@@ -89,6 +89,7 @@ PANES: Final = {
 DROPS: Final = {
     "late": Mark("dropped, late", VERMILION, "x", "////"),
     "closed": Mark("dropped, trigger finished", BLACK, "x", "xxxx"),
+    "no window": Mark("dropped, in no window", GREY, "x", "...."),
 }
 
 

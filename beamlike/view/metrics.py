@@ -41,16 +41,21 @@ class PrometheusMetrics:
     | stage_percentile_watermark_timestamp_seconds         | of its output, by `percentile`                  |
     | stage_input_lag_seconds, stage_output_lag_seconds    | processing time - watermark: how old the data is |
     | stage_input_system_lag_seconds, ..._output_          | how long the batch took up to there             |
+    | stage_pending_elements                               | that wait for a pane                            |
     | stage_live_windows, stage_live_keys                  | in state now                                    |
     | stage_state_bytes                                    | what these take                                 |
     | last_batch_timestamp_seconds                         | processing time of the last batch               |
 
     | counter                                              | what it counts                                  |
     |------------------------------------------------------|-------------------------------------------------|
-    | source_elements_total, source_dead_letters_total     | rows with, without a readable event time        |
+    | source_rows_total                                    | rows that were read                             |
+    | source_elements_total, source_dead_letters_total     | those that came to the watermark, or were no use |
+    | step_dead_letters_total                              | rows that a step after it could not use, by `step` |
     | stage_elements_total                                 | elements that came in                           |
+    | stage_placed_elements_total                          | the same, once for every window                 |
+    | stage_emitted_elements_total                         | those that are in a pane                        |
     | stage_panes_total                                    | by `timing`: early, on_time, late               |
-    | stage_dropped_elements_total                         | by `reason`: late, closed                       |
+    | stage_dropped_elements_total                         | by `reason`: late, closed, no window            |
     | sink_rows_total                                      | rows that it was given                          |
     | batches_total                                        |                                                 |
 
@@ -70,6 +75,8 @@ class PrometheusMetrics:
             self._source(metrics, record, name, source)
         for name, stage in record.stages.items():
             self._stage(metrics, record, name, stage)
+        for name, count in record.dead_letters.items():
+            metrics.counter("step_dead_letters", self.pipeline, step=name).inc(count)
         for name, rows in record.sinks.items():
             metrics.counter("sink_rows", self.pipeline, sink=name).inc(rows)
 
@@ -88,6 +95,7 @@ class PrometheusMetrics:
                 source=name,
                 percentile=str(share),
             ).set(_timestamp(time))
+        metrics.counter("source_rows", self.pipeline, source=name).inc(source.read or 0)
         metrics.counter("source_elements", self.pipeline, source=name).inc(source.elements)
         metrics.counter("source_dead_letters", self.pipeline, source=name).inc(source.dead_letters)
 
@@ -99,6 +107,7 @@ class PrometheusMetrics:
             "stage_output_lag_seconds": _lag(record, stage.output),
             "stage_input_system_lag_seconds": record.input_system_lag(name) / _SECOND,
             "stage_output_system_lag_seconds": record.output_system_lag(name) / _SECOND,
+            "stage_pending_elements": stage.pending or 0,
             "stage_live_windows": stage.live,
             "stage_live_keys": stage.keys,
             "stage_state_bytes": stage.bytes,
@@ -113,6 +122,8 @@ class PrometheusMetrics:
                 percentile=str(share),
             ).set(_timestamp(time))
         metrics.counter("stage_elements", self.pipeline, stage=name).inc(stage.elements)
+        metrics.counter("stage_placed_elements", self.pipeline, stage=name).inc(stage.placed or 0)
+        metrics.counter("stage_emitted_elements", self.pipeline, stage=name).inc(stage.emitted or 0)
         for timing, count in stage.panes.items():
             metrics.counter("stage_panes", self.pipeline, stage=name, timing=timing).inc(count)
         for reason, count in stage.dropped.items():
@@ -137,8 +148,10 @@ _HELP = {
     "source_lag_seconds": "Processing time less the watermark of the source.",
     "source_idle": "1 while the source is left out downstream, as it is silent, else 0.",
     "source_percentile_watermark_timestamp_seconds": "Percentile watermarks of the source.",
-    "source_elements": "Rows with a readable event time.",
-    "source_dead_letters": "Rows without a readable event time.",
+    "source_rows": "Rows that were read.",
+    "source_elements": "Rows that came to the watermark.",
+    "source_dead_letters": "Rows that reader, event time or a step before the watermark could not use.",
+    "step_dead_letters": "Rows that the step could not use.",
     "stage_input_watermark_timestamp_seconds": "Input watermark of the stage.",
     "stage_output_watermark_timestamp_seconds": "Output watermark of the stage.",
     "stage_percentile_watermark_timestamp_seconds": "Percentile watermarks of the stage's output.",
@@ -150,6 +163,9 @@ _HELP = {
     "stage_live_keys": "Keys in state.",
     "stage_state_bytes": "Bytes of state.",
     "stage_elements": "Elements that came into the stage.",
+    "stage_placed_elements": "The same, each once for every window that it is in.",
+    "stage_emitted_elements": "Of these, those that are in a pane.",
+    "stage_pending_elements": "Of these, those that wait for a pane.",
     "stage_panes": "Panes that the stage gave, by timing.",
     "stage_dropped_elements": "Elements that the stage dropped, by reason.",
     "sink_rows": "Rows that the sink was given.",

@@ -10,12 +10,12 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from beamlike.records import BatchRecord, is_a_time
+from beamlike.records import BatchRecord, StageRecord, is_a_time
 from beamlike.view.charts import Charts
 from beamlike.view.drawing import Picture
 from beamlike.view.history import History
 from beamlike.view.plot import stage_facts
-from beamlike.view.totals import totals
+from beamlike.view.totals import Total, others, totals
 from beamlike.view.why import why
 from beamlike.view.words import clock, counts, holder_text, length, rows
 
@@ -42,6 +42,11 @@ _LAGS = (
     "Processing-time lag: how long it took from the beginning of a batch until the stage was done with it. If "
     "only the first grows, data are old or wait for a window to close, and a saw-tooth is windows opening and "
     "closing; if both grow, the stage is stuck or too slow."
+)
+
+_WORK = (
+    "Every row is accounted for. Of a source: rows read = elements that went on + rows that did not. Of a stage, where "
+    "an element has a place in each of its windows: places = those in panes + those that did not + those that wait."
 )
 
 _MOST_SENTENCES = 8
@@ -73,9 +78,10 @@ def _summary(history: History) -> str:
     if first is None or last is None:
         return "no batch has been recorded yet"
     state = history.closed or "not closed: it goes on, or was killed"
+    count = sum(batch.batches for batch in history.batches)
     took = length((last.finished or last.processing_time) - first.processing_time)
     return (
-        f"{rows(len(history.batches), 'batch').replace('batchs', 'batches')}, from {clock(first.processing_time)}, "
+        f"{rows(count, 'batch').replace('batchs', 'batches')}, from {clock(first.processing_time)}, "
         f"over {took}; {state}. Times are UTC."
     )
 
@@ -96,11 +102,11 @@ def _sections(charts: Charts) -> Iterable[str]:
     yield "<h2>What came and what went</h2>"
     yield _work(charts, latest)
     yield "<h2>Sources</h2>"
-    yield f"<p class='note'>{escape(_SOURCES)}</p>"
+    yield _note(_SOURCES)
     yield _figure(charts.sources(), "sources", "Watermarks and elements of all sources")
     yield "<h2>Stages</h2>"
-    yield f"<p class='note'>{escape(_STAGES)}</p>"
-    yield f"<p class='note'>{escape(_LAGS)}</p>"
+    yield _note(_STAGES)
+    yield _note(_LAGS)
     for number, (name, stage) in enumerate(charts.history.plan.stages.items()):
         about = f"{'; '.join(stage_facts(stage))}. Reads from {', '.join(stage.inputs)}."
         figure = _figure(
@@ -173,23 +179,30 @@ def _lag(charts: Charts, batch: BatchRecord, watermark: int) -> str:
 
 
 def _work(charts: Charts, batch: BatchRecord) -> str:
-    """What came, what went out, what was dropped, and what is in state now."""
-    total = totals(charts.history)
-    plan = charts.history.plan
-    lines = [
-        [name, f"{total[name].elements:,}", "", f"{total[name].dead_letters:,}", "", "", ""]
-        for name in plan.sources
+    """What became of every row: what came, what went out, what was lost and why, and what is in state now."""
+    total, plan = totals(charts.history), charts.history.plan
+    lines = [_source_line(name, total[name]) for name in plan.sources]
+    lines += [_stage_line(name, total[name], batch.stages.get(name)) for name in plan.stages]
+    lines += [
+        [name, "", "", "", counts(total[name].lost), *[""] * 4] for name in others(charts.history, total)
     ]
-    for name in plan.stages:
-        stage = batch.stages.get(name)
-        state = (
-            ["", "", ""] if stage is None else [f"{one:,}" for one in (stage.live, stage.keys, stage.bytes)]
-        )
-        came = total[name]
-        lines.append([name, f"{came.elements:,}", counts(came.panes), counts(came.dropped), *state])
-    names = ["source or stage", "elements", "panes", "dropped, or without event time"]
-    state_names = ["windows in state", "keys in state", "bytes of state"]
-    return _table([*names, *state_names], lines, numbers=(1, 4, 5, 6))
+    names = ["source, stage or step", "rows or places", "went on", "panes", "did not"]
+    state_names = ["waits for a pane", "windows in state", "keys in state", "bytes of state"]
+    return _table([*names, *state_names], lines, numbers=(1, 2, 5, 6, 7, 8)) + _note(_WORK)
+
+
+def _source_line(name: str, total: Total) -> list[str]:
+    return [name, f"{total.read:,}", f"{total.elements:,}", "", counts(total.lost), *[""] * 4]
+
+
+def _stage_line(name: str, total: Total, stage: StageRecord | None) -> list[str]:
+    state = [] if stage is None else [f"{one:,}" for one in (stage.live, stage.keys, stage.bytes)]
+    went = [f"{total.placed:,}", f"{total.emitted:,}", counts(total.panes), counts(total.lost)]
+    return [name, *went, f"{total.pending:,}", *(state or ["", "", ""])]
+
+
+def _note(text: str) -> str:
+    return f"<p class='note'>{escape(text)}</p>"
 
 
 def _table(names: Sequence[str], lines: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:

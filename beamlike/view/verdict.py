@@ -119,5 +119,6 @@ def _dropped(history: History, name: str) -> Iterator[str]:
     why = {
         "late": "came after their windows were closed",
         "closed": "came after the trigger of their windows had finished",
+        "no window": "were in a gap between windows",
     }
     yield text + ", ".join(f"{count:,} {why.get(reason, reason)}" for reason, count in reasons.items())

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.view.history import History
-from beamlike.view.totals import totals
+from beamlike.view.totals import others, totals
 from beamlike.view.words import clock, holder_text, length
 from windowing.time import MAX_TIME, format_time
 
@@ -120,6 +120,8 @@ def _work(history: History, batch: BatchRecord) -> Table:
         total = done[name]
         live = _count(stage.live), _count(stage.keys), _bytes(stage.bytes)
         table.add_row(Text(name), _count(total.elements), _lines(total.panes), _lines(total.dropped), *live)
+    for name in others(history, done):
+        table.add_row(Text(name), "", "", _lost(done[name].dead_letters), "", "", "")
     return table
 
 

@@ -1,0 +1,98 @@
+"""Small files and folders on any file system that Hadoop knows, by way of Spark's Java."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+from pyspark.sql import SparkSession
+
+from beamlike.errors import CheckpointError
+from beamlike.io.paths import is_remote, path_text, uri
+
+
+@attrs.frozen
+class HadoopFiles:
+    """Reads, writes, lists and copies; paths are text, with a scheme or of this machine."""
+
+    session: SparkSession
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None if there is none."""
+        path, files = self._find(name)
+        if not files.exists(path):
+            return None
+        stream, jvm = files.open(path), cast(Any, self.session._jvm)
+        try:
+            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Makes or replaces a file: under a hidden name first, so that nobody reads half of it.
+
+        On this machine's file system it is replaced at once: who is killed in between leaves the old one or the new.
+        """
+        if not is_remote(name):
+            _replace(Path(path_text(name)), text)
+            return
+        path, files = self._find(name)
+        temporary, _ = self._find(f"{name.rpartition('/')[0]}/.{path.getName()}.tmp")
+        stream = files.create(temporary, True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        if files.exists(path):
+            files.delete(path, False)
+        if not files.rename(temporary, path):
+            raise CheckpointError(f"cannot write {name}")
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, hidden names left out, by the alphabet; nothing if it does not exist."""
+        path, files = self._find(folder)
+        if not files.exists(path):
+            return []
+        found = (status.getPath().getName() for status in files.listStatus(path))
+        return sorted(name for name in found if not name.startswith((".", "_")))
+
+    def make(self, folder: str) -> None:
+        """Makes a folder, and those above it."""
+        path, files = self._find(folder)
+        files.mkdirs(path)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copies a folder with all that is in it; nothing if it does not exist. `target` must not exist."""
+        (from_path, from_files), (to_path, to_files) = self._find(source), self._find(target)
+        if not from_files.exists(from_path):
+            return
+        jvm: Any = self.session._jvm
+        conf = self.session._jsc.hadoopConfiguration()
+        if not jvm.org.apache.hadoop.fs.FileUtil.copy(from_files, from_path, to_files, to_path, False, conf):
+            raise CheckpointError(f"cannot copy {source} to {target}")
+
+    def remove(self, folder: str) -> None:
+        """Removes a folder with all that is in it."""
+        path, files = self._find(folder)
+        files.delete(path, True)
+
+    def set_time(self, name: str, seconds: int) -> None:
+        """Sets when a file was modified, in seconds since 1970, where the file system keeps such times."""
+        path, files = self._find(name)
+        files.setTimes(path, 1000 * seconds, -1)
+
+    def _find(self, name: str) -> tuple[Any, Any]:
+        jvm: Any = self.session._jvm
+        path = jvm.org.apache.hadoop.fs.Path(uri(name))
+        return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Hadoop wrote a checksum beside it, which would not fit any more, and reads a file that has none.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)

@@ -1,0 +1,55 @@
+"""A plan as one streaming query: its sources as envelopes, through one operator per level."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from beamlike.ingest import steps_of
+from beamlike.manifest import needs_ticks
+from beamlike.plan import Plan
+from beamlike.spark.envelope import Topology
+from beamlike.spark.ingest import control_envelopes, source_envelopes
+from beamlike.spark.level import Level
+from beamlike.spark.operators import apply_level
+from beamlike.spark.sinks import PartWriter, write_in_tasks
+
+
+def envelopes(
+    session: SparkSession, plan: Plan, topology: Topology, control: str, writer: PartWriter, started: int
+) -> DataFrame:
+    """All sources as envelopes, through one operator per level: what comes out at the end is for the driver."""
+    sources = tuple(plan.sources.values())
+    streams = [control_envelopes(session, control, sources, topology)]
+    if steps_of(plan) is None:  # test streams are played by control alone
+        streams = [source_envelopes(session, source, topology) for source in sources] + streams
+    stream = reduce(DataFrame.unionAll, streams)
+    for number, names in enumerate(plan.levels, start=1):
+        level = Level.of(plan, names, topology, started)
+        last = number == len(plan.levels)
+        # Reports carry the time on to later levels.
+        ticks = number == 1 and needs_ticks(plan)
+        stream = apply_level(stream, level, writer if last else None, ticks=ticks)
+    return stream if plan.levels else write_in_tasks(stream, writer, topology.labels)
+
+
+def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
+    """For each of `shards` partitions the least integer that Spark's hash puts on it."""
+    jvm: Any = session._jvm
+    # The static method of that name is found or not, as the JVM happens to list the two.
+    murmur = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
+    found: dict[int, int] = {}
+    candidate = 0
+    while len(found) < shards:
+        found.setdefault(murmur.hashInt(candidate) % shards, candidate)
+        candidate += 1
+    return tuple(found[partition] for partition in range(shards))
+
+
+def python_reason(message: str) -> str | None:
+    """The innermost Python traceback in the message of a query that failed; None if Python was not at fault."""
+    before_plan = message.partition("=== Streaming Query ===")[0].partition(" SQLSTATE:")[0]
+    _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
+    return f"the run failed in a Python function:\n{traceback.strip()}" if found else None

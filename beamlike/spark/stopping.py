@@ -1,0 +1,91 @@
+"""Ends a query between two batches: the one in hand is finished, and the next one is not begun.
+
+Spark can only interrupt a query, wherever it is. So a gate before each batch holds the next one back until it does.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import attrs
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+Batch = Callable[[DataFrame, int], None]
+"""A `foreachBatch` function."""
+
+_LOOK = 0.2  # seconds between two looks at a query that is to stop
+_FOR_EVER = 2**31 * 1000  # milliseconds; Spark interrupts it long before
+
+
+@attrs.define(eq=False)
+class Gate:
+    """The `foreachBatch` function of a query, which begins no batch once it is closed."""
+
+    batch: Batch
+    _closed: threading.Event = attrs.field(factory=threading.Event)
+    _held: threading.Event = attrs.field(factory=threading.Event)
+    _inside: int | None = None
+
+    def __call__(self, envelopes: DataFrame, number: int) -> None:
+        if self._closed.is_set():
+            self._held.set()
+            # In Java's thread of the query, so that its end interrupts it there, which Spark takes for no failure.
+            jvm: Any = envelopes.sparkSession._jvm
+            jvm.java.lang.Thread.sleep(_FOR_EVER)
+            raise RuntimeError(f"batch {number} was held back, and then its query was not stopped")
+        self._inside = threading.get_ident()
+        try:
+            self.batch(envelopes, number)
+        finally:
+            self._inside = None
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether it is the batch in hand itself that asks."""
+        return self._inside == threading.get_ident()
+
+    def close(self) -> None:
+        """Holds the next batch back."""
+        self._closed.set()
+
+    def finish(self, query: StreamingQuery) -> None:
+        """Closes it, waits for the end of the batch in hand, if there is one, and stops the query."""
+        self.close()
+        while query.isActive and query.status["isTriggerActive"]:
+            # The next batch is there once the one before it is committed.
+            if self._held.wait(_LOOK):
+                break
+        query.stop()
+
+
+@contextmanager
+def signals(stop: Callable[[], None]) -> Iterator[None]:
+    """The first SIGTERM or SIGINT calls `stop`, which must not wait; a second raises `KeyboardInterrupt`.
+
+    In the main thread only: elsewhere there are no signals, and nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+        stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # One that was not set from Python cannot be set again from it.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
