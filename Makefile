@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench demo help lint pictures setup test
+.PHONY: bench demo faults help lint pictures setup soak test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -23,17 +23,25 @@ demo: setup ## one million events through the example pipelines, on Spark
 pictures: demo ## run the demo and take its pictures into docs/pictures, where README.md shows them
 	cp build/demo/*.svg docs/pictures/
 
-test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark
+test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest $(ARGS)
+
+faults: setup ## kill a job on Spark 30 times, and executors of a small cluster; see tests/faults
+	$(BIN)/python -m tests.faults $(ARGS)
+
+soak: setup ## half an hour of generated input on Spark: nothing grows, nothing is lost; ARGS="--minutes 2"
+	$(BIN)/python -m tests.soak $(ARGS)
 
 lint: setup ## check style, layers and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup ## measure the example against the same job written by hand for Spark
+bench: setup ## measure the example beside other frameworks, and what state and triggers cost; about an hour
 	$(BIN)/python -m benchmarks.flagship $(ARGS)
 	$(BIN)/python -m benchmarks.firing
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.state
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from beamlike.event_time import (
     DEAD_LETTERS,
     check_event_time_type,
-    count_dead_letters,
+    count_rows,
     read_event_time,
     split_dead_letters,
 )
@@ -146,7 +146,7 @@ def test_every_row_is_either_good_or_a_dead_letter() -> None:
         ("plays", "event time column 't' is not a time: 'abc'", '{"t":"abc","user":"u2"}'),
         ("plays", "event time column 't' is null", '{"t":null,"user":"u3"}'),
     ]
-    assert count_dead_letters(timed).collect().rows() == [(2,)]
+    assert count_rows(timed).collect().rows() == [(3, 2)]
 
 
 @pytest.mark.parametrize(

@@ -280,11 +280,6 @@ STEPS = {
     ),
     "write: no sink": (lambda: plays().write("out", "out/plays"), WrongType, "step 'out': expected a sink"),
     "write: a class": (lambda: plays().write("out", bl.Memory), WrongType, "step 'out': expected a sink"),
-    "dead letters of a step": (
-        lambda: plays().filter("won").dead_letters(),
-        bl.PlanError,
-        "step 'plays.dead_letters': only a collection made by read or with_watermark has dead letters",
-    ),
     "dead letters in windows": (
         lambda: plays().dead_letters().window_into(MINUTES),
         bl.PlanError,

@@ -32,7 +32,7 @@ def route(collection: bl.Collection, consumer: str, *columns: str) -> Route:
 def test_each_consumer_gets_its_columns_in_order():
     source = plays()
     routes = [route(source, "a", "score", EVENT_TIME), route(source.filter(bl.col("won")), "b", "user")]
-    result = apply_routes(frame(0, 1, 2), routes)
+    result = apply_routes(frame(0, 1, 2), routes).frames
     assert result["a"].columns == ["score", EVENT_TIME]
     assert result["b"].to_dict(as_series=False) == {"user": ["user 1", "user 2"]}
 
@@ -43,7 +43,7 @@ def test_routes_to_one_consumer_are_put_together_in_their_order():
         route(source.filter(bl.col("score") > 1), "out", "score"),
         route(source.filter(bl.col("score") < 3), "out", "score"),
     ]
-    assert apply_routes(frame(1, 2, 3), routes)["out"]["score"].to_list() == [2, 3, 1, 2]
+    assert apply_routes(frame(1, 2, 3), routes).frames["out"]["score"].to_list() == [2, 3, 1, 2]
 
 
 def test_a_shared_python_step_runs_once_and_what_is_before_it_too():
@@ -59,7 +59,9 @@ def test_a_shared_python_step_runs_once_and_what_is_before_it_too():
     mapped = plays().map_batches(count("first"))
     left, right = mapped.map_batches(count("second")), mapped.filter(bl.col("won"))
     calls.update(first=0, second=0)
-    result = apply_routes(frame(0, 1), [route(left, "left"), route(right, "right"), route(mapped, "all")])
+    result = apply_routes(
+        frame(0, 1), [route(left, "left"), route(right, "right"), route(mapped, "all")]
+    ).frames
     assert {name: len(part) for name, part in result.items()} == {"left": 2, "right": 1, "all": 2}
     assert calls == {"first": 1, "second": 1}
 
@@ -69,7 +71,7 @@ def test_steps_after_a_flatten_run_on_each_way():
     both = bl.flatten(source.filter(bl.col("score") > 1), source.filter(bl.col("score") < 1))
     doubled = both.with_columns(score=bl.col("score") * 2)
     steps = [(*chain(side), doubled.origin) for side in both.inputs]
-    result = apply_routes(frame(0, 1, 2), [Route("out", way, ("score",)) for way in steps])
+    result = apply_routes(frame(0, 1, 2), [Route("out", way, ("score",)) for way in steps]).frames
     assert result["out"]["score"].to_list() == [4, 0]
 
 
@@ -85,7 +87,7 @@ def test_a_scanned_file_is_read_only_where_some_route_needs_it(tmp_path):
     schema = pl.read_parquet_schema(tmp_path / "rows.parquet")
     lazy = pl.io.plugins.register_io_source(reader, schema=schema)
     wanted = plays().with_columns(double=bl.col("rate") * 2).filter(bl.col("score") > 97)
-    result = apply_routes(lazy, [route(wanted, "out", "user", "score")])
+    result = apply_routes(lazy, [route(wanted, "out", "user", "score")]).frames
     assert result["out"]["score"].to_list() == [98, 99]
     ((columns, predicate),) = read
     assert set(columns) == {"user", "score"}
@@ -114,13 +116,13 @@ def test_dead_letters_take_only_their_own_routes():
     lost = Route("lost", chain(source.dead_letters().select("error")), ("error",), "dead_letters")
     main = route(source, "main", "user")
     letters = pl.DataFrame({"step": ["plays"], "error": ["null"], "row": ["{}"]})
-    assert list(apply_routes(letters, [lost, main], output="dead_letters")) == ["lost"]
-    assert list(apply_routes(frame(1), [lost, main])) == ["main"]
+    assert list(apply_routes(letters, [lost, main], output="dead_letters").frames) == ["lost"]
+    assert list(apply_routes(frame(1), [lost, main]).frames) == ["main"]
 
 
 def test_no_rows_give_empty_frames_of_the_right_columns():
     source = plays().map(lambda row: {"n": 1}, schema={"n": int})
-    result = apply_routes(frame(), [route(source, "out")])["out"]
+    result = apply_routes(frame(), [route(source, "out")]).frames["out"]
     assert result.schema == pl.Schema({"n": pl.Int64(), EVENT_TIME: pl.Int64()})
 
 
@@ -164,8 +166,8 @@ scores = st.lists(st.integers(-5, 20), max_size=12)
 @given(scores=scores, cut=st.integers(0, 12))
 def test_a_step_does_not_show_how_its_input_was_cut(kind, scores, cut):
     whole = frame(*scores)
-    parts = [apply_routes(part, [ROUTES[kind]])["out"] for part in (whole[:cut], whole[cut:])]
-    assert_frame_equal(pl.concat(parts), apply_routes(whole, [ROUTES[kind]])["out"])
+    parts = [apply_routes(part, [ROUTES[kind]]).frames["out"] for part in (whole[:cut], whole[cut:])]
+    assert_frame_equal(pl.concat(parts), apply_routes(whole, [ROUTES[kind]]).frames["out"])
 
 
 @pytest.mark.parametrize("kind", sorted(ROUTES))
@@ -174,7 +176,9 @@ def test_a_route_needs_no_more_columns_than_it_says(kind):
     for columns in (ROUTES[kind].columns, ROUTES[kind].columns[:1], (EVENT_TIME,)):
         way = attrs.evolve(ROUTES[kind], columns=columns)
         kept = [column for column in whole.columns if column in way.needed]
-        assert_frame_equal(apply_routes(whole.select(kept), [way])["out"], apply_routes(whole, [way])["out"])
+        assert_frame_equal(
+            apply_routes(whole.select(kept), [way]).frames["out"], apply_routes(whole, [way]).frames["out"]
+        )
 
 
 def test_routes_that_share_a_step_get_what_each_needs_of_it():
@@ -182,12 +186,12 @@ def test_routes_that_share_a_step_get_what_each_needs_of_it():
     left, right = route(wide, "left", "a"), route(wide, "right", "b", "user")
     assert left.needed == {"score"}
     assert right.needed == {"rate", "user"}
-    result = apply_routes(frame(1).select("score", "rate", "user"), [left, right])
+    result = apply_routes(frame(1).select("score", "rate", "user"), [left, right]).frames
     assert result["left"].rows() == [(2,)]
     assert result["right"].rows() == [(1.5, "user 1")]
 
 
 def test_windows_are_replaced_by_new_ones():
     twice = plays().window_into(bl.FixedWindows("1s")).window_into(bl.FixedWindows("5s"))
-    result = apply_routes(frame(*range(7)), [route(twice, "out", WINDOW_START)])["out"]
+    result = apply_routes(frame(*range(7)), [route(twice, "out", WINDOW_START)]).frames["out"]
     assert result[WINDOW_START].to_list() == [0] * 5 + [5_000_000] * 2

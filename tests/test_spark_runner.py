@@ -199,7 +199,7 @@ def test_an_error_in_a_users_function_names_the_step(spark: SparkSession, tmp_pa
     def divide(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "score": 1 // (row["score"] - 1)}
 
-    p = bl.Pipeline("fails")
+    p = bl.Pipeline("fails", on_error="fail")
     totals(scores(p, bl.Rows(ROWS)).map(divide, name="share")).write("out", bl.Memory())
     with pytest.raises(bl.RunError, match="ZeroDivisionError") as failure:
         p.run(bl.SparkRunner(tmp_path, session=spark, shards=1, drain=True))

@@ -275,10 +275,6 @@ REFUSED = {
         lambda: plays().with_timestamps("at").with_watermark(STRATEGY, "at"),
         "'plays.with_timestamps' needs one before",
     ),
-    "dead letters of rows without event time": (
-        lambda: untimed().dead_letters(),
-        "no event time is read of its rows, so none of them is lost",
-    ),
     "its name": (
         lambda: plays().with_watermark(STRATEGY).named("x"),
         r"is given in read.* or with_watermark",

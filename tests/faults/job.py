@@ -1,0 +1,45 @@
+"""The job: `python -m tests.faults.job FOLDER MASTER` runs the pipeline on FOLDER/data and drains it.
+
+It ends with status 0 when all is done. Started again on the same folder, it goes on where it was killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import beamlike as bl
+from tests.faults.pipeline import pipeline
+from tests.faults.wires import Wires
+
+SHARDS = 2
+# For a Java that starts fast and does not live long.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def plan_and_runner(folder: Path, **options: object) -> tuple[bl.Pipeline, bl.SparkRunner]:
+    """The pipeline of that folder and its runner; `options` are the runner's."""
+    wires = Wires(str(folder / "wires"))
+    checkpoint = str(folder / "checkpoint")
+
+    def noted(record: object) -> None:
+        wires.passes("noted", record.batch)
+
+    runner = bl.SparkRunner(checkpoint, shards=SHARDS, drain=True, on_batch=noted, **options)
+    return pipeline(folder / "data", folder / "out", wires), runner
+
+
+def main(folder: Path, master: str) -> None:
+    Wires(str(folder / "wires")).note_driver()
+    config = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": _JAVA}
+    plan, runner = plan_and_runner(folder, master=master, config=config)
+    try:
+        plan.run(runner)
+    except bl.CheckpointError as error:
+        # It was killed when its last batch was done.
+        if "was drained" not in str(error):
+            raise
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,105 @@
+"""Runs that are killed, at many places and moments, give what an undisturbed run gives, row for row.
+
+What is killed by SIGKILL here, whenever the tests run:
+
+- 4 times the whole job, its Java and its Python workers with it (once its Python driver alone); it is started again;
+- some 28 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again;
+- 3 times a worker of a Spark that does not try again: the run fails, and is started again in the same Java, as it is
+  once after the driver fails in a transaction.
+
+To start a Java takes longer than all else, so `make faults` kills the whole job 30 times, and executors of a cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import attrs
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import beamlike as bl
+from tests.faults import plays
+from tests.faults.job import plan_and_runner
+from tests.faults.outcome import Outcome, expected, outcome
+from tests.faults.pipeline import DATABASE, TABLES
+from tests.faults.trials import Trial, lives, survive
+from tests.faults.wires import IN_WORKERS, Place, Wire
+
+
+@pytest.mark.spark
+def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    planned = lives(seed=9, processes=4, workers=7)
+    tripped = [wire for wires in survive(tmp_path / "job", planned, files=7, seed=9) for wire in wires]
+    victims = Counter(wire.victim for wire in tripped)
+    assert victims["all"] + victims["later"] + victims["driver"] == 4
+    assert victims["worker"] >= 23  # of 28: one may not have been met before its process was killed
+
+
+@pytest.mark.spark
+def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_doubles_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    trial = Trial.of(tmp_path / "job", files=3, seed=2)
+    cuts: tuple[tuple[Place, int], ...] = (("part", 0), ("level 1", 1), ("transaction", 1), ("level 2", 2))
+    for place, batch in cuts:
+        trial.wires.lay([Wire(place, batch, "worker" if place in IN_WORKERS else "nobody")])
+        plan, runner = plan_and_runner(trial.folder, session=spark)
+        with pytest.raises((bl.RunError, StreamingQueryException)):
+            plan.run(runner)
+        assert trial.wires.left() == []
+    plan, runner = plan_and_runner(trial.folder, session=spark)
+    plan.run(runner)
+    assert trial.differences() == []
+
+
+# What looks for differences finds them
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """What a run in this process has written, and the outcome without the counts of its records."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    data = plays.write(folder / "data", files=3, rows=40, seed=5)
+    files = {source: sorted(map(str, (data / source).iterdir())) for source in plays.SOURCES}
+    whole = expected(folder, [{source: [files[source][number]] for source in files} for number in range(3)])
+    return folder / "expected", attrs.evolve(whole, counts=Counter())
+
+
+@pytest.fixture
+def out(undisturbed: tuple[Path, Outcome], tmp_path: Path) -> Path:
+    """A copy of it, to do harm to."""
+    return Path(shutil.copytree(undisturbed[0], tmp_path / "out"))
+
+
+@pytest.mark.parametrize("sink", ["sessions", "totals", "late"])
+def test_a_part_that_is_lost_or_doubled_is_found(
+    sink: str, undisturbed: tuple[Path, Outcome], out: Path
+) -> None:
+    part = max((out / sink).iterdir(), key=lambda file: file.stat().st_size)
+    copied = shutil.copy(part, part.with_stem("part-other"))
+    (found,) = outcome(out, []).differences(undisturbed[1])
+    assert f"too many in {sink}" in found
+    part.unlink()
+    copied.unlink()
+    (found,) = outcome(out, []).differences(undisturbed[1])
+    assert f"lost in {sink}" in found
+
+
+@pytest.mark.parametrize(
+    ("database", "table", "sink"),
+    [(DATABASE, "totals", "database"), (TABLES, "latest", "latest"), (TABLES, "appended", "appended")],
+)
+def test_a_row_of_a_table_that_is_lost_is_found(
+    database: str, table: str, sink: str, undisturbed: tuple[Path, Outcome], out: Path
+) -> None:
+    with contextlib.closing(sqlite3.connect(out / database)) as connection:
+        connection.execute(f"DELETE FROM {table} WHERE rowid = (SELECT min(rowid) FROM {table})")
+        connection.commit()
+    (found,) = outcome(out, []).differences(undisturbed[1])
+    assert found.startswith(f"1 rows lost in {sink}")

@@ -1,0 +1,130 @@
+"""`python -m tests.soak --minutes 30`: feeds a pipeline on Spark, and asserts that nothing grows or is lost.
+
+Everything is under build/soak/: input, checkpoint, output, the report of the run, and soak.svg, the series as pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+import beamlike as bl
+from beamlike.recording import MOST_BYTES, RECORDS_FILE
+from beamlike.records import BatchRecord
+from beamlike.view.history import History
+from beamlike.view.report import write_report
+from beamlike.view.totals import Total, totals
+from tests.soak.feed import Feed
+from tests.soak.job import pipeline
+from tests.soak.measure import Measure
+
+CONFIG = {
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    # How many batches can be gone back to; by default a hundred, whose files would take long to be a steady number.
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "10s",
+}
+
+
+def main() -> int:
+    """0 if all is well; what is not is said."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long (default: 30)")
+    parser.add_argument("--folder", type=Path, default=Path("build/soak"), help="where (default: build/soak)")
+    given = parser.parse_args()
+    folder = given.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    feed, measure = Feed(folder), Measure(folder)
+    run_for(given.minutes * 60, folder, feed, measure)
+    measure.draw(folder / "soak.svg")
+    history = History.open(folder / "checkpoint")
+    write_report(history, folder / "report.html")
+    wrong = [*measure.complaints(), *unaccounted(folder, feed, history)]
+    for line in wrong or ["nothing grew, and every row is accounted for"]:
+        print(line)
+    print(f"{feed.files:,} files, {feed.rows.total():,} rows, {len(measure.times):,} batches; see {folder}")
+    return 1 if wrong else 0
+
+
+def run_for(seconds: float, folder: Path, feed: Feed, measure: Measure) -> None:
+    """Runs while the feed writes; then takes what is left, and closes all windows."""
+    read = Counter[str]()
+
+    def after(record: BatchRecord) -> None:
+        read.update({name: source.read or 0 for name, source in record.sources.items()})
+        measure.take(record)
+        passed = measure.times[-1]
+        print(
+            f"\r{passed / 60:5.1f} min, batch {record.batch}, {read.total():,} rows ", end="", file=sys.stderr
+        )
+
+    checkpoint = str(folder / "checkpoint")
+    runner = bl.SparkRunner(
+        checkpoint=checkpoint, trigger="1 second", shards=2, master="local[2]", config=CONFIG, on_batch=after
+    )
+    run = runner.start(pipeline(folder).plan())
+    feed.start()
+    try:
+        time.sleep(seconds)
+        feed.stop()
+        deadline = time.monotonic() + 300
+        while read != feed.rows and time.monotonic() < deadline:
+            time.sleep(1)
+    finally:
+        run.stop()
+    pipeline(folder).run(bl.SparkRunner(checkpoint=checkpoint, drain=True, master="local[2]", config=CONFIG))
+
+
+def unaccounted(folder: Path, feed: Feed, history: History) -> Iterator[str]:
+    """Where what went in is not what came out, was dropped, or is a dead letter; in the records and in the files."""
+    total = totals(history)
+    for name in ("mobile", "web"):
+        source = total[name]
+        if source.read != feed.rows[name]:
+            yield f"{name}: {feed.rows[name]:,} rows were written, {source.read:,} read"
+        if source.read != source.elements + source.dead_letters + source.filtered:
+            yield f"{name}: {source.read:,} read, but {source}"
+    yield from _stages(total)
+    panes = pl.read_parquet(folder / "panes" / "**" / "*.parquet")
+    sums = pl.read_parquet(folder / "sums" / "**" / "*.parquet")
+    if panes["n"].sum() != total["sessions"].emitted:
+        yield f"panes hold {panes['n'].sum():,} elements, {total['sessions'].emitted:,} were emitted"
+    if sums["panes"].sum() != total["totals"].emitted:
+        yield f"sums hold {sums['panes'].sum():,} panes, {total['totals'].emitted:,} were emitted"
+    lost = sum(one.dead_letters for one in total.values())
+    written = sum(
+        1 for file in (folder / "checkpoint/beamlike/dead-letters").rglob("*.jsonl") for _ in file.open()
+    )
+    if lost != written:
+        yield f"{lost:,} dead letters were counted, {written:,} written"
+    reasons = {"mobile": "dead letters", "checked": "dead letters", "sessions": "late elements"}
+    missing = {name for name in reasons if not (total[name].dead_letters or total[name].dropped)}
+    yield from (f"{name}: there were no {reasons[name]}, so nothing was tried" for name in sorted(missing))
+    size = (folder / "checkpoint" / "beamlike" / RECORDS_FILE).stat().st_size
+    if size > MOST_BYTES:
+        yield f"the records take {size:,} bytes"
+
+
+def _stages(total: dict[str, Total]) -> Iterator[str]:
+    known = sum(total[name].elements for name in ("mobile", "web")) - total["checked"].dead_letters
+    if total["sessions"].elements > known:
+        yield f"sessions: {total['sessions'].elements:,} elements of {known:,}"
+    if total["totals"].elements != total["sessions"].panes.total():
+        yield f"totals: {total['totals'].elements:,} elements of {total['sessions'].panes.total():,} panes"
+    for name in ("sessions", "totals"):
+        stage = total[name]
+        if stage.pending or stage.placed != stage.emitted + stage.dropped.total():
+            yield f"{name}: {stage.placed:,} placed, but {stage}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Input of the soak: files of two sources, in cycles of bursts, silence, clocks that jump, late rows and bad ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import attrs
+
+CYCLE = 24.0
+"""Seconds after which everything comes again, so that the halves of a run are alike."""
+
+USERS = 300
+EVERY = 0.5
+"""Seconds from file to file of a source."""
+
+
+@attrs.define
+class Feed:
+    """Writes until it is stopped, in a thread of its own; `rows` counts the lines by source."""
+
+    folder: Path
+    rows: Counter[str] = attrs.field(factory=Counter)
+    files: int = 0
+    _random: random.Random = attrs.field(factory=lambda: random.Random(7))
+    _stop: threading.Event = attrs.field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("mobile", "web"):
+            (self.folder / name).mkdir(parents=True)
+
+    def start(self) -> None:
+        """Begins to write."""
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No more files from now on."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _write(self) -> None:
+        began = time.monotonic()
+        while not self._stop.wait(EVERY):
+            phase = (time.monotonic() - began) % CYCLE
+            for name in ("mobile", "web"):
+                if name == "mobile" and 8 <= phase < 14:
+                    continue  # idle: longer than the job waits for it
+                self._file(name, self._lines(phase))
+
+    def _lines(self, phase: float) -> list[str]:
+        # A burst, then times that jump ahead for a moment and come back: what follows is late.
+        count = 2_000 if 2 <= phase < 4 else 200
+        ahead = 8.0 if 16 <= phase < 17 else 0.0
+        return [self._line(ahead) for _ in range(count)]
+
+    def _line(self, ahead: float) -> str:
+        chance = self._random.random()
+        if chance < 0.002:
+            return '{"id": 1, "user": "cut o'
+        delay = self._random.expovariate(2.0) if chance < 0.98 else self._random.uniform(5, 20)
+        at = datetime.now(UTC) + timedelta(seconds=ahead - delay)
+        user = "nobody" if chance > 0.995 else f"user {self._random.randrange(USERS)}"
+        return json.dumps(
+            {
+                "id": sum(self.rows.values()),
+                "user": user,
+                "at": "soon" if 0.002 <= chance < 0.004 else at.isoformat(),
+                "value": -1.0 if 0.004 <= chance < 0.006 else self._random.random(),
+            }
+        )
+
+    def _file(self, name: str, lines: list[str]) -> None:
+        # Under a hidden name first: a reader must not see half a file.
+        path = self.folder / name / f"{self.files:08d}.jsonl"
+        hidden = path.with_name(f".{path.name}")
+        hidden.write_text("".join(f"{line}\n" for line in lines))
+        os.replace(hidden, path)
+        self.files += 1
+        self.rows[name] += len(lines)

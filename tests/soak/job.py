@@ -1,0 +1,47 @@
+"""The pipeline of the soak: two sources that may be bad, a step that fails on some rows, sessions, and their totals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import beamlike as bl
+
+SCHEMA = {"id": int, "user": str, "at": str, "value": float}
+IDLE = "3s"
+"""A source that is silent for so long is not waited for."""
+
+
+def checked(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, unless its value is one that no user can have."""
+    if row["value"] < 0:
+        raise ValueError(f"a value of {row['value']}")
+    return row
+
+
+def pipeline(folder: Path) -> bl.Pipeline:
+    """Sessions per user with early and late panes, then their counts per ten seconds; all of it written as files."""
+    soak = bl.Pipeline("soak")
+    strategy = bl.BoundedOutOfOrderness("2s", idle_after=IDLE)
+    sources = [
+        soak.read(name, bl.JSONLines(folder / name, schema=SCHEMA), timestamp="at", watermark=strategy)
+        for name in ("mobile", "web")
+    ]
+    plays = bl.flatten(sources, name="plays").filter(bl.col("user") != "nobody", name="known")
+    sessions = (
+        plays.map(checked, name="checked")
+        .window_into(
+            bl.Sessions("5s"),
+            trigger=bl.AfterWatermark(early=bl.AfterProcessingTime("2s"), late=bl.AfterCount(1)),
+            accumulation="discarding",
+            allowed_lateness="3s",
+        )
+        .group_by("user", name="sessions")
+        .aggregate(n=bl.count(), total=bl.sum("value"))
+    )
+    sessions.write("panes", bl.Parquet(folder / "panes"))
+    totals = sessions.window_into(bl.FixedWindows("10s"), trigger=bl.AfterWatermark(late=bl.AfterCount(1)))
+    totals.aggregate(n=bl.sum("n"), panes=bl.count()).named("totals").write(
+        "sums", bl.Parquet(folder / "sums")
+    )
+    return soak

@@ -1,0 +1,120 @@
+"""The benchmarks of state and throughput: their input is what they say, and figures of other runs are kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import readme, throughput
+from benchmarks.kept import keep, load
+from benchmarks.state import State, side_by_side
+from benchmarks.state_spark import CpuClock
+from benchmarks.state_stage import run
+from benchmarks.throughput import Run
+from benchmarks.workloads import WORKLOADS, Load
+
+NAMED = ("engine", "events")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
+def test_the_state_of_a_workload_is_as_large_as_asked(workload):
+    asked = Load(rows=20_000, arrivals=500)
+    batches = run(workload, asked, batches=6)
+    lives = [batch.live for batch in batches]
+    # What has come of a window lately may lie beside its row.
+    beside = 9 * asked.arrivals * workload.overlap
+    assert max(lives) < 1.05 * asked.rows + beside
+    assert min(lives) > 0.95 * asked.rows
+
+
+@pytest.mark.parametrize("name", ["sessions", "sessions, early"])
+def test_sessions_end_in_every_batch(name):
+    batches = run(WORKLOADS[name], Load(rows=20_000, arrivals=500), batches=6)
+    assert all(batch.panes > 20 for batch in batches)
+
+
+def test_windows_end_as_fast_as_they_begin():
+    batches = run(WORKLOADS["fixed, ending"], Load(rows=20_000, arrivals=500), batches=4)
+    assert all(450 < batch.panes <= 500 for batch in batches)
+
+
+def test_a_later_run_replaces_its_own_figures_only(tmp_path):
+    path = tmp_path / "figures.json"
+    keep(
+        path,
+        [{"engine": "a", "events": 1, "wall": 1.0}, {"engine": "b", "events": 1, "wall": 2.0}],
+        NAMED,
+        {},
+    )
+    kept = keep(path, [{"engine": "a", "events": 1, "wall": 3.0}], NAMED, {"processors": 2})
+    assert [(each["engine"], each["wall"]) for each in kept] == [("a", 3.0), ("b", 2.0)]
+    assert kept[0]["machine"] == {"processors": 2}
+    assert load(path) == kept
+
+
+def test_a_table_takes_the_place_between_its_markers(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("before\n<!-- x -->\nold\n<!-- end of x -->\nafter\n")
+    readme.put("x", readme.table(("engine", "s", "answer:"), [("a", "1", "right")]), path)
+    table = "| engine | s | answer |\n|---|---:|---|\n| a | 1 | right |\n"
+    assert path.read_text() == f"before\n<!-- x -->\n\n{table}\n<!-- end of x -->\nafter\n"
+    with pytest.raises(ValueError, match="no place for 'y'"):
+        readme.put("y", [], path)
+
+
+def test_every_table_has_its_place():
+    text = readme.README.read_text()
+    for name in ("state", "throughput"):
+        assert f"<!-- {name} -->\n" in text
+        assert f"<!-- end of {name} -->\n" in text
+
+
+def a_run(engine: str, events: int, wall: float, batch: float | None = None) -> Run:
+    return Run(engine, events, wall, cpu=2 * wall, memory=1, answer="right", right=True, batch=batch)
+
+
+def test_engines_are_compared_on_their_largest_inputs():
+    runs = [
+        a_run("local", 1_000_000, 1.0),
+        a_run("local", 10_000_000, 4.0),
+        a_run("beam", 100_000, 10.0),
+        a_run("spark", 10_000_000, 20.0, batch=1.0),
+        a_run("native", 10_000_000, 50.0, batch=4.0),
+    ]
+    assert throughput.ratios(runs) == [
+        "beamlike, local by Apache Beam, Python, local runner, whole runs: 250.0",
+        "beamlike, Spark streaming by PySpark streaming, whole runs: 2.5",
+        "The same by the median time of a batch of 1,000,000 events: 4.0",
+    ]
+    assert throughput.marginal(runs, "local") == (pytest.approx(3e6), pytest.approx(6 / 9))
+
+
+def test_an_engine_that_does_not_install_is_in_the_table_with_the_reason():
+    versions = dict.fromkeys(throughput.ENGINES, "1.0")
+    (row,) = throughput.rows([Run("beam", 100_000, failed="does not install: no wheel")], versions)
+    assert row[0] == "Apache Beam, Python, local runner"
+    assert row[-1] == "does not install: no wheel"
+    assert throughput.marginal([Run("beam", 1, failed="no"), Run("beam", 2, failed="no")], "beam") is None
+
+
+def test_of_a_java_trace_the_last_cause_is_shown():
+    log = "java.lang.RuntimeException: all\n\tat a.B(D.java:1)\nCaused by: java.io.IOException: this\n\t... 19 more\n\n"
+    assert throughput._reason(log) == "Caused by: java.io.IOException: this"
+    assert throughput._reason("") == "nothing"
+    assert throughput._reason("a\nb\n") == "b"
+
+
+def test_state_is_shown_engine_beside_engine():
+    def of(engine: str, wall: float) -> State:
+        batch = {"wall": wall, "cpu": wall, "panes": 0, "live": 90, "state": 2_000_000}
+        return State.of(engine, "sessions", 100, [batch], memory=1)
+
+    (row,) = side_by_side([of("spark", 0.3), of("native", 0.6)])
+    assert row == ("sessions", "100", "", "", "300", "300", "600", "600", "0.50", "2.0", "2.0")
+
+
+def test_cpu_time_between_two_looks_is_by_proportion():
+    clock = CpuClock()
+    clock.times, clock.used = [10.0, 11.0, 13.0], [1.0, 2.0, 4.0]
+    assert clock.at(10.5) == pytest.approx(1.5)
+    assert clock.at(12.0) == pytest.approx(3.0)
+    assert [clock.at(9.0), clock.at(14.0)] == [1.0, 4.0]
