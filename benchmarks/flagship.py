@@ -179,6 +179,13 @@ def show(console: Console, runs: Sequence[Run], marginals: Sequence[Marginal]) -
         console.print(f"Marginal CPU of the Spark runner by that of native Spark: {share:.2f}")
 
 
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
+    )
+
+
 def machine(java: Java | None) -> dict[str, str | int | None]:
     """What the figures were measured on."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
@@ -186,6 +193,7 @@ def machine(java: Java | None) -> dict[str, str | int | None]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.stdout.strip() or None,
         "processors": os.cpu_count(),
+        "processor": _processor(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "java": None if java is None else java.version,

@@ -98,6 +98,12 @@ class _Watch(threading.Thread):
                 _kill(process.pid)
 
 
+def cpu_of_family(root: int) -> float:
+    """CPU seconds that a process, those below it, and those that they waited for have used until now."""
+    known = [_process(root), *_descendants(root)]
+    return sum(process.ticks for process in known if process is not None) / _TICKS
+
+
 def _descendants(root: int) -> list[_Process]:
     children: dict[int, list[_Process]] = {}
     for name in os.listdir("/proc"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -10,11 +12,15 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+BATCHES = "batches.json"
+"""Beside what a streaming run has written: the seconds that each micro-batch with input took."""
+
+_PLAYS = "event_time timestamp, user long, score int"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def session(cores: int) -> SparkSession:
-    """A local Spark with as many shuffle partitions as cores and its state in RocksDB."""
+def session(cores: int, more: Mapping[str, str] | None = None) -> SparkSession:
+    """A local Spark with as many shuffle partitions as cores and its state in RocksDB; `more` settings win."""
     settings = {
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.session.timeZone": "UTC",
@@ -25,19 +31,21 @@ def session(cores: int) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
     }
     builder = SparkSession.builder.master(f"local[{cores}]").appName("native")
-    for name, value in settings.items():
+    for name, value in {**settings, **(more or {})}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-def session_lengths(spark: SparkSession, folder: Path) -> DataFrame:
-    """Sessions of one source: their windows and lengths in seconds, one file per micro-batch."""
-    plays = (
-        spark.readStream.schema("event_time timestamp, user long, score int")
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(folder))
-        .withWatermark("event_time", "5 seconds")
-    )
+def read(spark: SparkSession, folder: Path, streaming: bool) -> DataFrame:
+    """The plays of one source; as a stream one file per micro-batch, with a watermark."""
+    if not streaming:
+        return spark.read.schema(_PLAYS).parquet(str(folder))
+    plays = spark.readStream.schema(_PLAYS).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return plays.withWatermark("event_time", "5 seconds")
+
+
+def session_lengths(plays: DataFrame) -> DataFrame:
+    """Sessions: their windows and lengths in seconds."""
     window = F.session_window("event_time", "60 seconds")
     ends = (F.col("session_window.end").cast("double"), F.col("session_window.start").cast("double"))
     # A session window needs an aggregate of its own, although its length is all that is asked for.
@@ -45,17 +53,17 @@ def session_lengths(spark: SparkSession, folder: Path) -> DataFrame:
     return sessions.select((ends[0] - ends[1]).alias("length"), "session_window")
 
 
-def averages(spark: SparkSession, data: Path) -> DataFrame:
+def averages(spark: SparkSession, data: Path, streaming: bool = True) -> DataFrame:
     """Mean session length (seconds) and number of sessions of both sources in windows of two minutes."""
-    both = session_lengths(spark, data / "mobile").union(session_lengths(spark, data / "console"))
-    windows = both.groupBy(F.window(F.window_time("session_window"), "2 minutes"))
+    mobile, console = (session_lengths(read(spark, data / name, streaming)) for name in ("mobile", "console"))
+    windows = mobile.union(console).groupBy(F.window(F.window_time("session_window"), "2 minutes"))
     means = windows.agg(F.avg("length").alias("mean"), F.count("*").alias("sessions"))
     ends = F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")
     return means.select(*ends, "mean", "sessions")
 
 
 def run(data: Path, out: Path, cores: int) -> None:
-    """Run the job over all files of `data` and write its result below `out`, a file per micro-batch."""
+    """Run the job over all files of `data`; write its result below `out`, a file per micro-batch, and their seconds."""
     out.mkdir(parents=True, exist_ok=True)
 
     def keep(frame: DataFrame, batch: int) -> None:
@@ -72,16 +80,29 @@ def run(data: Path, out: Path, cores: int) -> None:
             .start()
         )
         query.awaitTermination()
+        progress = [json.loads(each.json) for each in query.recentProgress]
+        seconds = [each["durationMs"]["triggerExecution"] / 1e3 for each in progress if each["numInputRows"]]
+        (out / BATCHES).write_text(json.dumps(seconds))
         spark.stop()
+
+
+def run_batch(data: Path, out: Path, cores: int) -> None:
+    """The same over all files at once, as a batch job."""
+    out.mkdir(parents=True, exist_ok=True)
+    spark = session(cores)
+    rows: pd.DataFrame = averages(spark, data, streaming=False).toPandas()
+    rows.to_parquet(out / "averages.parquet")
+    spark.stop()
 
 
 @click.command()
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--cores", default=2, show_default=True, type=click.IntRange(1))
-def main(data: Path, out: Path, cores: int) -> None:
+@click.option("--batch", is_flag=True, help="As one batch job, not as a stream.")
+def main(data: Path, out: Path, cores: int, batch: bool) -> None:
     """Run the job over the plays below the folder DATA and write its averages below the folder OUT."""
-    run(data, out, cores)
+    (run_batch if batch else run)(data, out, cores)
 
 
 if __name__ == "__main__":

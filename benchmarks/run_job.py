@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 import beamlike as bl
+from beamlike.records import BatchRecord
+from benchmarks.native import BATCHES
 from examples.session_lengths import pipeline
 
 
 def run(runner: str, data: Path, out: Path, cores: int) -> None:
-    """Run END_OF_WINDOW over all plays of `data`; on Spark one file of each source is a micro-batch."""
+    """Run END_OF_WINDOW over all plays of `data`; on Spark one file of each source is a micro-batch, and their seconds
+    are written beside the result.
+    """
     job = pipeline(data, out, bl.END_OF_WINDOW)
     if runner == "local":
         job.run()
@@ -25,7 +31,21 @@ def run(runner: str, data: Path, out: Path, cores: int) -> None:
             master=f"local[{cores}]",
             shards=cores,
         )
-        job.run(runner=spark)
+        run = spark.start(job.plan())
+        (query,) = run.session.streams.active
+        run.wait()
+        came = with_input(run.batches)
+        seconds = [
+            each["durationMs"]["triggerExecution"] / 1e3
+            for each in (json.loads(progress.json) for progress in query.recentProgress)
+            if each["batchId"] in came
+        ]
+        (out / BATCHES).write_text(json.dumps(seconds))
+
+
+def with_input(batches: Iterable[BatchRecord]) -> set[int]:
+    """The numbers of the batches in which elements came."""
+    return {record.batch for record in batches if any(source.elements for source in record.sources.values())}
 
 
 @click.command()

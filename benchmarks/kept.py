@@ -1,0 +1,29 @@
+"""Figures in a JSON file: a run replaces those that it has measured anew and leaves the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+Figures = dict[str, Any]
+
+
+def load(path: Path) -> list[Figures]:
+    """What was kept, in the order in which it was measured first; nothing if there is no file."""
+    figures: list[Figures] = json.loads(path.read_text())["figures"] if path.exists() else []
+    return figures
+
+
+def keep(path: Path, measured: Iterable[Figures], name: Sequence[str], machine: Figures) -> list[Figures]:
+    """Put `measured`, each with the time and the machine, in the place of those with the same values for `name`.
+
+    Returns all that are kept then.
+    """
+    about = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine}
+    kept = {tuple(figures[part] for part in name): figures for figures in load(path)}
+    kept |= {tuple(figures[part] for part in name): {**figures, **about} for figures in measured}
+    path.write_text(json.dumps({"figures": list(kept.values())}, indent=1) + "\n")
+    return list(kept.values())

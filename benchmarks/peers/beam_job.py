@@ -1,0 +1,93 @@
+"""The flagship job in Apache Beam's Python SDK, on its default local runner.
+
+python beam_job.py DATA OUT
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
+from apache_beam.transforms.window import FixedWindows, Sessions, TimestampedValue
+
+_SCHEMA = pa.schema(
+    [("window_start", pa.timestamp("us", "UTC")), ("mean", pa.float64()), ("sessions", pa.int64())]
+)
+
+
+class Length(beam.DoFn):
+    """The length in seconds of the session that a key's result is of."""
+
+    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[float]:
+        yield (window.end.micros - window.start.micros) / 1e6
+
+
+class Average(beam.CombineFn):
+    """Mean and number."""
+
+    def create_accumulator(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def add_input(self, accumulator: tuple[float, int], length: float) -> tuple[float, int]:
+        return accumulator[0] + length, accumulator[1] + 1
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[float, int]]) -> tuple[float, int]:
+        sums, counts = zip(*accumulators, strict=True)
+        return sum(sums), sum(counts)
+
+    def extract_output(self, accumulator: tuple[float, int]) -> tuple[float, int]:
+        return accumulator[0] / accumulator[1], accumulator[1]
+
+
+class Row(beam.DoFn):
+    """A result with the start of its window."""
+
+    def process(
+        self, element: tuple[float, int], window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[dict[str, Any]]:
+        yield {
+            "window_start": window.start.to_utc_datetime(has_tz=True),
+            "mean": element[0],
+            "sessions": element[1],
+        }
+
+
+def stamped(play: dict[str, Any]) -> TimestampedValue:
+    """A play of a user, where it is in event time."""
+    moment: datetime = play["event_time"]
+    return TimestampedValue((play["user"], 1), moment.timestamp())
+
+
+def main(data: Path, out: Path) -> None:
+    columns = ["user", "event_time"]
+    with beam.Pipeline(options=PipelineOptions([])) as pipeline:
+        lengths = [
+            pipeline
+            | f"read {source}" >> beam.io.ReadFromParquet(str(data / source / "*.parquet"), columns=columns)
+            | f"stamp {source}" >> beam.Map(stamped)
+            | f"sessions of {source}" >> beam.WindowInto(Sessions(60))
+            | f"per user of {source}" >> beam.CombinePerKey(sum)
+            | f"length of {source}" >> beam.ParDo(Length())
+            for source in ("mobile", "console")
+        ]
+        (
+            lengths
+            | beam.Flatten()
+            | beam.WindowInto(
+                FixedWindows(120), trigger=AfterWatermark(), accumulation_mode=AccumulationMode.DISCARDING
+            )
+            | beam.CombineGlobally(Average()).without_defaults()
+            | beam.ParDo(Row())
+            | beam.io.WriteToParquet(str(out / "averages"), _SCHEMA, file_name_suffix=".parquet")
+        )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,22 @@
+"""What the two Flink jobs share: where Java is, and how results are written. Not a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_SCHEMA = pa.schema(
+    [("window_start", pa.timestamp("us", "UTC")), ("mean", pa.float64()), ("sessions", pa.int64())]
+)
+
+
+def write(rows: Iterable[tuple[int, float, int]], out: Path) -> None:
+    """Rows of window start (milliseconds), mean and sessions as a Parquet file below `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    starts, means, sessions = zip(*rows, strict=True)
+    times = [datetime.fromtimestamp(start / 1000, UTC) for start in starts]
+    pq.write_table(pa.table([times, means, sessions], _SCHEMA), out / "averages.parquet")

@@ -1,0 +1,275 @@
+"""What a batch of arrivals costs with much state: on a stage alone, on the Spark runner, and in native Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Column, Table
+
+from beamlike.spark.java import find_java
+from benchmarks import readme
+from benchmarks.drawing import figures, save
+from benchmarks.flagship import machine
+from benchmarks.kept import Figures, keep, load
+from benchmarks.measure import measure
+from benchmarks.workloads import WORKLOADS
+
+ENGINES = ("stage", "spark", "native")
+RESULTS = Path(__file__).with_name("state.json")
+SHARDS = 2
+ARRIVALS = 10_000  # in a batch
+_WIDTH = 140  # of a table, also where the output is no terminal
+_LOG_LINES = 30  # of a run that failed, to show
+
+
+@attrs.frozen
+class State:
+    """What batches cost with so much state. `rows` were asked for, `live` is how many there were on average.
+
+    Seconds and bytes; `calls`, `read` and `written` are those of a batch on the store, where they are known.
+    A stage has the share of one shard: half of the rows and of the arrivals.
+    """
+
+    engine: str
+    workload: str
+    rows: int
+    batches: int
+    live: int
+    median: float
+    mean: float
+    longest: float
+    cpu: float
+    cpu_mean: float
+    panes: float
+    state: int
+    memory: int
+    calls: float | None = None
+    read: float | None = None
+    written: float | None = None
+
+    @classmethod
+    def of(
+        cls, engine: str, workload: str, rows: int, batches: Sequence[dict[str, Any]], memory: int
+    ) -> State:
+        """Of what each batch took. `memory`: the greatest that the run had, in bytes."""
+
+        def each(name: str) -> list[float]:
+            return [batch[name] for batch in batches]
+
+        store = {
+            name: statistics.fmean(each(name)) for name in ("calls", "read", "written") if name in batches[0]
+        }
+        return cls(
+            engine,
+            workload,
+            rows,
+            len(batches),
+            live=round(statistics.fmean(each("live"))),
+            median=statistics.median(each("wall")),
+            mean=statistics.fmean(each("wall")),
+            longest=max(each("wall")),
+            cpu=statistics.median(each("cpu")),
+            cpu_mean=statistics.fmean(each("cpu")),
+            panes=statistics.fmean(each("panes")),
+            state=round(statistics.fmean(each("state"))),
+            memory=memory,
+            **store,
+        )
+
+
+def run(engine: str, workload: str, rows: int, batches: int, work: Path) -> State:
+    """Run one workload in a process of its own. Raises `click.ClickException` with the end of its log if it fails."""
+    shards = SHARDS if engine == "stage" else 1
+    options = {"rows": rows // shards, "arrivals": ARRIVALS // shards, "batches": batches}
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    module = ["benchmarks.state_stage"] if engine == "stage" else ["benchmarks.state_spark", engine]
+    log = work / f"{engine}-{workload.replace(', ', '-')}-{rows}.log"
+    env = dict(os.environ) | {"POLARS_MAX_THREADS": "1"}  # as in Spark's workers
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as out, open(log, "w") as file:
+        command = [sys.executable, "-m", *module, workload, out.name, *arguments]
+        usage = measure(command, env=env, log=file)
+        if usage.code:
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+            raise click.ClickException(
+                f"code {usage.code} from {' '.join(command)}; the end of {log}:\n{tail}"
+            )
+        return State.of(engine, workload, rows, json.load(out), usage.memory)
+
+
+def tables(states: Sequence[State]) -> Iterator[Table]:
+    """One for each engine, a row per kind of windows and size; `growth`: the median by that of the least size."""
+    for engine in dict.fromkeys(each.engine for each in states):
+        of_stage = engine == "stage"
+        shown = Table(Column("windows", no_wrap=True), title=engine, box=SIMPLE, title_justify="left")
+        names = ["live", "median ms", "mean", "max", "CPU ms", "mean", "growth", "panes", "state MB"]
+        for name in [*names, "calls", "read MB", "written MB"] if of_stage else names:
+            shown.add_column(name, justify="right")
+        least: dict[str, State] = {}
+        for each in states:
+            if each.engine == engine:
+                shown.add_row(*_row(each, least.setdefault(each.workload, each)))
+        yield shown
+
+
+def _row(state: State, least: State) -> Iterator[str]:
+    yield state.workload
+    yield f"{state.live:,}"
+    yield from (
+        f"{1e3 * time:,.0f}" for time in (state.median, state.mean, state.longest, state.cpu, state.cpu_mean)
+    )
+    yield f"{state.median / least.median:.2f}"
+    yield f"{state.panes:,.0f}"
+    yield f"{state.state / 1e6:,.1f}"
+    if state.calls is not None and state.read is not None and state.written is not None:
+        yield f"{state.calls:,.0f}"
+        yield f"{state.read / 1e6:,.2f}"
+        yield f"{state.written / 1e6:,.2f}"
+
+
+_SIDES = tuple(f"{engine} {what}" for engine in ENGINES for what in ("ms", "CPU ms"))
+_NAMES = ("windows", "live rows", *_SIDES, "spark by native", "spark MB", "native MB")
+
+
+def side_by_side(states: Sequence[State]) -> Iterator[tuple[str, ...]]:
+    """A row per kind of windows and size, with the medians of each engine."""
+    known = {(each.workload, each.rows, each.engine): each for each in states}
+    for workload in WORKLOADS:
+        for rows in sorted({each.rows for each in states if each.workload == workload}):
+            mine = [known.get((workload, rows, engine)) for engine in ENGINES]
+            times = ([each.median, each.cpu] if each else [None, None] for each in mine)
+            cells = ("" if time is None else f"{1e3 * time:,.0f}" for both in times for time in both)
+            _, spark, native = mine
+            share = f"{spark.median / native.median:.2f}" if spark and native else ""
+            sizes = (f"{each.state / 1e6:,.1f}" if each else "" for each in (spark, native))
+            yield (workload, f"{rows:,}", *cells, share, *sizes)
+
+
+def growth(states: Sequence[State]) -> Iterator[str]:
+    """For each kind of windows, how many times as long a batch takes with the most rows as with the least."""
+    for workload in WORKLOADS:
+        times = []
+        for engine in ENGINES:
+            sizes = {each.rows: each for each in states if (each.engine, each.workload) == (engine, workload)}
+            if len(sizes) > 1:
+                least, most = sizes[min(sizes)], sizes[max(sizes)]
+                cpu = most.cpu / least.cpu
+                times.append(f"{engine} {most.median / least.median:.2f} times (CPU {cpu:.2f})")
+        if times:
+            yield f"{workload}, from the least to the most rows: {'; '.join(times)}"
+
+
+def plot(states: Sequence[State], path: Path) -> None:
+    """The median time of a batch against the live rows: a panel for each kind of windows, a line for each engine."""
+    workloads = [name for name in WORKLOADS if any(each.workload == name for each in states)]
+    across = min(3, len(workloads))
+    down = -(-len(workloads) // across)
+    figure, axes = figures(down, across, (3.6 * across, 3.0 * down), sharex=True, sharey=True)
+    for panel in axes.flat[len(workloads) :]:
+        panel.remove()
+    for panel, name in zip(axes.flat, workloads, strict=False):
+        for color, engine in enumerate(ENGINES):
+            mine = sorted(
+                (each for each in states if (each.engine, each.workload) == (engine, name)),
+                key=lambda each: each.rows,
+            )
+            if mine:
+                seconds = [each.median for each in mine]
+                panel.plot([each.rows for each in mine], seconds, f"C{color}o-", label=engine)
+        panel.set(title=name, xscale="log", yscale="log")
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize="small")
+    figure.supxlabel("live (key, window) rows")
+    figure.supylabel("seconds for a batch, median")
+    save(figure, path)
+
+
+def _some(context: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
+    for name in value.split(","):
+        if name not in ENGINES:
+            raise click.BadParameter(f"{name!r}, expected some of {','.join(ENGINES)}", context, option)
+    return tuple(name for name in ENGINES if name in value.split(","))
+
+
+def _sizes(context: click.Context, option: click.Parameter, value: str) -> tuple[int, ...]:
+    sizes = value.replace("_", "").split(",")
+    if not all(size.isdigit() and int(size) >= SHARDS for size in sizes):
+        raise click.BadParameter(f"{value!r}, expected numbers such as 100000,1000000", context, option)
+    return tuple(sorted({int(size) for size in sizes}))
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--rows", "sizes", default="100000,1000000,10000000", callback=_sizes, help="Live rows.")
+@click.option("--only", "engines", default=",".join(ENGINES), callback=_some, help="Engines to run.")
+@click.option(
+    "--windows",
+    "workloads",
+    multiple=True,
+    type=click.Choice(list(WORKLOADS)),
+    help="By default all; with Spark, all but those that end.",
+)
+@click.option("--batches", default=20, type=click.IntRange(1), help="Batches that are measured.")
+@click.option(
+    "--work", default=Path("build/bench"), type=click.Path(file_okay=False, path_type=Path), help="For logs."
+)
+@click.option(
+    "--results",
+    default=RESULTS,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The figures, as JSON.",
+)
+def main(
+    sizes: tuple[int, ...],
+    engines: tuple[str, ...],
+    workloads: tuple[str, ...],
+    batches: int,
+    work: Path,
+    results: Path,
+) -> None:
+    """Measure batches of ten thousand arrivals with much state; what is not measured anew is kept in the results."""
+    console = Console()
+    console.width = max(console.width, _WIDTH)
+    work.mkdir(parents=True, exist_ok=True)
+    about = machine(find_java() if set(engines) - {"stage"} else None)
+    states, kept = [], load(results)
+    for engine in engines:
+        for workload in workloads or _ordinary(engine):
+            if engine == "native" and WORKLOADS[workload].early:
+                continue  # it has no triggers
+            for rows in sizes:
+                with console.status(f"{engine}, {workload}: {rows:,} rows"):
+                    states.append(run(engine, workload, rows, batches, work))
+                kept = keep(results, [attrs.asdict(states[-1])], ("engine", "workload", "rows"), about)
+    for shown in tables(states):
+        console.print(shown)
+    everything = [_state(figure) for figure in kept]
+    for line in growth(everything):
+        console.print(line, highlight=False)
+    plot(everything, results.with_suffix(".svg"))
+    if results == RESULTS:
+        lines = readme.table(_NAMES, side_by_side(everything))
+        grown = (f"- {line}" for line in growth(everything))
+        readme.put("state", [*lines, "", *grown, "", readme.on(figure["machine"] for figure in kept)])
+
+
+def _ordinary(engine: str) -> list[str]:
+    """To make the state of windows that end takes Spark minutes: only on a stage, if they are not asked for."""
+    return [name for name, workload in WORKLOADS.items() if engine == "stage" or not workload.ending]
+
+
+def _state(figure: Figures) -> State:
+    return State(**{field.name: figure[field.name] for field in attrs.fields(State)})
+
+
+if __name__ == "__main__":
+    main()
