@@ -150,7 +150,7 @@ def drawn(count: int) -> list[Case]:
 
 @pytest.mark.spark
 def test_spark_accounts_for_the_same_rows_in_the_same_way(spark: SparkSession, tmp_path: Path) -> None:
-    random = drawn(20)
+    random = drawn(12)
     ours, theirs = bl.Pipeline("fuzz"), bl.Pipeline("fuzz")
     local = [case.declare(ours, str(number)) for number, case in enumerate(random)]
     ours.run()
@@ -160,4 +160,4 @@ def test_spark_accounts_for_the_same_rows_in_the_same_way(spark: SparkSession, t
     for number, case in enumerate(random):
         assert as_texts(spread[number]) == as_texts(local[number]), (number, case)
         check(case, str(number), spread[number], run.batches)
-    assert sum(len(sinks["panes"].rows()) > 0 for sinks in local) > 12
+    assert sum(len(sinks["panes"].rows()) > 0 for sinks in local) > 6
