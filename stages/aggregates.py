@@ -128,7 +128,10 @@ def _summed(dtype: pl.DataType) -> pl.DataType:
 
 @attrs.frozen
 class Sum(_Numeric):
-    """The sum of a column, nulls left out; 0 for no values."""
+    """The sum of a column, nulls left out; 0 for no values.
+
+    Whole numbers of up to 64 bits are added in 128: a sum that its type cannot hold is an error, not another number.
+    """
 
     subtractable: ClassVar[bool] = True
 
@@ -136,10 +139,14 @@ class Sum(_Numeric):
         return _summed(dtype)
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        return {"sum": Part(self.dtype(schema), 0)}
+        return {"sum": Part(self._added(schema), 0)}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        return {"sum": pl.col(self.column).cast(self.dtype(schema))}
+        return {"sum": pl.col(self.column).cast(self._added(schema))}
+
+    def _added(self, schema: Schema) -> pl.DataType:
+        dtype = self.dtype(schema)
+        return pl.Int128() if dtype in (pl.Int64, pl.UInt64) else dtype
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {"sum": acc["sum"].sum()}

@@ -116,7 +116,7 @@ def test_saved_facts_that_a_run_adds_do_not_matter() -> None:
         ),
         (
             {"aggregates": {"n": bl.count(), "total": bl.sum("rate")}},
-            r"column __acc\.total\.sum was Int64, now Float64$",
+            r"column __acc\.total\.sum was Int128, now Float64$",
         ),
     ],
 )

@@ -32,13 +32,20 @@ def plan_and_runner(folder: Path, **options: object) -> tuple[bl.Pipeline, bl.Sp
 def main(folder: Path, master: str) -> None:
     Wires(str(folder / "wires")).note_driver()
     config = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": _JAVA}
-    plan, runner = plan_and_runner(folder, master=master, config=config)
-    try:
-        plan.run(runner)
-    except bl.CheckpointError as error:
-        # It was killed when its last batch was done.
-        if "was drained" not in str(error):
-            raise
+    while True:
+        plan, runner = plan_and_runner(folder, master=master, config=config)
+        try:
+            plan.run(runner)
+            return
+        except bl.CheckpointError as error:
+            # It was killed when its last batch was done.
+            if "was drained" not in str(error):
+                raise
+            return
+        except bl.RunError as error:
+            # Spark does not try a batch again that lost an executor when some tasks of its last operator were done.
+            if "indeterminate output" not in str(error):
+                raise
 
 
 if __name__ == "__main__":
