@@ -42,7 +42,7 @@ def _constants(frame: pl.DataFrame) -> dict[str, object]:
     return {name: first[name].item() for name in plain if same[name].item()}
 
 
-def slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
+def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
     """The rows in pieces of about a chunk."""
     pieces = -(-size_of(frame) // CHUNK_BYTES)
     return frame.iter_slices(-(-len(frame) // max(1, pieces)))
@@ -62,16 +62,24 @@ def read(
     schema: pl.Schema,
     new: Mapping[str, pl.Expr],
 ) -> list[pl.DataFrame]:
-    """These chunks of a bucket, in order, as `unpack` gives them."""
-    values = [store.get(stage, _key(bucket, number)) for number in numbers]
-    return [unpack(value, schema, new) for value in values if value is not None]
+    """These chunks of a bucket, in order, as `unpack` gives them. Raises `KeyError` where one is missing."""
+    frames = []
+    for number in numbers:
+        value = store.get(stage, _key(bucket, number))
+        if value is None:
+            raise KeyError(
+                f"the state of stage {stage!r} lacks {_key(bucket, number)!r}, which its index has"
+            )
+        frames.append(unpack(value, schema, new))
+    return frames
 
 
-def write(store: StateStore, stage: str, bucket: int, number: int, frame: pl.DataFrame) -> int:
-    """Writes a chunk; gives how many bytes it takes."""
-    value = pack(frame)
-    store.put(stage, _key(bucket, number), value)
-    return len(value)
+def write(store: StateStore, stage: str, bucket: int, first: int, frame: pl.DataFrame) -> list[int]:
+    """Writes rows as chunks, numbered from `first`; gives how many bytes each takes."""
+    values = [pack(piece) for piece in _slices(frame)]
+    for number, value in enumerate(values, start=first):
+        store.put(stage, _key(bucket, number), value)
+    return [len(value) for value in values]
 
 
 def remove(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> None:

@@ -284,7 +284,10 @@ class Grouping:
         return (WATERMARK, *sorted(self.windowing.trigger.clocks() - {WATERMARK}))
 
     def deadline(self, moment: Moment, clock: str) -> pl.Expr:
-        """The time of this clock at which a window must be looked at: its trigger may be ready, or it is collected."""
+        """The time of this clock, after `moment`, at which a window must be looked at.
+
+        Its trigger may be ready then, or it is collected.
+        """
         trigger = self.windowing.trigger
         env = {name: pl.col(name) for name in trigger.cells()}
         due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))

@@ -55,8 +55,3 @@ def _text(values: pl.Series) -> pl.Series:
 def shard_of(keys: Sequence[str], shards: int) -> pl.Expr:
     """Which of `shards` shards has the key of each row."""
     return (key_hash(keys) % shards).cast(pl.Int32)
-
-
-def bucket_of(keys: Sequence[str], buckets: int) -> pl.Expr:
-    """Which of `buckets` buckets of its shard has the key of each row: by other bits than the shard."""
-    return (key_hash(keys) // 2**32 % buckets).cast(pl.Int64)

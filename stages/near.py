@@ -3,8 +3,9 @@
 Sessions end everywhere: in every step some row is due in nearly every bucket by key. So when a bucket is looked at, the
 rows of it that are due next come into one place for the whole shard, which every step reads, and the bucket itself is
 not due before all of these are. A row there that is due is alone in its window, unless arrivals have reached it since:
-these it takes up at once, and is `stale` from then on, for what it has become may overlap with rows or waiting arrivals
-in its bucket. When a stale row is due, its bucket is looked at.
+these it takes up at once, though their bucket is not looked at, and it is `stale` from then on, as are all rows of its
+key: what it has become may overlap with rows or waiting arrivals in its bucket. When a stale row is due, or is reached
+again, its bucket is looked at.
 """
 
 from __future__ import annotations
@@ -61,6 +62,16 @@ class Near:
         if reaching.is_empty() or not self.by_overlap:
             return self
         return attrs.evolve(self, rows=mark_stale(self.rows, reaching, self.keys))
+
+    def stale_buckets(self, reaching: pl.DataFrame) -> list[int]:
+        """The buckets of arrivals that reach a key whose rows are stale already.
+
+        An arrival before may wait in the bucket, which this one must not overtake.
+        """
+        if reaching.is_empty():
+            return []
+        stale = reaching.join(self.stale_keys(), on=list(self.keys), how="semi", nulls_equal=True)
+        return stale[BUCKET].unique().to_list()
 
     def stale_and(self, due: pl.Expr) -> list[int]:
         """The buckets of stale rows that are due."""

@@ -83,11 +83,12 @@ class Storage:
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
         """Puts arrivals, with their bucket, beside its rows; `index` describes the rows already."""
         if self.grouping.windowing.timestamp_combiner.depends_on_window:
+            # Then the hold follows from the window; as a constant it takes no room.
             waiting = waiting.with_columns(pl.lit(None, pl.Int64).alias(NEW_HOLD))
         sizes = {}
         for bucket, part in partition(waiting, waiting[BUCKET].unique().sort().to_list()).items():
-            size = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part)
-            sizes[bucket] = Size(chunks=1, log=size)
+            written = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part)
+            sizes[bucket] = Size(chunks=len(written), log=sum(written))
         alone = self.grouping.alone(waiting.drop(BUCKET), now).with_columns(waiting[BUCKET])
         return index.add(self._summary(alone, sizes, now))
 
@@ -101,10 +102,7 @@ class Storage:
     def _write(self, parts: Mapping[int, pl.DataFrame]) -> dict[int, Size]:
         sizes = {}
         for bucket, part in parts.items():
-            written = [
-                chunks.write(self.store, self.stage, bucket, number, piece)
-                for number, piece in enumerate(chunks.slices(part))
-            ]
+            written = chunks.write(self.store, self.stage, bucket, 0, part)
             sizes[bucket] = Size(len(written), len(written), sum(written))
         return sizes
 

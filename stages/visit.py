@@ -100,15 +100,34 @@ class Visit:
 
 def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
     """Reads what must be looked at when this has come and the clocks move on to `now`."""
-    grouping = storage.grouping
     placed = storage.buckets.place(incoming)
-    due = storage.index.due(now)
+    due = _due(storage, now)
     near = storage.near(wanted=bool(due) or len(placed) > 0)
-    near = near.with_arrivals(placed.filter(near.reached(placed)))
-    moment = Moment(now.times, grouping.merging)
-    overdue = [grouping.deadline(moment, clock) <= now.time(clock) for clock in grouping.clocks()]
-    stale = near.stale_and(pl.any_horizontal(*overdue)) if len(near.rows) else []
-    return Visit.of(storage, {*due, *_in_a_hurry(storage, placed, now), *stale} - {NEAR}, near, placed)
+    reaching = placed.filter(near.reached(placed))
+    again = near.stale_buckets(reaching)
+    near = near.with_arrivals(reaching)
+    looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
+    return Visit.of(storage, looked - {NEAR}, near, placed)
+
+
+def _due(storage: Storage, now: Times) -> list[int]:
+    """The buckets in which something is due."""
+    index = storage.index
+    if storage.grouping.holds_by_parts and now.percentiles.keys() - index.times.percentiles.keys():
+        # Of what waits, the holds may be too early for a percentile that nobody has asked for before.
+        return list(storage.sizes)
+    return index.due(now)
+
+
+def _stale_and_due(storage: Storage, near: Near, now: Times) -> Iterable[int]:
+    """The buckets of near rows that are due, and may not be alone."""
+    if near.rows.is_empty():
+        return ()
+    grouping = storage.grouping
+    # Deadlines are those of the time before: at that of now, what has just passed waits for the next one.
+    before = Moment(storage.index.times.times, grouping.merging)
+    overdue = [grouping.deadline(before, clock) <= now.time(clock) for clock in grouping.clocks()]
+    return near.stale_and(pl.any_horizontal(*overdue))
 
 
 def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.aggregates import Collect, Count, Sum
+from stages.aggregates import Collect, Count, First, Last, Sum
 from stages.buckets import BUCKET, TIMES, Buckets
 from stages.index import Index
 from stages.near import NEAR
 from stages.saved import restore, save
 from stages.state import DictStore
+from stages.watermarks import Clock
 from tests.model import MAX_TIME, Step
 from tests.runs import StageRun, in_order, play
 from tests.strategies import (
@@ -33,6 +34,7 @@ from tests.strategies import (
 )
 from windowing import (
     AfterCount,
+    AfterProcessingTime,
     AfterWatermark,
     FixedWindows,
     Sessions,
@@ -41,7 +43,7 @@ from windowing import (
     Windowing,
 )
 from windowing.columns import WINDOW_END
-from windowing.triggers import WATERMARK
+from windowing.triggers import WATERMARK, Trigger
 
 law = settings(max_examples=settings().max_examples // 5)
 STAGE = "grouping"
@@ -73,13 +75,15 @@ SIZES = st.fixed_dictionaries(
     }
 )
 
+LATE_TRIGGERS = [
+    AfterWatermark(late=late) for late in (AfterCount(1), AfterCount(2), AfterProcessingTime(us(3)))
+]
+
 # What waits for the end of its window, the only kind that is put off.
 patient = st.builds(
     Windowing,
     sessions | st.builds(lambda size: FixedWindows(us(size)), st.integers(1, 30)),
-    st.sampled_from(
-        [AfterWatermark(late=AfterCount(1)), AfterWatermark(late=AfterCount(2)), Windowing().trigger]
-    ),
+    st.sampled_from([*LATE_TRIGGERS, Windowing().trigger]),
     st.sampled_from(["discarding", "accumulating", "retracting"]),
     st.sampled_from(list(TimestampCombiner)),
     st.integers(0, 30).map(us),
@@ -129,8 +133,12 @@ def test_putting_off_arrivals_does_not_show(
 PATIENT = {"small": -1, "split": 10**9, "chunk": 10**9, "near": 0, "share": 4, "patient": True}
 
 
-def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_whole() -> None:
-    windowing = Windowing(Sessions(us(11)))
+@pytest.mark.parametrize("trigger", [Windowing().trigger, *LATE_TRIGGERS])
+@pytest.mark.parametrize("lateness", [0, 1, 30])
+def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_whole(
+    trigger: Trigger, lateness: int
+) -> None:
+    windowing = Windowing(Sessions(us(11)), trigger, allowed_lateness=us(lateness))
     stream = (
         Bundle(
             (("z", 0, -9), ("a", 1, 0), ("a", 2, 14), ("a", 3, 20), ("a", 4, 28), ("b", 5, 50), ("c", 5, 60)),
@@ -147,7 +155,7 @@ def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_
         run = StageRun(windowing)
         steps = [run.step(bundle.elements, bundle.watermark) for bundle in stream[:3]]
         near = Index.load(run.store, STAGE, CLOCKS).buckets.filter(pl.col(BUCKET) == NEAR)
-        assert near.select("rows", "deadline.watermark").rows() == [(1, 19)]
+        assert near["deadline.watermark"].to_list() == [19]
         steps += [run.step(bundle.elements, bundle.watermark) for bundle in stream[3:]]
     assert shown(steps) == shown(expected)
 
@@ -263,6 +271,47 @@ def test_sessions_that_are_due_one_after_another_are_read_in_small_parts() -> No
             read.append(sum(len(store.values.get((STAGE, key), b"")) for key in store.read))
     assert panes == 981
     assert sum(read) / len(read) < whole / 8
+
+
+def test_an_arrival_does_not_overtake_one_that_waits() -> None:
+    windowing = Windowing(Sessions(us(11)))
+    others = (("b", 5, 50), ("c", 5, 60), ("d", 5, 61), ("e", 5, 62))
+    stream = (
+        Bundle((("z", 0, -9), ("a", 1, 0), *others), -9),
+        Bundle((), 3),  # [0, 11) of a is due soon
+        Bundle((("a", 11, 14),), 4),  # and this waits in its bucket
+        Bundle((("a", 2, 8),), 4),  # until both meet
+        Bundle((("a", 22, 14),), 4),
+        Bundle((), 30),
+    )
+    with sizes(**PATIENT):
+        run = StageRun(
+            windowing, {"values": Collect("value"), "first": First("value"), "last": Last("value")}
+        )
+        play(run, stream)
+    assert run.frame.select("first", "last").rows() == [(1, 22)]
+
+
+def test_percentiles_that_are_asked_for_later_find_sessions_as_if_nothing_had_waited() -> None:
+    def run() -> Mapping[int, int]:
+        run = StageRun(Windowing(Sessions(us(10))))
+        run.step([("a", 1, 10), ("b", 1, 60)], 0)
+        run.step([("a", 2, 5)], 1)
+        clock = Clock(2, 0, {66: 17})
+        return run.stage.step(run.store, run.stage.grouping.no_arrivals(), clock).percentiles
+
+    assert run() == {66: 17}
+    with sizes(**PATIENT):
+        assert run() == {66: 17}
+
+
+def test_state_that_lacks_a_chunk_is_refused() -> None:
+    run, store = counting(Windowing(Sessions(us(10))))
+    run.step([("a", 1, 10)], 0)
+    (lost,) = [key for stage, key in store.values if key != "index"]
+    store.delete(STAGE, lost)
+    with pytest.raises(KeyError, match=f"the state of stage 'grouping' lacks '{lost}', which its index has"):
+        run.step([], 50)
 
 
 # All state as data

@@ -143,7 +143,9 @@ def test_a_sum_that_its_type_cannot_hold_fails_the_run_and_names_the_step(kind: 
 
 
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="sums of 128 bits wrap around where their type cannot hold them"
+    strict=True,
+    raises=AssertionError,
+    reason="sums of 128 bits wrap around where their type cannot hold them",
 )
 @pytest.mark.parametrize("kind", ["long", "decimal"])
 def test_a_sum_that_its_type_cannot_hold_is_not_another_number(kind: str) -> None:

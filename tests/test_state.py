@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
+from stages.buckets import TIMES, Buckets
 from stages.index import DEADLINE, SCHEMA, Index, Size, summarize
-from stages.keys import bucket_of, key_hash, shard_of
+from stages.keys import key_hash, shard_of
 from stages.rows import HOLD, PENDING
 from stages.state import ENCODING, DictStore, decode, encode
 from stages.watermarks import Clock, Times, Watermarks
 from tests.model import MAX_TIME, MIN_TIME
+from windowing import Sessions, Windowing
 from windowing.columns import WINDOW_END, WINDOW_START
 from windowing.triggers import WATERMARK
 
@@ -238,29 +240,28 @@ def test_the_hash_of_a_key_never_changes(kind: str) -> None:
 def test_the_hash_of_several_keys_never_changes() -> None:
     hashes = TWO_KEYS.select(key_hash(["a", "b"])).to_series().to_list()
     assert hashes == [7491966740757103678, 14257945286468703143]
-    assert TWO_KEYS.select(shard_of(["a", "b"], 7), bucket_of(["b"], 8).alias("b")).rows() == [(3, 4), (2, 2)]
+    assert TWO_KEYS.select(shard_of(["a", "b"], 7)).rows() == [(3,), (2,)]
 
 
 def test_another_process_places_keys_the_same() -> None:
     code = """
 import json, polars as pl
-from stages.keys import bucket_of, shard_of
+from stages.keys import shard_of
 keys = pl.DataFrame({"k": [f"user {n}" for n in range(50)] + [None], "n": range(51)})
-print(json.dumps(keys.select(shard_of(["k", "n"], 5).alias("s"), bucket_of(["k"], 8).alias("b")).rows()))
+print(json.dumps(keys.select(shard_of(["k", "n"], 5).alias("s")).rows()))
 """
     root = Path(__file__).parents[1]
     there = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     keys = pl.DataFrame({"k": [f"user {n}" for n in range(50)] + [None], "n": range(51)})
-    here = keys.select(shard_of(["k", "n"], 5).alias("s"), bucket_of(["k"], 8).alias("b")).rows()
+    here = keys.select(shard_of(["k", "n"], 5).alias("s")).rows()
     assert [tuple(row) for row in json.loads(there.stdout)] == here
 
 
 @given(st.lists(st.none() | st.text(), min_size=1), st.integers(1, 300), st.randoms())
 def test_a_key_has_one_place_wherever_it_stands(keys: list[str | None], shards: int, random: Any) -> None:
     frame = pl.DataFrame({"k": keys}, schema={"k": pl.String})
-    placed = frame.with_columns(shard_of(["k"], shards).alias("shard"), bucket_of(["k"], 8).alias("bucket"))
+    placed = frame.with_columns(shard_of(["k"], shards).alias("shard"))
     assert placed["shard"].is_between(0, shards - 1).all()
-    assert placed["bucket"].is_between(0, 7).all()
     alone = frame.unique(maintain_order=True).select(shard_of(["k"], shards)).to_series().to_list()
     assert dict(zip(frame.unique(maintain_order=True)["k"], alone, strict=True)) == dict(
         zip(placed["k"], placed["shard"], strict=True)
@@ -269,7 +270,9 @@ def test_a_key_has_one_place_wherever_it_stands(keys: list[str | None], shards: 
 
 def test_keys_spread_over_shards_and_within_a_shard_over_buckets() -> None:
     keys = pl.DataFrame({"k": range(4_000)})
-    placed = keys.select(shard_of(["k"], 5).alias("shard"), bucket_of(["k"], 8).alias("bucket"))
+    windowing = Windowing(Sessions("1s"))
+    eight = Buckets(("k",), windowing, tuple(part * TIMES for part in range(8, 16)))
+    placed = keys.select(shard_of(["k"], 5).alias("shard"), eight.number().alias("bucket"))
     counts = placed.group_by("shard", "bucket").len()["len"]
     assert len(counts) == 40
     assert counts.min() > 60
