@@ -138,7 +138,9 @@ def restore(
     )
     for line in left_out:
         click.echo(line)
-    click.echo(f"{checkpoint}: go on with beamlike run --runner spark --checkpoint {checkpoint}")
+    click.echo(
+        f"{checkpoint}: go on with beamlike run MODULE:PIPELINE --runner spark --checkpoint {checkpoint}"
+    )
 
 
 @main.command()

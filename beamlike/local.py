@@ -101,6 +101,7 @@ class LocalRun:
                 if self.runner.on_batch is not None:
                     self.runner.on_batch(record)
                 tally.take(record)
+            tally.end()
             outcome.close("ended")
         finally:
             outcome.close("failed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -12,6 +12,9 @@ from beamlike.errors import TooManyDeadLetters
 from beamlike.records import BatchRecord
 
 _LOG = logging.getLogger("beamlike")
+
+ENOUGH = 1_000
+"""Of so many rows a share is judged; of fewer only at the end of the run, as one bad row may be the first of them."""
 
 
 @attrs.define
@@ -22,6 +25,7 @@ class Tally:
     rows: int = 0
     letters: Counter[str] = attrs.field(factory=Counter)
     _last: BatchRecord | None = None
+    _errors: Mapping[str, str] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, limit: int | float | None, batches: Iterable[BatchRecord]) -> Tally:
@@ -37,13 +41,21 @@ class Tally:
         self._count(record)
         for step in sorted(record.errors.keys() - known):
             _LOG.warning(
-                "step %r could not use %s in batch %d: %s; the rows are its dead letters",
+                "step %r could not use %s in batch %d, the last one for this reason: %s; they are its dead letters",
                 step,
                 _rows(_letters(record)[step]),
                 record.batch,
                 record.errors[step],
             )
-        self._judge(record)
+        # Only what this batch adds can be too much: a run that goes on with a new limit is not stuck at the old one.
+        self._errors = {**self._errors, **record.errors}
+        if record.errors:
+            self._judge(record.errors, enough=ENOUGH)
+
+    def end(self) -> None:
+        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        if self._last is not None and self._errors:
+            self._judge(self._errors, enough=0)
 
     def _count(self, record: BatchRecord) -> None:
         if self._last is not None and self._last.batch == record.batch:
@@ -53,18 +65,17 @@ class Tally:
         self.letters.update(_letters(record))
         self._last = record
 
-    def _judge(self, record: BatchRecord) -> None:
+    def _judge(self, errors: Mapping[str, str], *, enough: int) -> None:
         total = self.letters.total()
-        # Only what this batch adds can be too much: a run that goes on with a new limit is not stuck at the old one.
-        if self.limit is None or not record.errors:
+        if self.limit is None or (isinstance(self.limit, float) and self.rows < enough):
             return
         if total > (self.limit if isinstance(self.limit, int) else self.limit * self.rows):
-            worst = max(record.errors, key=lambda step: (self.letters[step], step))
+            worst = max(errors, key=lambda step: (self.letters[step], step))
             each = ", ".join(f"{step!r} {count:,}" for step, count in self.letters.most_common() if count)
             raise TooManyDeadLetters(
                 worst,
                 f"{_rows(total)} of {self.rows:,} are dead letters, more than max_dead_letters={self.limit} allows "
-                f"({each}); the last one of this step: {record.errors[worst]}",
+                f"({each}); the last one of this step: {errors[worst]}",
             )
 
 

@@ -294,16 +294,29 @@ def parsed(p: bl.Pipeline, *chunks: list[str]) -> bl.Collection:
 
 @pytest.mark.parametrize(
     ("limit", "batches"),
-    [(None, 4), (3, 4), (2, 3), (1, 2), (0, 1), (0.0, 1), (0.34, 4), (0.3, 1), (0.32, 1), (0.3334, 4)],
+    # A share of so few rows is judged at the end.
+    [(None, 4), (3, 4), (2, 3), (1, 2), (0, 1), (0.0, 4), (0.34, 4), (0.3, 4), (0.32, 4), (0.3334, 4)],
 )
 def test_a_run_fails_when_there_are_more_of_them_than_it_may_have(limit: Any, batches: int) -> None:
     p = bl.Pipeline("p", max_dead_letters=limit)
     parsed(p, ["1", "2", "x"], ["1", "2", "y"], ["1", "2", "z"]).write("out", bl.Memory())
     seen: list[BatchRecord] = []
-    fails = contextlib.nullcontext() if batches == 4 else pytest.raises(TooManyDeadLetters, match="'parse'")
+    enough = limit in (None, 3, 0.34, 0.3334)
+    fails = contextlib.nullcontext() if enough else pytest.raises(TooManyDeadLetters, match="'parse'")
     with fails:
         p.run(bl.LocalRunner(on_batch=seen.append, clock=lambda: 100 * SECOND))
     assert len(seen) == batches
+
+
+@pytest.mark.parametrize(("bad", "batches"), [(110, 2), (115, 1)])
+def test_a_share_is_judged_when_a_thousand_rows_have_been_read(bad: int, batches: int) -> None:
+    p = bl.Pipeline("p", max_dead_letters=0.1)
+    parsed(p, ["x"] * bad + ["1"] * (1_120 - bad), ["1"] * 10).write("out", bl.Memory())
+    seen: list[BatchRecord] = []
+    fails = contextlib.nullcontext() if bad == 110 else pytest.raises(TooManyDeadLetters)
+    with fails:
+        p.run(bl.LocalRunner(on_batch=seen.append, clock=lambda: 100 * SECOND))
+    assert len(seen) == batches + (bad == 110)
 
 
 def test_the_error_says_step_counts_and_the_last_reason_and_the_letters_are_there() -> None:
@@ -348,4 +361,6 @@ def test_the_first_dead_letters_of_a_step_are_logged(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING, "beamlike"):
         run(p)
     (message,) = (entry.getMessage() for entry in caplog.records)
-    assert message.startswith("step 'parse' could not use 1 row in batch 1: ValueError: invalid literal")
+    assert message.startswith(
+        "step 'parse' could not use 1 row in batch 1, the last one for this reason: ValueError"
+    )

@@ -43,7 +43,7 @@ from beamlike.writing import check_sinks, write_part
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
-_INTERVAL = re.compile(r"\d+(\.\d+)?\s*\w+")
+_INTERVAL = re.compile(r"\d+\s*(microsecond|millisecond|second|minute|hour|day)s?")
 
 
 def _trigger(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
@@ -208,6 +208,8 @@ class SparkRun:
             self._take_all()
             if self._goes_on and not self._stopped:
                 self._end()
+            if not self._stopped:
+                self._tally.end()
             if (self.runner.drain or self._plays) and not self._stopped:
                 self._halt()
                 self._manifest["drained"] = True
