@@ -48,7 +48,8 @@ class Pipeline:
 
     `on_error` says what becomes of a row that a source or step cannot use: it is set aside as one of its
     `"dead_letters"`, or the run is to `"fail"`. `max_dead_letters` fails the run when there are more of them in all: a
-    count, or as a float a share of the rows that were read. It is looked at after each batch.
+    count, or as a float a share of the rows that were read, when these are a thousand or all. It is looked at after
+    each batch.
     """
 
     name: str = attrs.field()
@@ -165,4 +166,8 @@ class Pipeline:
             from beamlike.local import LocalRunner
 
             runner = LocalRunner()
+        if isinstance(runner, type) or not hasattr(runner, "run"):
+            raise TypeError(
+                f"run takes a runner such as bl.LocalRunner() or bl.SparkRunner(checkpoint=...), not {runner!r}"
+            )
         return runner.run(self.plan())

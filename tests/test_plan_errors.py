@@ -389,3 +389,9 @@ def test_one_folder_in_two_spellings_is_one_folder(tmp_path: Path, monkeypatch: 
     rows.write("one", bl.Parquet("out"))
     with pytest.raises(bl.PlanError, match="so does 'one'; give it a folder of its own"):
         rows.write("two", bl.Parquet(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("runner", ["spark", bl.LocalRunner])
+def test_what_is_no_runner_is_refused(runner: object) -> None:
+    with pytest.raises(TypeError, match=r"run takes a runner such as bl.LocalRunner\(\) .*, not "):
+        bl.Pipeline("p").run(runner)  # type: ignore[arg-type]
