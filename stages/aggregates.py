@@ -29,6 +29,9 @@ class Aggregate:
     subtractable: ClassVar[bool] = False
     """Whether accumulators are sums, so that an element that is taken back can be subtracted."""
 
+    ordered: ClassVar[bool] = False
+    """Whether the result may depend on the order in which elements arrived."""
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The input columns that it reads."""
@@ -241,6 +244,8 @@ class Collect(_OfColumn):
 
 class _ByTime(_OfColumn):
     """The value of one element, chosen by its event time; the accumulator is that time and that value."""
+
+    ordered: ClassVar[bool] = True
 
     def parts(self, schema: Schema) -> dict[str, Part]:
         return {"time": Part(pl.Int64()), "value": Part(self.dtype(schema))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import polars as pl
@@ -47,6 +47,8 @@ def _is_combine_fn(owner: object, attribute: attrs.Attribute[Any], value: object
 @attrs.frozen
 class Combine(Aggregate):
     """A `CombineFn` over the values of a column, with results of type `result`."""
+
+    ordered: ClassVar[bool] = True
 
     fn: CombineFn = attrs.field(validator=_is_combine_fn)
     column: str

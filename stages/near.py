@@ -5,7 +5,7 @@ rows of it that are due next come into one place for the whole shard, which ever
 not due before all of these are. A row there that is due is alone in its window, unless arrivals have reached it since:
 these it takes up at once, though their bucket is not looked at, and it is `stale` from then on, as are all rows of its
 key: what it has become may overlap with rows or waiting arrivals in its bucket. When a stale row is due, or is reached
-again, its bucket is looked at.
+again where the order of arrivals may count, its bucket is looked at.
 """
 
 from __future__ import annotations

@@ -104,7 +104,8 @@ def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
     due = _due(storage, now)
     near = storage.near(wanted=bool(due) or len(placed) > 0)
     reaching = placed.filter(near.reached(placed))
-    again = near.stale_buckets(reaching)
+    ordered = any(aggregate.ordered for aggregate in storage.grouping.aggregates.values())
+    again = near.stale_buckets(reaching) if ordered else []
     near = near.with_arrivals(reaching)
     looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
     return Visit.of(storage, looked - {NEAR}, near, placed)

@@ -3,11 +3,11 @@
 What is killed by SIGKILL here, whenever the tests run:
 
 - 4 times the whole job, its Java and its Python workers with it (once its Python driver alone); it is started again;
-- some 28 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again;
-- 3 times a worker of a Spark that does not try again: the run fails, and is started again in the same Java, as it is
-  once after the driver fails in a transaction.
+- some 30 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again.
 
-To start a Java takes longer than all else, so `make faults` kills the whole job 30 times, and executors of a cluster.
+With `-m slow`, also 3 times a worker of a Spark that does not try again: the run fails, and is started again in the same
+Java, as it is once after the driver fails in a transaction. To start a Java takes longer than all else, so it is
+`make faults` that kills the whole job 30 times, and eight executors of a small cluster.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from tests.faults.wires import IN_WORKERS, Place, Wire
 
 @pytest.mark.spark
 def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    planned = lives(seed=9, processes=4, workers=7)
-    tripped = [wire for wires in survive(tmp_path / "job", planned, files=7, seed=9) for wire in wires]
+    planned = lives(seed=1534, processes=4, workers=8)
+    tripped = [wire for wires in survive(tmp_path / "job", planned, files=7, seed=1534) for wire in wires]
     victims = Counter(wire.victim for wire in tripped)
     assert victims["all"] + victims["later"] + victims["driver"] == 4
-    assert victims["worker"] >= 23  # of 28: one may not have been met before its process was killed
+    assert victims["worker"] >= 28  # of 32: not all need be met before their process is killed
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_doubles_nothing(
     spark: SparkSession, tmp_path: Path

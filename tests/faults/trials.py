@@ -18,7 +18,7 @@ from tests.faults.processes import descendants, kill
 from tests.faults.wires import IN_WORKERS, ON_DRIVER, Place, Victim, Wire, Wires
 
 ROOT = Path(__file__).parents[2]
-ALONE = "local[2,8]"  # a task whose Python worker was killed is tried again, up to eight times in all
+ALONE = "local[2,16]"  # a task whose Python worker was killed is tried again, up to 16 times in all
 CLUSTER = "local-cluster[2,1,1024]"
 _ROWS = 40  # of a file, about
 _LONGEST = 900  # seconds that a process may take, on a machine that has much else to do
