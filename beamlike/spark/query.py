@@ -52,4 +52,6 @@ def python_reason(message: str) -> str | None:
     """The innermost Python traceback in the message of a query that failed; None if Python was not at fault."""
     before_plan = message.partition("=== Streaming Query ===")[0].partition(" SQLSTATE:")[0]
     _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
-    return f"the run failed in a Python function:\n{traceback.strip()}" if found else None
+    # Where Spark itself failed while our function of a batch waited for it, the traceback is py4j's.
+    at_fault = found and "py4j.protocol.Py4JJavaError" not in traceback
+    return f"the run failed in a Python function:\n{traceback.strip()}" if at_fault else None

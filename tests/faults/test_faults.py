@@ -5,7 +5,7 @@ What is killed by SIGKILL here, whenever the tests run:
 - 4 times the whole job, its Java and its Python workers with it (once its Python driver alone); it is started again;
 - some 30 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again.
 
-With `-m slow`, also 3 times a worker of a Spark that does not try again: the run fails, and is started again in the same
+With `-m slow`, also 3 times a worker of a Spark that does not try again: the run fails and is started again in the same
 Java, as it is once after the driver fails in a transaction. To start a Java takes longer than all else, so it is
 `make faults` that kills the whole job 30 times, and eight executors of a small cluster.
 """
