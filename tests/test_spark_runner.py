@@ -200,7 +200,8 @@ def test_an_error_in_a_users_function_names_the_step(spark: SparkSession, tmp_pa
         return {**row, "score": 1 // (row["score"] - 1)}
 
     p = bl.Pipeline("fails", on_error="fail")
-    totals(scores(p, bl.Rows(ROWS)).map(divide, name="share")).write("out", bl.Memory())
+    timed = [row for row in ROWS if row["at"] not in ("never", None)]
+    totals(scores(p, bl.Rows(timed)).map(divide, name="share")).write("out", bl.Memory())
     with pytest.raises(bl.RunError, match="ZeroDivisionError") as failure:
         p.run(bl.SparkRunner(tmp_path, session=spark, shards=1, drain=True))
     assert "share" in str(failure.value)
