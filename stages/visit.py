@@ -40,10 +40,12 @@ class Visit:
     unmerged: pl.DataFrame | None
 
     @classmethod
-    def of(cls, storage: Storage, looked: Iterable[int], near: Near, placed: pl.DataFrame) -> Visit:
-        """Reads these buckets; `placed` are arrivals with their bucket, of which some may reach rows that are near."""
+    def of(
+        cls, storage: Storage, looked: Iterable[int], near: Near, placed: pl.DataFrame, reached: pl.Series
+    ) -> Visit:
+        """Reads these buckets; `placed` are arrivals with their bucket, `reached` which of them reach near rows."""
         looked = frozenset(looked)
-        here = placed[BUCKET].is_in(list(looked)) | near.reached(placed)
+        here = placed[BUCKET].is_in(list(looked)) | reached
         stale = near.stale_keys() if looked else near.rows.clear()
         near_rows = near.rows.select(list(storage.grouping.layout.state))
         return cls(
@@ -59,9 +61,9 @@ class Visit:
     @classmethod
     def everything(cls, storage: Storage) -> Visit:
         """Reads all rows and all that waits."""
-        nothing = storage.grouping.layout.no_arrivals
-        looked = set(storage.sizes) - {NEAR}
-        return cls.of(storage, looked, storage.near(wanted=True), storage.buckets.place(nothing))
+        nothing = storage.buckets.place(storage.grouping.layout.no_arrivals)
+        near, looked = storage.near(wanted=True), set(storage.sizes) - {NEAR}
+        return cls.of(storage, looked, near, nothing, near.reached(nothing))
 
     def leave(self, rows: pl.DataFrame, now: Times) -> Index:
         """Writes the rows that it was left with, and what waits: the index after it."""
@@ -103,12 +105,13 @@ def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
     placed = storage.buckets.place(incoming)
     due = _due(storage, now)
     near = storage.near(wanted=bool(due) or len(placed) > 0)
-    reaching = placed.filter(near.reached(placed))
+    reached = near.reached(placed)
+    reaching = placed.filter(reached)
     ordered = any(aggregate.ordered for aggregate in storage.grouping.aggregates.values())
     again = near.stale_buckets(reaching) if ordered else []
     near = near.with_arrivals(reaching)
     looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
-    return Visit.of(storage, looked - {NEAR}, near, placed)
+    return Visit.of(storage, looked - {NEAR}, near, placed, reached)
 
 
 def _due(storage: Storage, now: Times) -> list[int]:
