@@ -56,7 +56,8 @@ def envelopes(session: SparkSession, source: object, shards: int) -> DataFrame:
     counted = plays.window_into(bl.Sessions("1m")).group_by("user").aggregate(n=bl.count(), s=bl.sum("score"))
     counted.write("out", bl.Memory())
     plan = p.plan()
-    return source_envelopes(session, plan.sources["plays"], Topology.of(plan, labels(session, shards)))
+    (stream,) = source_envelopes(session, plan.sources.values(), Topology.of(plan, labels(session, shards)))
+    return stream
 
 
 def engines(

@@ -18,6 +18,7 @@ RUN: Final = "__run"
 
 _TIME = pl.col(EVENT_TIME)
 _NEW_KEY: Final = "__new_key"
+_HASH: Final = "__hash"
 
 
 def _end(start: pl.Expr, length: int) -> pl.Expr:
@@ -151,14 +152,30 @@ class Sessions(WindowFn):
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         """A sweep: a row begins a new session where its start is not before the running maximum of the ends."""
-        # Stable, so that of elements with one event time the one that arrived first stays first.
-        ordered = rows.sort(*keys, WINDOW_START, maintain_order=True) if len(rows) > 1 else rows
-        ordered = ordered.with_columns(begins_key(keys).alias(_NEW_KEY))
+        ordered = _by_key_and_start(rows, keys)
         reach = pl.col(WINDOW_END).shift()
         if not _ends_ascend(ordered):
             reach = pl.col(WINDOW_END).cum_max().over(pl.col(_NEW_KEY).cum_sum()).shift()
         breaks = pl.col(_NEW_KEY) | (pl.col(WINDOW_START) >= reach).fill_null(True)
         return ordered.with_columns(breaks.cum_sum().alias(RUN)).drop(_NEW_KEY)
+
+
+def _by_key_and_start(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Rows with those of a key together, by their starts, and `__new_key`: whether a row is the first one of its key.
+
+    Stable, so that of elements with one event time the one that arrived first stays first.
+    """
+    # Two sorts by one number each are several times faster than one by all columns, above all if keys are texts.
+    ordered = rows.sort(WINDOW_START, maintain_order=True)
+    if not keys:
+        return ordered.with_columns(begins_key(keys).alias(_NEW_KEY))
+    hashed = ordered.with_columns(ordered.select(*keys).hash_rows().alias(_HASH))
+    ordered = hashed.sort(_HASH, maintain_order=True).with_columns(begins_key(keys).alias(_NEW_KEY))
+    if ordered.select((pl.col(_NEW_KEY) & (pl.col(_HASH) == pl.col(_HASH).shift())).any()).item():
+        # Two keys have one hash, and their rows may be mixed.
+        ordered = rows.sort(*keys, WINDOW_START, maintain_order=True)
+        return ordered.with_columns(begins_key(keys).alias(_NEW_KEY))
+    return ordered.drop(_HASH)
 
 
 def begins_key(keys: Sequence[str]) -> pl.Expr:

@@ -16,6 +16,8 @@ from beamlike.manifest import Remedy, differences, refusal
 from beamlike.spark.hadoop import HadoopFiles
 from beamlike.spark.lock import RunLock
 
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
 
 
@@ -43,6 +45,15 @@ class Checkpoint:
     def of_spark(self, *names: str) -> str:
         """A path below the checkpoint."""
         return "/".join([self.path.rstrip("/"), *names])
+
+    def prepare(self) -> None:
+        """Settings of the session for a query on it, unless the user has made them.
+
+        On a local file system, Spark's default starts a process, readlink, for each path that it looks at: some
+        fifty in a small batch. The other one renames files as atomically there.
+        """
+        if self.is_local and self.session.conf.get(_MANAGER, None) is None:
+            self.session.conf.set(_MANAGER, _LOCAL_MANAGER)
 
     def lock(self, what: str) -> RunLock:
         """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it."""

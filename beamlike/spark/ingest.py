@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from itertools import groupby
+from typing import cast
 
 import attrs
 import polars as pl
@@ -36,18 +39,53 @@ _ARRIVAL = "__arrival"
 Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def source_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology) -> DataFrame:
-    """The streaming DataFrame of envelopes of one source."""
+def source_envelopes(
+    session: SparkSession, sources: Iterable[SourcePlan], topology: Topology
+) -> list[DataFrame]:
+    """Streams of envelopes, in the order of the sources: one for all file sources that follow each other."""
+    streams = []
+    for in_files, plans in groupby(sources, lambda plan: isinstance(plan.source, Files)):
+        if in_files:
+            streams.append(_file_envelopes(session, {plan.name: plan for plan in plans}, topology))
+        else:
+            streams += [_row_envelopes(session, plan, topology) for plan in plans]
+    return streams
+
+
+def _file_envelopes(session: SparkSession, plans: Mapping[str, SourcePlan], topology: Topology) -> DataFrame:
+    """Spark lists the files and keeps the offsets; the tasks read them, so rows never pass the JVM.
+
+    A row for each part of a file, spread over the cores: a file is one part, or as many as its size asks for. Spark
+    would read a large file in one task, and small ones in a task for every 30 or so, however few the cores.
+    """
+    files = reduce(DataFrame.unionAll, [_listed(session, plan) for plan in plans.values()])
+    part = F.explode(F.sequence(F.lit(0), F.col("parts") - 1)).alias("part")
+    # In turn from one partition: each task gets as many, and of a file that is alone each gets some.
+    parts = files.coalesce(1).select("source", "path", _ARRIVAL, NOW, part, "parts")
+    parts = parts.repartition(session.sparkContext.defaultParallelism)
+    return parts.mapInArrow(settled(_ingest_files(plans, topology)), DDL)
+
+
+_LISTING = "path string, modificationTime timestamp, length bigint, content binary"
+
+
+def _listed(session: SparkSession, plan: SourcePlan) -> DataFrame:
+    """Columns: source, path, arrival (ms), now (us), parts (int)."""
+    source = cast(Files, plan.source)
+    reader = session.readStream.format("binaryFile").schema(_LISTING)
+    # Otherwise Spark passes over files that are a week older than the newest that it has seen.
+    reader = reader.option("recursiveFileLookup", "true").option("maxFileAge", "36500d")
+    if source.max_files_per_trigger is not None:
+        reader = reader.option("maxFilesPerTrigger", source.max_files_per_trigger)
+    parts = F.greatest(F.ceil(F.col("length") / PART_BYTES), F.lit(1)) if source.splits else F.lit(1)
+    files = reader.load(uri(source.path))
+    return files.select(
+        F.lit(plan.name).alias("source"), "path", _arrival(), _now(), parts.cast("int").alias("parts")
+    )
+
+
+def _row_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology) -> DataFrame:
     source = plan.source
-    if isinstance(source, Files):
-        # Spark lists the files and keeps the offsets; the tasks read them, so rows never pass the JVM.
-        reader = session.readStream.format("binaryFile").schema(_LISTING)
-        # Otherwise Spark passes over files that are a week older than the newest that it has seen.
-        reader = reader.option("recursiveFileLookup", "true").option("maxFileAge", "36500d")
-        if source.max_files_per_trigger is not None:
-            reader = reader.option("maxFilesPerTrigger", source.max_files_per_trigger)
-        listed = _parted(reader.load(uri(source.path)), source)
-        return listed.mapInArrow(settled(_ingest_files(plan, source, topology)), DDL)
     if not isinstance(source, SparkSource):
         raise PlanError(f"Spark cannot read {source!r}", step=plan.name)
     rows: DataFrame = source.reader(session)
@@ -56,25 +94,6 @@ def source_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
         )
     return rows.select("*", _now()).mapInArrow(settled(_ingest_rows(plan, topology)), DDL)
-
-
-_LISTING = "path string, modificationTime timestamp, length bigint, content binary"
-
-
-def _parted(files: DataFrame, source: Files) -> DataFrame:
-    """A row for each part of a file, spread over the cores: a file is one part, or as many as its size asks for.
-
-    Columns: path, arrival (ms), now (us), part, parts. Spark would read a large file in one task, and small ones in
-    a task for every 30 or so, however few the cores.
-    """
-    if not source.splits and source.max_files_per_trigger == 1:
-        return files.select("path", _arrival(), _now(), F.lit(0).alias("part"), F.lit(1).alias("parts"))
-    parts = F.ceil(F.col("length") / PART_BYTES) if source.splits else F.lit(1)
-    files = files.select("path", _arrival(), _now(), F.greatest(parts, F.lit(1)).cast("int").alias("parts"))
-    part = F.explode(F.sequence(F.lit(0), F.col("parts") - 1)).alias("part")
-    # In turn from one partition: each task gets as many, and of a file that is alone each gets some.
-    listed = files.coalesce(1).select("path", _ARRIVAL, NOW, part, "parts")
-    return listed.repartition(files.sparkSession.sparkContext.defaultParallelism)
 
 
 def _arrival() -> Column:
@@ -112,25 +131,31 @@ class _Task:
         return to_arrow(list(tell(self.plan, self.topology, self.total, self.now)))
 
 
-def _ingest_files(plan: SourcePlan, source: Files, topology: Topology) -> Ingest:
+def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology) -> Ingest:
     def run(listings: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _Task(plan, topology)
+        tasks = {name: _Task(plan, topology) for name, plan in plans.items()}
         for listing in listings:
-            for path, arrival, now, part, parts in zip(
+            for name, path, arrival, now, part, parts in zip(
                 *(column.to_pylist() for column in listing.columns), strict=True
             ):
-                task.now = now
-                file = path_text(path)
-                # Payloads are sorted by origin and sequence: files in order of arrival, parts in that of the file.
-                origin = f"{plan.name}:{arrival:015d}:{file}"
-                for number, chunk in enumerate(source.pieces(file, CHUNK_ROWS, part, parts)):
-                    batch = task.send(chunk, origin, part * PART_NUMBERS + number * CHUNK_NUMBERS)
-                    if batch is not None:
-                        yield batch
-        if task.now:
-            yield task.close()
+                tasks[name].now = now
+                yield from _ingest_part(tasks[name], path_text(path), arrival, part, parts)
+        for task in tasks.values():
+            if task.now:
+                yield task.close()
 
     return run
+
+
+def _ingest_part(task: _Task, file: str, arrival: int, part: int, parts: int) -> Iterator[pa.RecordBatch]:
+    """What a task sends of one of so many parts of a file."""
+    # Payloads are sorted by origin and sequence: files in order of arrival, parts in that of the file.
+    origin = f"{task.plan.name}:{arrival:015d}:{file}"
+    source = cast(Files, task.plan.source)
+    for number, chunk in enumerate(source.pieces(file, CHUNK_ROWS, part, parts)):
+        batch = task.send(chunk, origin, part * PART_NUMBERS + number * CHUNK_NUMBERS)
+        if batch is not None:
+            yield batch
 
 
 def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:

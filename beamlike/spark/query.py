@@ -24,7 +24,7 @@ def envelopes(
     sources = tuple(plan.sources.values())
     streams = [control_envelopes(session, control, sources, topology)]
     if steps_of(plan) is None:  # test streams are played by control alone
-        streams = [source_envelopes(session, source, topology) for source in sources] + streams
+        streams = source_envelopes(session, sources, topology) + streams
     stream = reduce(DataFrame.unionAll, streams)
     for number, names in enumerate(plan.levels, start=1):
         level = Level.of(plan, names, topology, started)

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from beamlike.description import describe_run
 from beamlike.errors import RunError, TooManyDeadLetters
 from beamlike.ingest import steps_of
-from beamlike.io import JSONLines, SparkSink
+from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, output_frame
 from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
@@ -43,6 +43,13 @@ from beamlike.writing import check_sinks, write_part
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
+
+# The envelopes of a batch are few rows. To compile code for them, anew in every batch as the time in it is another,
+# takes a fifth of what its tasks need.
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _INTERVAL = re.compile(r"\d+\s*(microsecond|millisecond|second|minute|hour|day)s?")
 
 
@@ -332,6 +339,11 @@ class SparkRun:
         if self.runner.trigger == "available_now":
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        self.checkpoint.prepare()
+        if not _reads_rows(self.plan):
+            for key, value in {**_INTERPRETED, **self.runner.config}.items():
+                if key in _INTERPRETED:
+                    self.session.conf.set(key, value)
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)
             started = MIN_TIME if self._plays else _wall_clock()
@@ -347,6 +359,12 @@ class SparkRun:
 
     def _name(self) -> str:
         return f"{self.plan.name}-{self._manifest['run']}"
+
+
+def _reads_rows(plan: Plan) -> bool:
+    """Whether rows of the user's pass through Spark's own operators."""
+    sources = any(isinstance(source.source, SparkSource) for source in plan.sources.values())
+    return sources or any(isinstance(sink.sink, SparkSink) for sink in plan.sinks.values())
 
 
 def _wall_clock() -> int:
