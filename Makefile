@@ -24,7 +24,7 @@ pictures: demo ## run the demo and take its pictures into docs/pictures, where R
 	cp build/demo/*.svg docs/pictures/
 
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 faults: setup ## kill a job on Spark 30 times, and executors of a small cluster; see tests/faults
 	$(BIN)/python -m tests.faults $(ARGS)

@@ -100,7 +100,7 @@ def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl
     start, end = MERGED_COLUMNS
     same = pl.col(_ACTIVE) & (pl.col(WINDOW_START) == pl.col(start)) & (pl.col(WINDOW_END) == pl.col(end))
     ordered = ordered.with_columns(merged).with_columns(same.alias(_SAME))
-    return ordered.sort(2 * pl.col(RUN) + (~pl.col(_ACTIVE)).cast(pl.UInt32), maintain_order=True)
+    return ordered.sort(2 * pl.col(RUN).cast(pl.Int64) + ~pl.col(_ACTIVE), maintain_order=True)
 
 
 def _masked(layout: Layout) -> dict[str, pl.Expr]:

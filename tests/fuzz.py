@@ -32,7 +32,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 texts = st.text(max_size=8) | st.sampled_from(
     ["", "\x00", "\x1f", "null", "a" * 5_000, "é\u2028", '"\\', "-0"]
 )
-wholes = st.integers(-3, 3) | st.sampled_from([2**63 - 1, -(2**63)])
+# Larger than what a float holds exactly, yet all of a case's together fit: a sum that does not fails the run.
+wholes = st.integers(-3, 3) | st.sampled_from([2**56, -(2**56)])
 TYPES: Final[dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]]] = {
     "whole": (pl.Int64(), wholes),
     "small": (pl.Int8(), st.sampled_from([0, 127, -128])),

@@ -111,6 +111,17 @@ def test_sessions_merge_in_parts(first: list[tuple[str, int]], then: list[tuple[
     assert_frame_equal(merged(sessions, pl.concat([merged(sessions, one), two])), at_once)
 
 
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-20, 20)), max_size=12), sizes)
+def test_keys_with_one_hash_have_sessions_of_their_own(rows: list[tuple[str, int]], gap: int) -> None:
+    sessions = Sessions(us(gap))
+    schema = pl.Schema({"k": pl.String(), EVENT_TIME: pl.Int64()})
+    elements = sessions.assign(pl.DataFrame(rows, schema, orient="row")).drop(EVENT_TIME)
+    expected = merged(sessions, elements).sort(pl.all())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pl.DataFrame, "hash_rows", lambda frame: pl.zeros(len(frame), pl.UInt64, eager=True))
+        assert_frame_equal(merged(sessions, elements).sort(pl.all()), expected)
+
+
 @given(st.lists(times, max_size=6))
 def test_all_elements_are_in_the_global_window(at: list[int]) -> None:
     assert placed(GlobalWindows(), at) == [(n, MIN_TIME, GLOBAL_WINDOW_END) for n in range(len(at))]

@@ -33,5 +33,5 @@ def test_what_a_worker_has_loaded_is_searched_for_garbage_once_only() -> None:
     assert len(gc.get_objects()) < frozen
     kept = [[] for _ in range(1_000)]  # type: ignore[var-annotated]
     list(shipped(iter([batch])))
-    assert gc.get_freeze_count() == frozen, "objects of later tasks are collected as usual"
+    assert gc.get_freeze_count() <= frozen, "objects of later tasks are collected as usual"
     del kept

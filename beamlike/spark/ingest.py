@@ -60,7 +60,7 @@ def _file_envelopes(session: SparkSession, plans: Mapping[str, SourcePlan], topo
     """
     files = reduce(DataFrame.unionAll, [_listed(session, plan) for plan in plans.values()])
     part = F.explode(F.sequence(F.lit(0), F.col("parts") - 1)).alias("part")
-    # In turn from one partition: each task gets as many, and of a file that is alone each gets some.
+    # In turn from one partition: each task gets as many parts, and of a file that is alone each gets some.
     parts = files.coalesce(1).select("source", "path", _ARRIVAL, NOW, part, "parts")
     parts = parts.repartition(session.sparkContext.defaultParallelism)
     return parts.mapInArrow(settled(_ingest_files(plans, topology)), DDL)

@@ -42,13 +42,6 @@ _COMPILER = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
-# Over TCP, a task whose input is empty waits 40 ms for an acknowledgement that the other side delays.
-_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
-_SOCKET_DIR = "spark.python.unix.domain.socket.dir"
-_LONGEST_SOCKET_DIR = (
-    60  # characters: the path of a socket has room for 103, on macOS, and Spark's names have 42
-)
-
 # What Java, and Spark's Python worker on the driver, print when all is well. The worker adds an empty line.
 _JAVA_NOISE = re.compile(rb"WARNING: (Using incubator modules|package sun\.security\.action not in)")
 _WORKER_NOISE = re.compile(
@@ -71,12 +64,9 @@ def start(master: str | None, name: str, config: Mapping[str, str]) -> SparkSess
     conf = SparkConf().setIfMissing("spark.sql.warehouse.dir", str(scratch() / "warehouse"))
     for key, value in _DEFAULTS.items():
         conf.setIfMissing(key, value)
+    conf.setAll(list(config.items())).setAppName(name)
     if master or not submitted:
         conf.setMaster(master or "local[*]")
-    if (conf.get("spark.master") or "").startswith("local") and len(str(scratch())) <= _LONGEST_SOCKET_DIR:
-        for key, value in {**_SOCKETS, _SOCKET_DIR: str(scratch())}.items():
-            conf.setIfMissing(key, value)
-    conf.setAll(list(config.items())).setAppName(name)
     with _environment(_launch_environment(conf.get("spark.master") or "", running)):
         gateway = None if running else _quiet_gateway(conf)
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))

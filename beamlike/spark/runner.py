@@ -341,8 +341,8 @@ class SparkRun:
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         self.checkpoint.prepare()
         if not _reads_rows(self.plan):
-            for key, value in {**_INTERPRETED, **self.runner.config}.items():
-                if key in _INTERPRETED:
+            for key, value in _INTERPRETED.items():
+                if self.session.conf.get(key, None) is None:
                     self.session.conf.set(key, value)
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)

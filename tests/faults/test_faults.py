@@ -32,6 +32,7 @@ from tests.faults.trials import Trial, lives, survive
 from tests.faults.wires import IN_WORKERS, Place, Wire
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
     planned = lives(seed=1534, processes=4, workers=8)
