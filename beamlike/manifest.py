@@ -5,6 +5,7 @@ Spark binds state to the position of an operator and would accept a plan whose s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -18,6 +19,7 @@ from beamlike.origins import EventTime
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from stages.state import ENCODING
 from stages.strategies import WatermarkStrategy
+from windowing.time import format_duration
 from windowing.triggers import PROCESSING_TIME
 
 
@@ -66,6 +68,9 @@ _OF_STAGE: Final = {
     ),
 }
 """The facts of which each must stay as it was, and what can be done about one that has changed."""
+
+_BUILT_IN: Final = ("FixedWindows(", "SlidingWindows(", "Sessions(")
+_IN_WINDOWS: Final = re.compile(r"\b(gap|size|period|offset)=(-?\d+)")
 
 
 def describe(plan: Plan, shards: int) -> dict[str, Any]:
@@ -171,10 +176,22 @@ def _of_all(
 def _changed(
     where: str, fact: str, saved: Mapping[str, Any], now: Mapping[str, Any], remedy: Remedy
 ) -> Difference:
-    what = f"it has {saved[fact]}, this run {now[fact]}"
+    before, after = _shown(saved[fact]), _shown(now[fact])
     if where:
-        return Difference(f"{where}{fact} was {saved[fact]}, now {now[fact]}", remedy)
-    return Difference(f"{fact}: {what}", remedy)
+        return Difference(f"{where}{fact} was {before}, now {after}", remedy)
+    return Difference(f"{fact}: it has {before}, this run {after}", remedy)
+
+
+def _shown(fact: object) -> str:
+    """A fact with its durations as users write them; a manifest has them in microseconds."""
+    shown = str(fact)
+    if shown.endswith(" us"):
+        return format_duration(int(shown.removesuffix(" us")))
+    return _IN_WINDOWS.sub(_as_duration, shown) if shown.startswith(_BUILT_IN) else shown
+
+
+def _as_duration(found: re.Match[str]) -> str:
+    return f"{found[1]}='{format_duration(int(found[2]))}'"
 
 
 def _of_columns(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:

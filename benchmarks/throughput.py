@@ -58,7 +58,7 @@ ENGINES: Mapping[str, Engine] = {
     "spark": Engine("beamlike, Spark streaming", ("benchmarks.run_job", "spark"), (1_000_000, 10_000_000)),
     "native": Engine("PySpark streaming", ("benchmarks.native",), (1_000_000, 10_000_000)),
     "native-batch": Engine("PySpark batch", ("benchmarks.native", "--batch"), (1_000_000, 10_000_000)),
-    "flink-sql": Engine("Flink SQL", ("flink_sql.py",), (200_000, 2_000_000), _FLINK, csv=True),
+    "flink-sql": Engine("Flink SQL", ("flink_sql.py",), (1_000_000, 10_000_000), _FLINK, csv=True),
     "flink-datastream": Engine(
         "PyFlink DataStream, thread mode", ("flink_datastream.py",), (20_000, 100_000), _FLINK, csv=True
     ),
@@ -235,6 +235,12 @@ def ratios(runs: Sequence[Run]) -> list[str]:
         times = native.batch / spark.batch
         lines.append(
             f"The same by the median time of a batch of {spark.events // FILES:,} events: {times:.1f}"
+        )
+    flink = marginal(runs, "flink-sql")
+    if spark and spark.batch and flink and flink[0]:
+        rate = spark.events / FILES / spark.batch
+        lines.append(
+            f"{ENGINES['spark'].title} in batches by more events of {ENGINES['flink-sql'].title}: {rate / flink[0]:.1f}"
         )
     return lines
 

@@ -29,7 +29,10 @@ class EventTime(TimestampAssigner):
 
 
 class Span(AggregateFunction):
-    """First and last play of a session."""
+    """First and last play of a session.
+
+    The result is the accumulator: where sessions merge, PyFlink's thread mode puts the one in place of the other.
+    """
 
     def create_accumulator(self) -> tuple[int, int]:
         return sys.maxsize, -sys.maxsize
@@ -37,8 +40,8 @@ class Span(AggregateFunction):
     def add(self, value: Any, accumulator: tuple[int, int]) -> tuple[int, int]:
         return min(accumulator[0], value[0]), max(accumulator[1], value[0])
 
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return (accumulator[1] - accumulator[0] + _GAP) / 1000
+    def get_result(self, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator
 
     def merge(self, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
         return min(a[0], b[0]), max(a[1], b[1])
@@ -69,10 +72,11 @@ class Start(ProcessAllWindowFunction):
 
 
 class Length(ProcessWindowFunction):
-    """A session's length without its key."""
+    """A session's length in seconds, without its key."""
 
-    def process(self, key: int, context: Any, elements: Iterable[float]) -> Iterable[float]:
-        yield from elements
+    def process(self, key: int, context: Any, elements: Iterable[tuple[int, int]]) -> Iterable[float]:
+        for first, last in elements:
+            yield (last - first + _GAP) / 1000
 
 
 def parsed(line: str) -> tuple[int, int]:
