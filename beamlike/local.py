@@ -24,7 +24,7 @@ from beamlike.recording import RecordWriter
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_record, stage_record
 from beamlike.routes import Output, apply_routes
 from beamlike.tally import Tally
-from beamlike.writing import check_sinks, write_part
+from beamlike.writing import check_sinks, start_sink, write_part
 from stages.alignment import Report, must_wait, together
 from stages.inputs import Arrived, Inputs
 from stages.stage import Step
@@ -84,8 +84,9 @@ class LocalRun:
         sinks = {name: sink.sink for name, sink in self.plan.sinks.items()}
         letters = JSONLines(self.dead_letters)
         _require_writable(self.plan)
-        for sink in [*sinks.values(), *([letters] if os.path.isdir(letters.path) else [])]:
-            sink.start(self.plan.name)
+        opened = {**sinks, UNCLAIMED: letters} if os.path.isdir(letters.path) else sinks
+        for name, sink in opened.items():
+            start_sink(name, sink, self.plan.name)
         for name, plan in self.plan.sinks.items():
             # So that a sink knows its columns even if no row ever comes.
             empty = output_frame(pl.DataFrame(schema=plan.schema))

@@ -29,6 +29,16 @@ def check_sinks(sinks: Mapping[str, Sink]) -> None:
                 raise SinkError(name, f"{describe(sink)} cannot be used: {_what(error)}") from error
 
 
+def start_sink(name: str, sink: Sink, run: str) -> None:
+    """Has the sink make what it writes to. Raises `SinkError` where it cannot, and what the sink itself refuses."""
+    try:
+        sink.start(run)
+    except (PlanError, SinkError):
+        raise
+    except Exception as error:
+        raise SinkError(name, f"{describe(sink)} cannot be opened: {_what(error)}") from error
+
+
 def write_part(sink: Sink, frame: pl.DataFrame, part: Part, write: Write | None = None) -> None:
     """Has the sink, or `write` in its place, write the part. Raises `SinkError`, which names sink and batch."""
     try:

@@ -39,7 +39,7 @@ from beamlike.spark.stopping import Gate, signals
 from beamlike.tally import Tally
 from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
-from beamlike.writing import check_sinks, write_part
+from beamlike.writing import check_sinks, start_sink, write_part
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
@@ -196,7 +196,7 @@ class SparkRun:
     def _start_sinks(self) -> None:
         run = self._manifest["run"]
         for name, plan in self.plan.sinks.items():
-            plan.sink.start(run)
+            start_sink(name, plan.sink, run)
             # So that a sink knows its columns even if no row ever comes.
             empty = output_frame(pl.DataFrame(schema=plan.schema))
             if not isinstance(plan.sink, SparkSink):
