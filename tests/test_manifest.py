@@ -87,7 +87,10 @@ def test_saved_facts_that_a_run_adds_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("now", "message"),
     [
-        ({"windows": bl.FixedWindows("2m")}, "windows was FixedWindows.size='1m', .*, now FixedWindows.size='2m', "),
+        (
+            {"windows": bl.FixedWindows("2m")},
+            "windows was FixedWindows.size='1m', .*, now FixedWindows.size='2m', ",
+        ),
         ({"windows": bl.FixedWindows("1m", "5s")}, "windows was .*offset='0s'.*, now .*offset='5s'"),
         ({"windows": bl.Sessions("1m")}, "windows was FixedWindows.*, now Sessions"),
         ({"windows": bl.Sessions("1m")}, "merging was False, now True"),

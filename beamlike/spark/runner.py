@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import attrs
 import polars as pl
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -277,7 +278,12 @@ class SparkRun:
             return
         if notice and self._progress is not None:
             self._progress.tell(f"{self.plan.name}: stopping after the batch in hand; {notice}")
-        self._gate.finish(self._query)
+        try:
+            self._gate.finish(self._query)
+        except Py4JError:
+            # Whoever gives the batch up stops the query meanwhile.
+            if not self._given_up:
+                raise
         if not self._given_up and self._query.exception() is None:
             self._manifest["whole"] = True
             self.checkpoint.save(self._manifest)
@@ -301,7 +307,12 @@ class SparkRun:
 
     def _halt(self) -> None:
         self._stopped = True
-        if self._query is not None:
+        if self._query is None:
+            return
+        try:
+            self._query.stop()
+        except Py4JNetworkError:
+            # A signal broke into an answer from Java, and its connection is gone; the next call opens another.
             self._query.stop()
 
     def _release(self) -> None:

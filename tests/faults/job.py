@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
+
 import beamlike as bl
 from tests.faults.pipeline import pipeline
 from tests.faults.wires import Wires
@@ -42,7 +44,7 @@ def main(folder: Path, master: str) -> None:
             if "was drained" not in str(error):
                 raise
             return
-        except bl.RunError as error:
+        except (bl.RunError, StreamingQueryException) as error:
             # Spark does not try a batch again that lost an executor when some tasks of its last operator were done.
             if "indeterminate output" not in str(error):
                 raise
