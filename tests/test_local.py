@@ -203,14 +203,6 @@ def test_an_error_in_a_callback_ends_the_run() -> None:
         p.run()
 
 
-def test_a_sink_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    p = bl.Pipeline("p")
-    read(p, "source", [0]).write("out", bl.Parquet(tmp_path / "file"))
-    with pytest.raises(bl.SinkError, match=r"sink .out.: Parquet.* cannot be opened: NotADirectoryError"):
-        p.run()
-
-
 def test_two_sinks_do_not_share_a_folder() -> None:
     p = bl.Pipeline("p")
     rows = read(p, "source", [0])

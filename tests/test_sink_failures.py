@@ -148,3 +148,13 @@ def test_a_table_that_does_not_fit_any_more_is_found_before_spark_starts(
     with pytest.raises(bl.PlanError, match=r"step 'x': the table 'counts' is not as .* it has no column 'x'"):
         p.run(bl.SparkRunner(str(checkpoint), session=spark))
     assert not checkpoint.exists()
+
+
+def test_a_sink_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    p = bl.Pipeline("p")
+    source = bl.Rows([{"at": 1}])
+    rows = p.read("rows", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    rows.write("out", bl.Parquet(tmp_path / "file"))
+    with pytest.raises(bl.SinkError, match=r"sink .out.: Parquet.* cannot be opened: NotADirectoryError"):
+        p.run()
