@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import attrs
 import polars as pl
 
-ENCODING: Final = 3
+ENCODING: Final = 4
 """Version of the encoding below; a checkpoint of another version is refused."""
 
 _HEADER: Final = struct.Struct("<BI")
