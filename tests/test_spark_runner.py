@@ -13,11 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 import beamlike as bl
 from beamlike.records import BatchRecord
+from beamlike.spark.envelope import Topology
+from beamlike.spark.ingest import source_envelopes
 from beamlike.spark.sinks import PartWriter
 from windowing.processing_time import AfterProcessingTime
 
 pytestmark = pytest.mark.spark
 
+CODE = "spark.sql.codegen.wholeStage"
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 ROWS = [
     {"user": "ada", "at": "2026-01-01T12:00:00Z", "score": 1},
     {"user": "bob", "at": "2026-01-01T12:00:10Z", "score": 2},
@@ -90,8 +94,44 @@ def test_any_streaming_reader_of_spark_is_a_source(spark: SparkSession, tmp_path
 
     p, sink = bl.Pipeline("reader"), bl.Memory()
     totals(scores(p, bl.SparkSource(reader))).write("out", sink)
-    p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=2, drain=True))
+    run = p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=2, drain=True))
     assert result(sink) == [("ada", 6), ("bob", 2)]
+    assert run.session.conf.get(CODE) == spark.conf.get(CODE), "rows pass through Spark's own operators"
+
+
+def test_a_run_is_in_a_session_that_makes_its_batches_cheap(spark: SparkSession, tmp_path: Path) -> None:
+    p = bl.Pipeline("cheap")
+    totals(scores(p, bl.Rows(ROWS))).write("out", bl.Memory())
+    run = p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=1))
+    assert run.session.conf.get(CODE) == "false"
+    assert str(run.session.conf.get(MANAGER)).endswith(".FileSystemBasedCheckpointFileManager")
+    assert spark.conf.get(MANAGER, None) is None
+    kept = {CODE: "true", MANAGER: "org.apache.spark.no.such.Manager"}
+    with pytest.raises(Exception, match=r"no\.such\.Manager"):
+        p.run(bl.SparkRunner(str(tmp_path / "kept"), session=spark, shards=1, config=kept))
+
+
+def test_java_that_was_started_here_leaves_the_cores_to_the_tasks(spark: SparkSession) -> None:
+    java: Any = spark._jvm
+    options = list(java.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+    assert "-XX:TieredStopAtLevel=1" in options
+
+
+def test_file_sources_that_follow_each_other_share_an_operator(spark: SparkSession, tmp_path: Path) -> None:
+    def reader(session: SparkSession) -> DataFrame:
+        return session.readStream.schema("user string, at string, score long").json(str(tmp_path))
+
+    files = bl.JSONLines(tmp_path, {"user": str, "at": str, "score": int})
+    p = bl.Pipeline("shared")
+    sources = [files, files, bl.SparkSource(reader), files]
+    strategy = bl.BoundedOutOfOrderness("5s")
+    read = [
+        p.read(f"plays {number}", source, timestamp="at", watermark=strategy)
+        for number, source in enumerate(sources)
+    ]
+    totals(bl.flatten(*read)).write("out", bl.Memory())
+    plan = p.plan()
+    assert len(source_envelopes(spark, plan.sources.values(), Topology.of(plan, (0, 1)))) == 3
 
 
 def test_a_reader_that_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class SparkSource:
             from beamlike.spark.ingest import schema_of
             from beamlike.spark.session import open_session
 
-            session = open_session(None, master=None, shards=None, name="beamlike", config={})
+            session = open_session(None, master=None, shards=None, name="beamlike", config={}, row_loops=True)
             self._found["schema"] = schema_of(self.reader, session)
         return self._found["schema"]
 

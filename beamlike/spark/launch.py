@@ -35,9 +35,10 @@ _DEFAULTS = {
 _STACK = "-Xss16m"
 
 # Java hands payloads on and plans batches: little of it is ever hot. By default its second compiler works on all that
-# is called some thousand times, for minutes, and takes the cores from the tasks. Loops over rows still come to these
-# bounds.
-_COMPILER = (
+# is called some thousand times, for minutes, and takes the cores from the tasks. Where rows pass through Java it may
+# still compile the loops over them.
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+_LATE_SECOND_COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
@@ -51,8 +52,12 @@ _WORKER_NOISE = re.compile(
 )
 
 
-def start(master: str | None, name: str, config: Mapping[str, str]) -> SparkSession:
+def start(
+    master: str | None, name: str, config: Mapping[str, str], *, row_loops: bool = False
+) -> SparkSession:
     """A new Spark application in this process; `config` wins over the defaults of this module.
+
+    `row_loops`: rows will pass through Java one by one, not only payloads with many of them.
 
     Under spark-submit, where Java runs already, the master is the one that was submitted to, unless
     `master` names one; otherwise it is local[*] by default. Raises JavaNotFound.
@@ -68,7 +73,7 @@ def start(master: str | None, name: str, config: Mapping[str, str]) -> SparkSess
     if master or not submitted:
         conf.setMaster(master or "local[*]")
     with _environment(_launch_environment(conf.get("spark.master") or "", running)):
-        gateway = None if running else _quiet_gateway(conf)
+        gateway = None if running else _quiet_gateway(conf, row_loops=row_loops)
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))
     if str(session.sparkContext.master).startswith("local-cluster"):
         atexit.register(session.stop)  # before the scratch folder goes, in which its workers live
@@ -108,10 +113,10 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _quiet_gateway(conf: SparkConf) -> JavaGateway:
+def _quiet_gateway(conf: SparkConf, *, row_loops: bool) -> JavaGateway:
     """Java with our options, of which the user's take precedence, and with its standard error filtered."""
     given = conf.get("spark.driver.extraJavaOptions") or ""
-    options = [_STACK, _COMPILER, given]
+    options = [_STACK, _LATE_SECOND_COMPILER if row_loops else _FIRST_COMPILER, given]
     if "log4j" not in given:
         options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}")
     conf.set("spark.driver.extraJavaOptions", " ".join(options))

@@ -130,7 +130,12 @@ class SparkRunner:
 
     def _session(self, plan: Plan) -> SparkSession:
         session = open_session(
-            self.session, master=self.master, shards=self.shards, name=plan.name, config=self.config
+            self.session,
+            master=self.master,
+            shards=self.shards,
+            name=plan.name,
+            config=self.config,
+            row_loops=_reads_rows(plan),
         )
         ship(session, modules_of(plan))
         return session

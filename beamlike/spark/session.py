@@ -48,19 +48,21 @@ def open_session(
     shards: int | None,
     name: str,
     config: Mapping[str, str],
+    row_loops: bool = False,
 ) -> SparkSession:
     """A session to run in, beside `session`: it has the same settings and views, and ours on top.
 
     Without one, the Spark that runs in this process is used, or else one is started, named `name`, on
     `master` (by default local[*]); it stays up for the next run. `shards` is the number of shuffle
-    partitions, by default the cores, at most 200. `config` wins over the settings made here.
+    partitions, by default the cores, at most 200. `config` wins over the settings made here. `row_loops`: rows will
+    pass through Java one by one; a Spark that is started here then compiles loops well.
 
     Raises JavaNotFound; TypeError for a Spark Connect session; ValueError if the Spark that runs has
     another master, or if `config` has a setting that only a new Spark could take.
     """
     if session is not None and not hasattr(session, "_jsparkSession"):
         raise TypeError(f"session: must be a classic SparkSession, not {session!r} of Spark Connect")
-    base = session or _running(master) or start(master, name, config)
+    base = session or _running(master) or start(master, name, config, row_loops=row_loops)
     opened = SparkSession(base.sparkContext, base._jsparkSession.cloneSession())
     partitions = shards or min(base.sparkContext.defaultParallelism, MOST_DEFAULT_SHARDS)
     for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
