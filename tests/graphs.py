@@ -7,10 +7,12 @@ from typing import Any
 
 import attrs
 import narwhals as nw
+import polars as pl
 from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io import Part
+from stages.keys import shard_of
 from tests.model import MAX_TIME, MIN_TIME, Element, Model, Step
 from tests.strategies import (
     elements,
@@ -176,6 +178,12 @@ class Clocks:
         third = max(self.percentiles[33], two_thirds + move[2])
         return attrs.evolve(self, watermark=watermark, percentiles={33: third, 66: two_thirds})
 
+    def reaching(self, step: Step, shares: Mapping[int, int], now: int) -> Clocks:
+        """Of the output of a stage, after a step that its hold keeps from where its input is."""
+        held = {share: time if step.hold is None else min(time, step.hold) for share, time in shares.items()}
+        reached = {share: max(time, self.percentiles[share]) for share, time in held.items()}
+        return Clocks(step.output_watermark, reached, now)
+
     def ended(self) -> Clocks:
         return attrs.evolve(self, watermark=MAX_TIME, percentiles=dict.fromkeys(SHARES, MAX_TIME))
 
@@ -190,11 +198,18 @@ class Stood:
 
 
 class Naive:
-    """The model of the grouping for each node, in order, and everything else by hand."""
+    """The model of the grouping for each shard of each node, in order, and everything else by hand.
 
-    def __init__(self, graph: Graph, windowings: Mapping[str, Windowing]) -> None:
+    A shard knows its own output watermark only, by which the time and the timing of a pane are found.
+    """
+
+    def __init__(self, graph: Graph, windowings: Mapping[str, Windowing], shards: int = 1) -> None:
         self.graph = graph
-        self.models = {name: Model(windowing) for name, windowing in windowings.items()}
+        counts = {name: shards if node.keyed else 1 for name, node in graph.nodes.items()}
+        self.models = {
+            name: [Model(windowings[name]) for _ in range(count)] for name, count in counts.items()
+        }
+        self.outputs = {name: [Clocks()] * count for name, count in counts.items()}
         self.clocks = {name: Clocks() for name in (*graph.sources, *graph.nodes)}
 
     def step(self, number: int) -> dict[str, Stood]:
@@ -222,10 +237,35 @@ class Naive:
         shares = {share: min(clocks.percentiles[share] for clocks in above) for share in SHARES}
         now = max(clocks.now for clocks in above)
         arrived = arrived if node.keyed else [("all", value, time) for _, value, time in arrived]
-        given = self.models[name].step(arrived, mark, now, shares)
-        held = {
-            share: time if given.hold is None else min(time, given.hold) for share, time in shares.items()
-        }
-        reached = {share: max(time, self.clocks[name].percentiles[share]) for share, time in held.items()}
-        self.clocks[name] = Clocks(given.output_watermark, reached, now)
-        return Stood(mark, self.clocks[name], given)
+        models, outputs = self.models[name], self.outputs[name]
+        parts = _spread(arrived, len(models))
+        given = [model.step(part, mark, now, shares) for model, part in zip(models, parts, strict=True)]
+        for shard, step in enumerate(given):
+            outputs[shard] = outputs[shard].reaching(step, shares, now)
+        self.clocks[name] = Clocks(
+            min(output.watermark for output in outputs),
+            {share: min(output.percentiles[share] for output in outputs) for share in SHARES},
+            now,
+        )
+        return Stood(mark, self.clocks[name], _together(given))
+
+
+def _spread(arrived: list[Element], shards: int) -> list[list[Element]]:
+    parts: list[list[Element]] = [[] for _ in range(shards)]
+    keys = pl.DataFrame({"key": [key for key, *_ in arrived]}, schema={"key": pl.String})
+    for item, shard in zip(arrived, keys.select(shard_of(["key"], shards)).to_series(), strict=True):
+        parts[shard].append(item)
+    return parts
+
+
+def _together(steps: list[Step]) -> Step:
+    """What all shards of a node give."""
+    holds = [step.hold for step in steps if step.hold is not None]
+    return Step(
+        [pane for step in steps for pane in step.panes],
+        [dropped for step in steps for dropped in step.dropped],
+        *(sum(getattr(step, count) for step in steps) for count in ("late", "closed", "nowhere")),
+        min(step.output_watermark for step in steps),
+        min(holds, default=None),
+        sum(step.live for step in steps),
+    )

@@ -75,7 +75,8 @@ def test_every_stage_is_where_a_naive_propagation_has_it(graph: Graph) -> None:
 def test_every_shard_is_where_a_naive_propagation_has_the_stage(graph: Graph, shards: int) -> None:
     p, sinks = declare(graph)
     plan = p.plan()
-    naive = Naive(graph, {name: stage.stage.grouping.windowing for name, stage in plan.stages.items()})
+    windowings = {name: stage.stage.grouping.windowing for name, stage in plan.stages.items()}
+    naive = Naive(graph, windowings, shards)
     for number, batch in enumerate(Query(plan, shards, seed=shards).batches()):
         expected, stages = naive.step(number), batch.stages()
         for name in graph.nodes:
