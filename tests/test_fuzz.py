@@ -29,6 +29,10 @@ def _in_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield
 
 
+def _sums_fit(case: Case) -> bool:
+    return case.sums_fit
+
+
 def check(case: Case, name: str, sinks: Mapping[str, bl.Memory], records: Iterable[BatchRecord]) -> None:
     """In = out in panes + dropped + dead letters, for each element and in the records."""
     records = list(records)
@@ -89,15 +93,22 @@ def check_identity(stages: Iterable[Any]) -> None:
 def test_every_row_of_a_random_pipeline_is_accounted_for(case: Case) -> None:
     pipeline = bl.Pipeline("fuzz")
     sinks = case.declare(pipeline, "p")
-    run = pipeline.run()
-    check(case, "p", sinks, run.batches)
+    failure = None
+    try:
+        run = pipeline.run()
+    except pl.exceptions.InvalidOperationError as error:
+        failure = error
+    if failure is None:
+        check(case, "p", sinks, run.batches)
+    else:
+        assert (case.sums_fit, failure.__notes__) == (False, ["in step 'p first'"])
 
 
 @settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     max_examples=settings().max_examples // 3,
 )
-@given(cases(), st.integers(1, 4), st.integers(0, 99))
+@given(cases().filter(_sums_fit), st.integers(1, 4), st.integers(0, 99))
 def test_shards_account_for_the_same_rows(case: Case, shards: int, seed: int) -> None:
     pipeline = bl.Pipeline("fuzz")
     sinks = case.declare(pipeline, "p")
@@ -140,7 +151,7 @@ def drawn(count: int) -> list[Case]:
         max_examples=count, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(cases().filter(lambda case: len(list(case.rows())) > 5))
+    @given(cases().filter(lambda case: case.sums_fit and len(list(case.rows())) > 5))
     def draw(case: Case) -> None:
         found.append(case)
 
