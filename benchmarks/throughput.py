@@ -31,7 +31,7 @@ from examples import generate, oracle
 
 RESULTS = Path(__file__).with_name("throughput.json")
 CORES = 2
-FILES = 10  # per source, each a micro-batch where there are such
+FILES = 20  # per source, each a micro-batch where there are such: enough for Java to have warmed up in most of them
 _PEERS = Path(__file__).with_name("peers")
 _ERROR = re.compile(r"(Caused by: )?[\w.]*(Error|Exception)\b|ERROR:", re.IGNORECASE)
 _WIDTH = 140
@@ -41,7 +41,7 @@ _WIDTH = 140
 class Engine:
     """How the job is run on an engine: a module of ours, or a script of a peer in an environment with `packages`.
 
-    `sizes` are numbers of events that it is done with in about a minute; what one event more takes is known
+    `sizes` are numbers of events that it is done with in a minute or two; what one event more takes is known
     from two of them. `csv`: it reads no Parquet and gets the same rows as CSV, a file per source.
     """
 
@@ -52,13 +52,14 @@ class Engine:
     csv: bool = False
 
 
+_LARGE = (2_000_000, 20_000_000)
 _FLINK = ("apache-flink==2.3.0",)
 ENGINES: Mapping[str, Engine] = {
-    "local": Engine("beamlike, local", ("benchmarks.run_job", "local"), (1_000_000, 10_000_000)),
-    "spark": Engine("beamlike, Spark streaming", ("benchmarks.run_job", "spark"), (1_000_000, 10_000_000)),
-    "native": Engine("PySpark streaming", ("benchmarks.native",), (1_000_000, 10_000_000)),
-    "native-batch": Engine("PySpark batch", ("benchmarks.native", "--batch"), (1_000_000, 10_000_000)),
-    "flink-sql": Engine("Flink SQL", ("flink_sql.py",), (1_000_000, 10_000_000), _FLINK, csv=True),
+    "local": Engine("beamlike, local", ("benchmarks.run_job", "local"), _LARGE),
+    "spark": Engine("beamlike, Spark streaming", ("benchmarks.run_job", "spark"), _LARGE),
+    "native": Engine("PySpark streaming", ("benchmarks.native",), _LARGE),
+    "native-batch": Engine("PySpark batch", ("benchmarks.native", "--batch"), _LARGE),
+    "flink-sql": Engine("Flink SQL", ("flink_sql.py",), _LARGE, _FLINK, csv=True),
     "flink-datastream": Engine(
         "PyFlink DataStream, thread mode", ("flink_datastream.py",), (20_000, 100_000), _FLINK, csv=True
     ),
