@@ -158,7 +158,7 @@ def _is_long(dtype: Any) -> bool:
 
 
 def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:
-    """Keys are columns whose values are equal exactly when their text is: shards are chosen by it."""
+    """Keys are columns whose values are equal exactly when their text, or number, is: shards are chosen by it."""
     if not keys:
         raise PlanError(
             "group_by needs a key; to aggregate all rows of a window call .aggregate(...)", step=step

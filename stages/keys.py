@@ -10,8 +10,12 @@ import polars as pl
 import polars_hash as plh
 
 _NULL = "\x00"
-_NULL_BITS: Final = pl.lit(0x9E3779B97F4A7C15, pl.UInt64)
-_ODD: Final = pl.lit(0xD6E8FEB86659FD93, pl.UInt64)
+_NULL_BITS: Final = 0x9E3779B97F4A7C15
+_ODD: Final = pl.Series([0xD6E8FEB86659FD93], dtype=pl.UInt64)
+_STEPS: Final = (
+    (30, pl.Series([0xBF58476D1CE4E5B9], dtype=pl.UInt64)),
+    (27, pl.Series([0x94D049BB133111EB], dtype=pl.UInt64)),
+)
 _WHOLE: Final = frozenset({pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64})
 _DAYS: Final = 95_000_000
 """So many days before and after 1970, 260 thousand years, are in polars' calendar, which panics at what is not."""
@@ -23,27 +27,30 @@ def key_hash(keys: Sequence[str]) -> pl.Expr:
     """UInt64 per row: a stable hash of the key columns; the same for every row where there is no key."""
     if not keys:
         return pl.lit(0, pl.UInt64)
-    hashes = [pl.col(key).map_batches(_hash, return_dtype=pl.UInt64, is_elementwise=True) for key in keys]
-    return reduce(lambda before, own: _mixed(before * _ODD + own), hashes)
+    # On columns, not on expressions, which mixing would multiply.
+    return pl.map_batches([pl.col(key) for key in keys], _hash, return_dtype=pl.UInt64, is_elementwise=True)
 
 
-def _hash(values: pl.Series) -> pl.Series:
+def _hash(columns: Sequence[pl.Series]) -> pl.Series:
+    return reduce(lambda before, own: _mixed(before * _ODD + own), map(_hash_column, columns))
+
+
+def _hash_column(values: pl.Series) -> pl.Series:
     """Whole numbers and times by their bits, which is many times faster than by their text; all else by that."""
     numbers = values.to_physical() if values.dtype.is_temporal() else values
     if numbers.dtype in _WHOLE:
-        bits = pl.col("key").cast(pl.UInt64, wrap_numerical=True).fill_null(_NULL_BITS)
-        return numbers.to_frame("key").select(_mixed(bits)).to_series()
+        return _mixed(numbers.cast(pl.UInt64, wrap_numerical=True).fill_null(_NULL_BITS))
     text: pl.Expr = plh.col("key").nchash.wyhash()
     return _text(values).fill_null(_NULL).to_frame("key").select(text).to_series()
 
 
-def _mixed(bits: pl.Expr) -> pl.Expr:
+def _mixed(bits: pl.Series) -> pl.Series:
     """UInt64 whose bits all depend on all bits of `bits`: the finalizer of SplitMix64, by Stafford's 13th variant.
 
     Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014. Products wrap.
     """
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits // 2**shift)) * pl.lit(factor, pl.UInt64)
+    for shift, factor in _STEPS:
+        bits = (bits ^ (bits // 2**shift)) * factor
     return bits ^ (bits // 2**31)
 
 

@@ -221,10 +221,11 @@ class Case:
 
     @property
     def sums_fit(self) -> bool:
-        """Whether no sum of any of its whole numbers can need more than 64 bits."""
-        sizes = sum(abs(row.get("whole") or 0) for row in self.rows())
+        """Whether no sum of some of its whole numbers can need more than 64 bits."""
         copies = 2 ** sum(op.kind == "flat_map" for op in self.before)
-        return sizes * copies < 2**63
+        wholes = [row.get("whole") or 0 for row in self.rows()]
+        most, least = (copies * sum(limit(whole, 0) for whole in wholes) for limit in (max, min))
+        return least >= -(2**63) and most < 2**63
 
     def schema(self) -> dict[str, pl.DataType]:
         """The columns of the source."""

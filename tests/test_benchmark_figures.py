@@ -83,7 +83,7 @@ def test_engines_are_compared_on_their_largest_inputs():
     assert throughput.ratios(runs) == [
         "beamlike, local by Apache Beam, Python, local runner, whole runs: 250.0",
         "beamlike, Spark streaming by PySpark streaming, whole runs: 2.5",
-        "The same by the median time of a batch of 1,000,000 events: 4.0",
+        "The same by the median time of a batch of 500,000 events: 4.0",
     ]
     assert throughput.marginal(runs, "local") == (pytest.approx(3e6), pytest.approx(6 / 9))
 

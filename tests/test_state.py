@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
+from stages import keys
 from stages.buckets import TIMES, Buckets
 from stages.index import DEADLINE, SCHEMA, Index, Size, summarize
 from stages.keys import key_hash, shard_of
@@ -240,7 +242,21 @@ def test_the_hash_of_a_key_never_changes(kind: str) -> None:
 def test_the_hash_of_several_keys_never_changes() -> None:
     hashes = TWO_KEYS.select(key_hash(["a", "b"])).to_series().to_list()
     assert hashes == [456483718228328676, 11993401744203876077]
-    assert TWO_KEYS.select(shard_of(["a", "b"], 7)).rows() == [(4,), (4,)]
+    assert TWO_KEYS.select(shard_of(["a", "b"], 5)).rows() == [(1,), (2,)]
+
+
+def test_each_key_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: Counter[str] = Counter()
+
+    def counting(values: pl.Series) -> pl.Series:
+        hashed[values.name] += len(values)
+        return own(values)
+
+    own = keys._hash_column
+    monkeypatch.setattr(keys, "_hash_column", counting)
+    frame = pl.DataFrame({name: [1, 2, 3] for name in "abcd"}).lazy()
+    assert frame.select(shard_of(list("abcd"), 5)).collect().height == 3
+    assert hashed == dict.fromkeys("abcd", 3)
 
 
 def test_another_process_places_keys_the_same() -> None:

@@ -36,8 +36,8 @@ _STACK = "-Xss16m"
 
 # Java hands payloads on and plans batches: little of it is ever hot. By default its second compiler works on all that
 # is called some thousand times, for minutes, and takes the cores from the tasks. Where rows pass through Java it may
-# still compile the loops over them.
-_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+# still compile the loops over them. The first compiler alone would get a fifth of the usual space for its code.
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 _LATE_SECOND_COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 import threading
@@ -44,6 +45,7 @@ from beamlike.writing import check_sinks, start_sink, write_part
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
+_CONNECTIONS = 10  # to Java, of which one must answer
 
 # The envelopes of a batch are few rows. To compile code for them, anew in every batch as the time in it is another,
 # takes a fifth of what its tasks need.
@@ -230,6 +232,7 @@ class SparkRun:
             self._close_records("stopped" if self._stopped and not self._manifest["drained"] else "ended")
         except KeyboardInterrupt:
             self._close_records("stopped")
+            self._reconnect()
             raise
         except StreamingQueryException as error:
             if self._excess is not None:
@@ -303,7 +306,7 @@ class SparkRun:
             self._halt()
         elif self._gate is not None and self._gate.is_mine:
             return self.ask_to_stop()
-        elif self._query is not None and self._query.isActive:
+        elif self._is_active():
             self.ask_to_stop()
         if self._stopper is not None:
             self._stopper.join()
@@ -312,17 +315,23 @@ class SparkRun:
 
     def _halt(self) -> None:
         self._stopped = True
-        if self._query is None:
-            return
-        try:
+        if self._query is not None:
+            self._reconnect()
             self._query.stop()
-        except Py4JNetworkError:
-            # A signal broke into an answer from Java, and its connection is gone; the next call opens another.
-            self._query.stop()
+
+    def _reconnect(self) -> None:
+        """After a signal may have broken into an answer from Java: its connection is gone, and so may be the next."""
+        for _ in range(_CONNECTIONS):
+            with contextlib.suppress(Py4JNetworkError):
+                self._is_active()
+                return
+
+    def _is_active(self) -> bool:
+        return self._query is not None and self._query.isActive
 
     def _release(self) -> None:
         """Lets others have the checkpoint, if the query is over."""
-        if self._lock is not None and (self._query is None or not self._query.isActive):
+        if self._lock is not None and not self._is_active():
             if self._stopper is not None:
                 self._stopper.join()
             self._lock.release()

@@ -2,12 +2,13 @@
 
 What is killed by SIGKILL here, whenever the tests run:
 
-- 4 times the whole job, its Java and its Python workers with it (once its Python driver alone); it is started again;
-- some 30 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again.
+- the whole job, its Java and its Python workers with it; it is started again;
+- 8 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again.
 
-With `-m slow`, also 3 times a worker of a Spark that does not try again: the run fails and is started again in the same
-Java, as it is once after the driver fails in a transaction. To start a Java takes longer than all else, so it is
-`make faults` that kills the whole job 30 times, and eight executors of a small cluster.
+With `-m slow`, 4 times the job (once its Python driver alone) and 32 times a worker; and 3 times a worker of a Spark
+that does not try again: the run fails and is started again in the same Java, as it is once after the driver fails in
+a transaction. To start a Java takes longer than all else, so it is `make faults` that kills the whole job 30 times,
+and eight executors of a small cluster.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from tests.faults.trials import Trial, lives, survive
 from tests.faults.wires import IN_WORKERS, Place, Wire
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.spark
-def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    planned = lives(seed=1534, processes=4, workers=8)
+def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(jobs: int, tmp_path: Path) -> None:
+    planned = lives(seed=1534, processes=jobs, workers=8)
     tripped = [wire for wires in survive(tmp_path / "job", planned, files=7, seed=1534) for wire in wires]
     victims = Counter(wire.victim for wire in tripped)
-    assert victims["all"] + victims["later"] + victims["driver"] == 4
-    assert victims["worker"] >= 28  # of 32: not all need be met before their process is killed
+    assert victims["all"] + victims["later"] + victims["driver"] == jobs
+    assert victims["worker"] >= 7 * jobs  # of 8: not all need be met before their process is killed
 
 
 @pytest.mark.slow
