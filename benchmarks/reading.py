@@ -114,7 +114,9 @@ def spent(session: SparkSession, stream: Callable[[], DataFrame]) -> float:
 @click.option("--cores", default=2, show_default=True)
 def main(rows: int, repeats: int, formats: tuple[str, ...], cores: int) -> None:
     """Read, and print CPU microseconds per event."""
-    session = open_session(None, master=f"local[{cores}]", shards=cores, name="reading", config={})
+    session = open_session(
+        None, master=f"local[{cores}]", shards=cores, name="reading", config={}, row_loops=True
+    )
     ship(session, [])
     small = rows // 8
     with tempfile.TemporaryDirectory() as data:

@@ -317,3 +317,23 @@ def test_executors_elsewhere_get_the_code(tmp_path: Path) -> None:
         "added to the environment": set(),
     }
     assert not scratch.exists()
+
+
+@pytest.mark.slow
+def test_java_for_loops_over_rows_keeps_its_second_compiler_and_the_users_options() -> None:
+    program = """
+from beamlike.spark.session import open_session
+options = {"spark.driver.extraJavaOptions": "-Dours=no"}
+session = open_session(None, master="local[1]", shards=1, name="test", config=options, row_loops=True)
+java = session._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+print(list(java.getInputArguments()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    given = [option for option in ast.literal_eval(done.stdout) if "Tier" in option or "ours" in option]
+    assert [option.partition("=")[0] for option in given] == [
+        "-XX:Tier4InvocationThreshold",
+        "-XX:Tier4MinInvocationThreshold",
+        "-XX:Tier4CompileThreshold",
+        "-XX:Tier4BackEdgeThreshold",
+        "-Dours",
+    ]
