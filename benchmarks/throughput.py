@@ -31,7 +31,7 @@ from examples import generate, oracle
 
 RESULTS = Path(__file__).with_name("throughput.json")
 CORES = 2
-FILES = 20  # per source, each a micro-batch where there are such: enough for Java to have warmed up in most of them
+FILES = 20  # per source, one of each in a micro-batch: enough for Java to have warmed up in most of them
 _PEERS = Path(__file__).with_name("peers")
 _ERROR = re.compile(r"(Caused by: )?[\w.]*(Error|Exception)\b|ERROR:", re.IGNORECASE)
 _WIDTH = 140
@@ -42,13 +42,15 @@ class Engine:
     """How the job is run on an engine: a module of ours, or a script of a peer in an environment with `packages`.
 
     `sizes` are numbers of events that it is done with in a minute or two; what one event more takes is known
-    from two of them. `csv`: it reads no Parquet and gets the same rows as CSV, a file per source.
+    from two of them. `files` are so many per source. `csv`: it reads no Parquet and gets the same rows as CSV, a
+    file per source.
     """
 
     title: str
     command: tuple[str, ...]
     sizes: tuple[int, ...]
     packages: tuple[str, ...] = ()
+    files: int = FILES
     csv: bool = False
 
 
@@ -57,6 +59,9 @@ _FLINK = ("apache-flink==2.3.0",)
 ENGINES: Mapping[str, Engine] = {
     "local": Engine("beamlike, local", ("benchmarks.run_job", "local"), _LARGE),
     "spark": Engine("beamlike, Spark streaming", ("benchmarks.run_job", "spark"), _LARGE),
+    "spark-large": Engine(
+        "beamlike, Spark streaming, batches of 4 M", ("benchmarks.run_job", "spark"), _LARGE, files=5
+    ),
     "native": Engine("PySpark streaming", ("benchmarks.native",), _LARGE),
     "native-batch": Engine("PySpark batch", ("benchmarks.native", "--batch"), _LARGE),
     "flink-sql": Engine("Flink SQL", ("flink_sql.py",), _LARGE, _FLINK, csv=True),
@@ -123,12 +128,12 @@ def environment(engine: Engine, work: Path) -> Path:
     return python.absolute()
 
 
-def inputs(events: int, csv: bool, work: Path) -> Path:
+def inputs(events: int, files: int, csv: bool, work: Path) -> Path:
     """The plays of both sources, in files; times are whole milliseconds, as Flink's windows know no finer ones."""
-    data = work / f"plays-{events}"
+    data = work / f"plays-{events}-{files}"
     done = data / "milliseconds"
     if not done.exists():
-        generate.write(data, generate.Plays(events, FILES))
+        generate.write(data, generate.Plays(events, files))
         for path in data.rglob("*.parquet"):
             modified = path.stat().st_mtime
             pl.read_parquet(path).with_columns(pl.col("event_time").dt.truncate("1ms")).write_parquet(
@@ -151,7 +156,7 @@ def run(name: str, events: int, work: Path, environments: Path, env: Mapping[str
     engine = ENGINES[name]
     try:
         python = environment(engine, environments)
-        data, out = inputs(events, engine.csv, work), work / f"{name}-{events}"
+        data, out = inputs(events, engine.files, engine.csv, work), work / f"{name}-{events}"
         shutil.rmtree(out, ignore_errors=True)
         command = [str(python), *_program(engine, data, out)]
         log = work / f"{name}-{events}.log"
@@ -196,6 +201,12 @@ def marginal(runs: Iterable[Run], name: str) -> tuple[float | None, float] | Non
     return (events / wall if wall > 0 else None), (most.cpu - least.cpu) / events * 1e6
 
 
+def in_batches(run: Run) -> float:
+    """Events per second of the median micro-batch; not for a run without batches."""
+    assert run.batch
+    return run.events / ENGINES[run.engine].files / run.batch
+
+
 _NAMES = ("engine", "version:", "events", "wall s", "CPU s", "events/s", "CPU µs/event")
 _MORE = ("more: events/s", "more: CPU µs/event", "events/s in batches", "peak MB", "answer:")
 
@@ -217,32 +228,42 @@ def rows(runs: Sequence[Run], versions: Mapping[str, str]) -> list[tuple[str, ..
         shares = (
             ("", "") if more is None else ("" if more[0] is None else f"{more[0]:,.0f}", f"{more[1]:.2f}")
         )
-        batch = "" if run.batch is None else f"{run.events / FILES / run.batch:,.0f}"
+        batch = "" if not run.batch else f"{in_batches(run):,.0f}"
         memory = f"{run.memory / 1e6:,.0f}"
         shown.append((engine.title, versions[name], *own, cost, *shares, batch, memory, run.answer))
     return shown
+
+
+_WHOLE = (
+    ("local", "bytewax"),
+    ("local", "beam"),
+    ("spark", "native"),
+    ("spark", "flink-sql"),
+    ("spark-large", "flink-sql"),
+)
 
 
 def ratios(runs: Sequence[Run]) -> list[str]:
     """Our runners beside others, in events per second."""
     best = {run.engine: run for run in sorted(runs, key=lambda run: run.events) if not run.failed}
     lines = []
-    for ours, other in (("local", "bytewax"), ("local", "beam"), ("spark", "flink-sql"), ("spark", "native")):
+    for ours, other in _WHOLE:
         if ours in best and other in best:
             times = best[ours].rate / best[other].rate
             lines.append(f"{ENGINES[ours].title} by {ENGINES[other].title}, whole runs: {times:.1f}")
     spark, native = best.get("spark"), best.get("native")
     if spark and native and spark.batch and native.batch and spark.events == native.events:
         times = native.batch / spark.batch
+        events = f"{spark.events // FILES:,}"
         lines.append(
-            f"The same by the median time of a batch of {spark.events // FILES:,} events: {times:.1f}"
+            f"{ENGINES['spark'].title} by {ENGINES['native'].title}, median batch of {events} events: {times:.1f}"
         )
     flink = marginal(runs, "flink-sql")
-    if spark and spark.batch and flink and flink[0]:
-        rate = spark.events / FILES / spark.batch
-        lines.append(
-            f"{ENGINES['spark'].title} in batches by more events of {ENGINES['flink-sql'].title}: {rate / flink[0]:.1f}"
-        )
+    for name in ("spark", "spark-large"):
+        if name in best and best[name].batch and flink and flink[0]:
+            times = in_batches(best[name]) / flink[0]
+            other = ENGINES["flink-sql"].title
+            lines.append(f"{ENGINES[name].title}, in batches by more events of {other}: {times:.1f}")
     return lines
 
 
@@ -272,7 +293,8 @@ def plot(runs: Sequence[Run], path: Path) -> None:
 
 
 def _versions() -> dict[str, str]:
-    ours = {"local": f"polars {version('polars')}", "spark": f"pyspark {version('pyspark')}"}
+    pyspark = f"pyspark {version('pyspark')}"
+    ours = {"local": f"polars {version('polars')}", "spark": pyspark, "spark-large": pyspark}
     return {
         name: engine.packages[0].partition("==")[2] if engine.packages else ours.get(name, version("pyspark"))
         for name, engine in ENGINES.items()

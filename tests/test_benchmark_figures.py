@@ -78,12 +78,19 @@ def test_engines_are_compared_on_their_largest_inputs():
         a_run("local", 10_000_000, 4.0),
         a_run("beam", 100_000, 10.0),
         a_run("spark", 10_000_000, 20.0, batch=1.0),
+        a_run("spark-large", 10_000_000, 10.0, batch=2.0),
         a_run("native", 10_000_000, 50.0, batch=4.0),
+        a_run("flink-sql", 1_000_000, 15.0),
+        a_run("flink-sql", 10_000_000, 60.0),
     ]
     assert throughput.ratios(runs) == [
         "beamlike, local by Apache Beam, Python, local runner, whole runs: 250.0",
         "beamlike, Spark streaming by PySpark streaming, whole runs: 2.5",
-        "The same by the median time of a batch of 500,000 events: 4.0",
+        "beamlike, Spark streaming by Flink SQL, whole runs: 3.0",
+        "beamlike, Spark streaming, batches of 4 M by Flink SQL, whole runs: 6.0",
+        "beamlike, Spark streaming by PySpark streaming, median batch of 500,000 events: 4.0",
+        "beamlike, Spark streaming, in batches by more events of Flink SQL: 2.5",
+        "beamlike, Spark streaming, batches of 4 M, in batches by more events of Flink SQL: 5.0",
     ]
     assert throughput.marginal(runs, "local") == (pytest.approx(3e6), pytest.approx(6 / 9))
 

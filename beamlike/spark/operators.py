@@ -5,11 +5,13 @@ A level in which processing time passes keeps one timer per shard, which is due 
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
 import pandas as pd
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -46,44 +48,84 @@ class MapStateStore:
         self.state.removeKey((f"{stage}/{key}",))
 
 
-class LevelProcessor(StatefulProcessor):
+@attrs.frozen
+class LevelOperator:
     """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes."""
 
-    def __init__(self, level: Level, writer: PartWriter | None, *, ticks: bool) -> None:
-        self.level, self.writer, self.ticks = level, writer, ticks
+    level: Level
+    writer: PartWriter | None
+    ticks: bool
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.handle = handle
-        self.store = MapStateStore(handle.getMapState("state", _KEY, _VALUE))
-
-    def handleInputRows(
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    def rows(
+        self,
+        handle: StatefulProcessorHandle,
+        state: Any,
+        label: int,
+        frames: Iterable[pd.DataFrame],
+        timer_values: Any,
     ) -> Iterator[pd.DataFrame]:
-        arrived = (envelope for frame in rows for envelope in _envelopes(frame))
+        """What the shard sends when these came."""
         if self.ticks:
             # A timer that is due in this batch, too, would run the level a second time.
-            for timer in list(self.handle.listTimers()):
-                self.handle.deleteTimer(timer)
-        yield from self._run(int(key[0]), arrived, timerValues)
+            for timer in list(handle.listTimers()):
+                handle.deleteTimer(timer)
+        arrived = (envelope for frame in frames for envelope in _envelopes(frame))
+        yield from self.run(handle, state, label, arrived, timer_values)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
-        yield from self._run(int(key[0]), (), timerValues)
-
-    def _run(self, label: int, arrived: Iterable[Envelope], timer_values: Any) -> Iterator[pd.DataFrame]:
+    def run(
+        self,
+        handle: StatefulProcessorHandle,
+        state: Any,
+        label: int,
+        arrived: Iterable[Envelope],
+        timer_values: Any,
+    ) -> Iterator[pd.DataFrame]:
+        """What the shard sends, also without input."""
         now = None
         if self.ticks and self.level.stages_on(label):
             # Of the batch, as in summaries: the same wherever it is asked for, and when the batch is replayed.
             milliseconds = timer_values.getCurrentProcessingTimeInMs()
-            self.handle.registerTimer(milliseconds + 1)
+            handle.registerTimer(milliseconds + 1)
             now = 1000 * milliseconds
-        sent = self.level.run(label, arrived, self.store, now)
+        sent = self.level.run(label, arrived, MapStateStore(state), now)
         if self.writer is not None:
             sent = self.writer.write(sent, self.level.topology.labels.index(label))
         yield from _frames(sent)
         settle(type(self).__name__)
 
-    def close(self) -> None:
-        """Nothing is open."""
+
+def on_demand(operator: LevelOperator) -> StatefulProcessor:
+    """The operator as Spark calls it, which is loaded when the first rows come.
+
+    Before the first batch Spark asks a new Python process on the driver, for one level after another, what state there
+    is. With the operator, each would load all our libraries for that. A class that is made in a function travels with
+    its code, so not even this module is.
+    """
+    pickled = CPickleSerializer().dumps(operator)
+
+    class OnDemand(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.handle = handle
+            self.state = handle.getMapState("state", _KEY, _VALUE)
+
+        def handleInputRows(
+            self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+        ) -> Iterator[pd.DataFrame]:
+            return self.operator().rows(self.handle, self.state, int(key[0]), rows, timerValues)
+
+        def handleExpiredTimer(
+            self, key: Any, timerValues: Any, expiredTimerInfo: Any
+        ) -> Iterator[pd.DataFrame]:
+            return self.operator().run(self.handle, self.state, int(key[0]), (), timerValues)
+
+        def operator(self) -> LevelOperator:
+            loaded: LevelOperator = pickle.loads(pickled)
+            return loaded
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    return OnDemand()
 
 
 def _envelopes(frame: pd.DataFrame) -> Iterator[Envelope]:
@@ -117,7 +159,7 @@ def apply_level(envelopes: DataFrame, level: Level, writer: PartWriter | None, *
     With `ticks`, processing time passes in it also without input: Spark then runs batches all the time.
     """
     return envelopes.groupBy("shard").transformWithStateInPandas(
-        LevelProcessor(level, writer, ticks=ticks),
+        on_demand(LevelOperator(level, writer, ticks)),
         outputStructType=DDL,
         outputMode="Append",
         timeMode="ProcessingTime" if ticks else "None",
