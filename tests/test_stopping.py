@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.records import BatchRecord
-from beamlike.spark.stopping import signals
+from beamlike.spark.stopping import answer, signals
 
 BATCHES = 4
 
@@ -185,3 +186,23 @@ def test_in_another_thread_signals_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_java_is_asked_again_where_a_signal_broke_its_answer() -> None:
+    answers = iter([Py4JNetworkError("Answer from Java side is empty")] * 2 + [True])
+
+    def ask() -> bool:
+        found = next(answers)
+        if isinstance(found, Py4JNetworkError):
+            raise found
+        return found
+
+    assert answer(ask)
+
+
+def test_java_that_never_answers_is_an_error() -> None:
+    def ask() -> bool:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(Py4JNetworkError, match="is empty"):
+        answer(ask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import tempfile
 import threading
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 import attrs
 import polars as pl
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -37,7 +36,7 @@ from beamlike.spark.query import envelopes, labels, python_reason
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter
-from beamlike.spark.stopping import Gate, signals
+from beamlike.spark.stopping import Gate, answer, signals
 from beamlike.tally import Tally
 from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
@@ -45,7 +44,6 @@ from beamlike.writing import check_sinks, start_sink, write_part
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
-_CONNECTIONS = 10  # to Java, of which one must answer
 
 # The envelopes of a batch are few rows. To compile code for them, anew in every batch as the time in it is another,
 # takes a fifth of what its tasks need.
@@ -232,7 +230,7 @@ class SparkRun:
             self._close_records("stopped" if self._stopped and not self._manifest["drained"] else "ended")
         except KeyboardInterrupt:
             self._close_records("stopped")
-            self._reconnect()
+            self._is_active()  # so that what follows has a connection
             raise
         except StreamingQueryException as error:
             if self._excess is not None:
@@ -282,7 +280,7 @@ class SparkRun:
 
     def _finish(self, notice: str) -> None:
         self._started.wait()  # the first batch may ask before the query is known here
-        if self._query is None or self._gate is None or not self._query.isActive:
+        if self._query is None or self._gate is None or not self._is_active():
             return
         if notice and self._progress is not None:
             self._progress.tell(f"{self.plan.name}: stopping after the batch in hand; {notice}")
@@ -316,18 +314,12 @@ class SparkRun:
     def _halt(self) -> None:
         self._stopped = True
         if self._query is not None:
-            self._reconnect()
+            self._is_active()
             self._query.stop()
 
-    def _reconnect(self) -> None:
-        """After a signal may have broken into an answer from Java: its connection is gone, and so may be the next."""
-        for _ in range(_CONNECTIONS):
-            with contextlib.suppress(Py4JNetworkError):
-                self._is_active()
-                return
-
     def _is_active(self) -> bool:
-        return self._query is not None and self._query.isActive
+        query = self._query
+        return query is not None and answer(lambda: query.isActive)
 
     def _release(self) -> None:
         """Lets others have the checkpoint, if the query is over."""

@@ -8,17 +8,21 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 Batch = Callable[[DataFrame, int], None]
 """A `foreachBatch` function."""
 
+T = TypeVar("T")
+
+_CONNECTIONS = 10  # to Java, of which one must answer
 _LOOK = 0.2  # seconds between two looks at a query that is to stop
 _FOR_EVER = 2**31 * 1000  # milliseconds; Spark interrupts it long before
 
@@ -89,3 +93,15 @@ def signals(stop: Callable[[], None]) -> Iterator[None]:
         for number, handler in before.items():
             # One that was not set from Python cannot be set again from it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def answer(ask: Callable[[], T]) -> T:
+    """What Java answers, asked again where there is none.
+
+    A signal that breaks into an answer ends the connection, and under load the next ones, also of other threads, may
+    fail, too.
+    """
+    for _ in range(_CONNECTIONS - 1):
+        with suppress(Py4JNetworkError):
+            return ask()
+    return ask()
