@@ -11,7 +11,7 @@ import polars as pl
 
 from beamlike.io import csvlines, jsonlines, parquetfile
 from beamlike.io.base import Declared, Faulty, Part, declared
-from beamlike.io.faults import ERRORS, joined
+from beamlike.io.faults import ERRORS, joined, of_file
 from beamlike.io.parts import clear, discard, part_name, put
 from beamlike.io.paths import Damaged, list_files, path_text
 from beamlike.io.text import csv_columns, from_text, json_columns, reads_natively
@@ -154,15 +154,21 @@ class _Text(Files):
         return schema
 
     def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        for frame, faulty in self._frames(file):
-            if faulty is not None:
-                yield faulty, len(faulty.letters)
-            for piece in frame.iter_slices(rows):
-                if piece.height:
-                    yield piece.lazy(), piece.height
+        try:
+            for frame, faulty in self._frames(file):
+                if faulty is not None:
+                    yield faulty, len(faulty.letters)
+                for piece in frame.iter_slices(rows):
+                    if piece.height:
+                        yield piece.lazy(), piece.height
+        except Damaged as error:
+            yield of_file(file, str(error)), 1
 
     def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        """The file, some megabytes at a time: its rows, and what is none. `TypeError` for types without text form."""
+        """The file, some megabytes at a time: its rows, and what is none; `Damaged` if there should be more.
+
+        `TypeError` for types without text form.
+        """
         raise NotImplementedError
 
 
