@@ -13,7 +13,7 @@ import attrs
 import polars as pl
 
 from beamlike.description import describe_run
-from beamlike.errors import PlanError
+from beamlike.errors import MissingFiles, PlanError
 from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
@@ -290,5 +290,8 @@ def _chunks(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     if isinstance(source.source, SparkSource):
         raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
     chunks = source.source.chunks(rows)
-    first = list(islice(chunks, 1))
+    try:
+        first = list(islice(chunks, 1))
+    except FileNotFoundError as error:
+        raise MissingFiles(str(error), step=source.name) from None
     return chain(first, chunks)

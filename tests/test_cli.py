@@ -172,7 +172,7 @@ def test_what_is_no_pipeline_is_a_usage_error(
             "Error: pipeline 'unwritten' writes to no sink; call collection.write('name', sink)",
         ),
         ("mine:wrong_column", "Error: step 'counted.filter': there is no column 'm'"),
-        ("mine:no_files", "Error: there is no file or directory 'nowhere'; give the columns"),
+        ("mine:no_files", "Error: step 'x': there is no file or directory 'nowhere': "),
         ("mine:wrong_result", "Error: step 'risky': expected a dict with the keys n, got None"),
         ("broken:clicks", "Error: ' ' cannot name a pipeline"),
     ],

@@ -117,6 +117,8 @@ def test_object_stores_are_listed_by_the_same_rules() -> None:
         assert list_files("mock://bucket/in/b.csv") == ["mock://bucket/in/b.csv"]
         with pytest.raises(FileNotFoundError, match="mock://bucket/no"):
             list_files("mock://bucket/no")
+        with pytest.raises(FileNotFoundError, match=r"nothing matches 'mock://bucket/in/\*.json'$"):
+            list_files("mock://bucket/in/*.json")
 
 
 @pytest.mark.parametrize("files", FORMATS)

@@ -24,6 +24,8 @@ Piece = tuple[pl.LazyFrame | Faulty, int]
 class Files:
     """Files of one format below a path: a file, a directory or a glob; to write, a directory.
 
+    A run raises `MissingFiles` at its start where nothing is there; a directory may be empty.
+
     `schema` names the columns and their types; without it they are read from the first file. With
     `max_files_per_trigger`, a batch is exactly that many files.
     """
@@ -60,16 +62,16 @@ class Files:
         return self._found["schema"]
 
     def _first_schema(self) -> pl.Schema:
-        advice = f"give the columns, {type(self).__name__}(..., schema={{...}}), if the files come later"
+        advice = f"if the files come later, give the columns: {type(self).__name__}(..., schema={{...}})"
         try:
             files = self.files()
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; {advice}") from None
+            raise FileNotFoundError(f"{error} ({advice})") from None
         for file in files:
             with suppress(*ERRORS, Damaged):  # its rows are dead letters
                 if found := self._infer(file):
                     return found
-        raise FileNotFoundError(f"there are no files with columns at {self.path!r}; {advice}")
+        raise FileNotFoundError(f"there are no files with columns at {self.path!r} ({advice})")
 
     def for_event_time(self, column: str) -> Self:
         """The same source, where the text formats leave this column as text unless its type is declared."""

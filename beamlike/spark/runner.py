@@ -31,6 +31,7 @@ from beamlike.recording import RECORDS_FILE, RecordWriter
 from beamlike.records import BatchRecord
 from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.envelope import Topology
+from beamlike.spark.ingest import require_files
 from beamlike.spark.lock import RunLock
 from beamlike.spark.modules import modules_of
 from beamlike.spark.query import envelopes, labels, python_reason
@@ -178,6 +179,9 @@ class SparkRun:
         saved = self.checkpoint.manifest()
         if saved is not None and self.runner.shards is None:
             self.session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
+        # With an interval, or on another run of the checkpoint, what a glob matches may come later, or be gone.
+        at_once = saved is None and self.runner.trigger == "available_now"
+        require_files(self.session, self.plan.sources.values(), globs=at_once)
         shards = int(self.session.conf.get("spark.sql.shuffle.partitions") or 0)
         self._manifest = self.checkpoint.open(describe(self.plan, shards), draining=self.runner.drain)
         if not self._manifest["begun"]:
