@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from beamlike.description import describe_run
 from beamlike.errors import RunError, TooManyDeadLetters
 from beamlike.ingest import steps_of
-from beamlike.io import JSONLines, SparkSink, SparkSource
+from beamlike.io import JSONLines, SparkSink
 from beamlike.io.base import Part, output_frame
 from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
@@ -34,11 +34,12 @@ from beamlike.spark.envelope import Topology
 from beamlike.spark.ingest import require_files
 from beamlike.spark.lock import RunLock
 from beamlike.spark.modules import modules_of
-from beamlike.spark.query import envelopes, labels, python_reason
+from beamlike.spark.query import envelopes, labels, python_reason, reads_rows
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
-from beamlike.spark.session import open_session, ship, worker_environment
+from beamlike.spark.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter
 from beamlike.spark.stopping import Gate, signals
+from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
@@ -47,13 +48,6 @@ from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
 _CONNECTIONS = 10  # to Java, of which one must answer
-
-# The envelopes of a batch are few rows. To compile code for them, anew in every batch as the time in it is another,
-# takes a fifth of what its tasks need.
-_INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 _INTERVAL = re.compile(r"\d+\s*(microsecond|millisecond|second|minute|hour|day)s?")
 
 
@@ -138,7 +132,7 @@ class SparkRunner:
             shards=self.shards,
             name=plan.name,
             config=self.config,
-            row_loops=_reads_rows(plan),
+            row_loops=reads_rows(plan),
         )
         ship(session, modules_of(plan))
         return session
@@ -165,6 +159,9 @@ class SparkRun:
     _given_up: bool = False
     _tally: Tally = attrs.field(factory=Tally)
     _excess: TooManyDeadLetters | None = None
+
+    def __repr__(self) -> str:
+        return run_text(self)
 
     def begin(self) -> None:
         """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
@@ -369,10 +366,8 @@ class SparkRun:
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         self.checkpoint.prepare()
-        if not _reads_rows(self.plan):
-            for key, value in _INTERPRETED.items():
-                if self.session.conf.get(key, None) is None:
-                    self.session.conf.set(key, value)
+        if not reads_rows(self.plan):
+            interpret(self.session)
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)
             started = MIN_TIME if self._plays else _wall_clock()
@@ -388,12 +383,6 @@ class SparkRun:
 
     def _name(self) -> str:
         return f"{self.plan.name}-{self._manifest['run']}"
-
-
-def _reads_rows(plan: Plan) -> bool:
-    """Whether rows of the user's pass through Spark's own operators."""
-    sources = any(isinstance(source.source, SparkSource) for source in plan.sources.values())
-    return sources or any(isinstance(sink.sink, SparkSink) for sink in plan.sinks.values())
 
 
 def _wall_clock() -> int:
