@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import ClassVar, Self
@@ -15,6 +16,8 @@ from beamlike.io.faults import ERRORS, joined, of_file
 from beamlike.io.parts import clear, discard, part_name, put
 from beamlike.io.paths import Damaged, list_files, path_text
 from beamlike.io.text import csv_columns, from_text, json_columns, reads_natively
+
+_LOG = logging.getLogger("beamlike")
 
 Piece = tuple[pl.LazyFrame | Faulty, int]
 """Some rows of a file, or letters, and how many."""
@@ -99,8 +102,10 @@ class Files:
             yield from self._counted(file, rows, 0, 1)
 
     def start(self, run: str) -> None:
-        """Makes the directory and removes the files that an earlier run of this name left."""
-        clear(self.path, run, self.extension)
+        """Makes the directory and removes the files that an earlier run of this name left; tells of those of others."""
+        if others := clear(self.path, run, self.extension):
+            told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
+            _LOG.warning(told, self.path, others)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows."""

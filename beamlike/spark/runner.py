@@ -68,8 +68,9 @@ class SparkRunner:
     """Runs a pipeline on Spark Structured Streaming.
 
     `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one
-    was. Without one, a temporary folder is made and the run cannot be continued. With a new checkpoint, file sinks
-    add to what is in their folders.
+    was. Without one, a temporary folder is made and the run cannot be continued: the next one replaces its files, as a
+    run in process does. With a new checkpoint, file sinks add to what is in their folders, and so they do without one
+    where there is a `SparkSource` or `SparkSink`.
     `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
     Triggers of processing time are looked at in every batch; an interval has batches also when nothing comes, but
     "available_now" has none then: what waits for processing time waits for the next run.
@@ -181,9 +182,13 @@ class SparkRun:
         require_files(self.session, self.plan.sources.values(), globs=at_once)
         shards = int(self.session.conf.get("spark.sql.shuffle.partitions") or 0)
         self._manifest = self.checkpoint.open(describe(self.plan, shards), draining=self.runner.drain)
+        if self.runner.checkpoint is None and not reads_rows(self.plan):
+            # As in process: a later run has the same name, and so replaces its files.
+            self._manifest["run"] = self.plan.name
+        # Sources first: what cannot be read must not cost what an earlier run has written.
+        self.plan = with_rows_as_files(self.plan, self.checkpoint)
         if not self._manifest["begun"]:
             self._start_sinks()
-        self.plan = with_rows_as_files(self.plan, self.checkpoint)
         self._tally = Tally(self.plan.max_dead_letters)
         if self.checkpoint.is_local:
             self._records = RecordWriter.open(self.checkpoint.at(RECORDS_FILE), describe_run(self.plan))
