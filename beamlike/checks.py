@@ -13,6 +13,7 @@ from beamlike.describe import function_name, windowing_choices
 from beamlike.dtypes import require_column_name, schema_text, type_name
 from beamlike.errors import (
     DuplicateName,
+    MissingFiles,
     PlanError,
     ReservedName,
     UnknownName,
@@ -60,7 +61,10 @@ def require_source(source: Any, step: str) -> pl.Schema:
         raise WrongType(
             f"expected a source such as bl.Parquet('data/plays'), got {source!r}{example}", step=step
         )
-    schema = pl.Schema(source.schema())
+    try:
+        schema = pl.Schema(source.schema())
+    except FileNotFoundError as error:
+        raise MissingFiles(str(error), step=step) from None
     for column in schema:
         require_column_name(column, step)
     return schema

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from rich.console import Console
 from beamlike.errors import CheckpointError, PlanError, RunError, StepError, ViewError, listed, nearest
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
+from beamlike.summary import lost_rows
 from beamlike.tables import totals_table, watermarks_table
 
 
@@ -99,7 +99,9 @@ def run(pipeline: Pipeline, runner: str, **options: Any) -> None:
     if done.batches:
         console.print(totals_table(done.batches))
         console.print(watermarks_table(list(done.batches)[-1:]))
-    _tell_dead_letters(console, pipeline, done)
+    for line in lost_rows(done):
+        # Whole lines, as there are paths in them to be copied.
+        console.print(line, style="bold yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 @main.command()
@@ -235,25 +237,6 @@ def _plainly(action: Callable[[], Any]) -> Any:
         return action()
     except (PlanError, StepError, RunError, CheckpointError, ViewError, FileNotFoundError) as error:
         raise click.ClickException(str(error)) from None
-
-
-def _tell_dead_letters(console: Console, pipeline: Pipeline, done: Any) -> None:
-    """How many rows each source and step could not use, and where they are."""
-    lost: Counter[str] = Counter()
-    for batch in done.batches:
-        lost.update({name: source.dead_letters for name, source in batch.sources.items()})
-        lost.update(batch.dead_letters)
-    takers: dict[str, set[str]] = {}
-    for producer in pipeline.plan().producers.values():
-        for route in producer.routes:
-            if route.carries_letters:
-                whose = route.before[-1].name if route.before else producer.name
-                takers.setdefault(whose, set()).add(route.consumer)
-    for name, count in sorted(lost.items()):
-        if count:
-            where = ", ".join(sorted(takers.get(name, ()))) or done.dead_letters
-            rows = "1 row" if count == 1 else f"{count:,} rows"
-            console.print(f"{rows} that {name} could not use: see {where}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
 import narwhals as nw
@@ -14,7 +15,7 @@ from beamlike.errors import PlanError, ReservedName, WrongType
 from windowing.columns import PANE_FIRST, PANE_LAST, PANE_RETRACTED, PANE_TIMING, RESERVED_PREFIX
 
 DTypeLike = Any
-"""A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`), a polars or narwhals dtype."""
+"""A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`, `list[str]`), a polars or narwhals dtype."""
 
 SchemaLike = Mapping[str, DTypeLike]
 
@@ -24,6 +25,16 @@ _SYSTEM_TYPES = {
     PANE_LAST: pl.Boolean(),
     PANE_RETRACTED: pl.Boolean(),
 }
+
+_ADVICE = "write int, float, str, bool, bytes, datetime, date, list[str] and such, or a polars dtype"
+_POLARS = "Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32 Float64 Boolean String Binary Decimal"
+_PYTHON = "int float str bool bytes datetime date"
+_SPELLINGS = {
+    **{name.lower(): f"pl.{name}" for name in _POLARS.split()},
+    **{name: name for name in _PYTHON.split()},
+    "list": "list[str]",
+}
+"""Words for types, and how they are written."""
 
 
 def as_dtype(dtype: DTypeLike) -> pl.DataType:
@@ -36,9 +47,15 @@ def as_dtype(dtype: DTypeLike) -> pl.DataType:
         return dtype()
     if isinstance(dtype, NarwhalsDType) or (isinstance(dtype, type) and issubclass(dtype, NarwhalsDType)):
         return _from_narwhals(dtype)
-    if isinstance(dtype, str):
-        raise TypeError(f"{dtype!r} is text, not a type; write for example float or pl.Float64")
     return _from_python(dtype)
+
+
+def column_dtype(name: str, dtype: DTypeLike) -> pl.DataType:
+    """The same for the column of a schema, which the error names."""
+    try:
+        return as_dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"schema of column {name!r}: {error}") from None
 
 
 def _from_narwhals(dtype: Any) -> pl.DataType:
@@ -49,11 +66,17 @@ def _from_narwhals(dtype: Any) -> pl.DataType:
 def _from_python(dtype: object) -> pl.DataType:
     try:
         parsed = pl.DataType.from_python(dtype)  # type: ignore[arg-type]
+        return parsed() if isinstance(parsed, type) else parsed
     except (TypeError, ValueError, pl.exceptions.PolarsError):
-        raise TypeError(
-            f"{dtype!r} is no column type; write int, float, str, bool, datetime or bytes, or a polars dtype"
-        ) from None
-    return parsed() if isinstance(parsed, type) else parsed
+        kind = "text, not a type" if isinstance(dtype, str) else "no column type"
+        raise TypeError(f"{dtype!r} is {kind}; {_meant(dtype) or _ADVICE}") from None
+
+
+def _meant(dtype: object) -> str:
+    """The type whose name is near that of `dtype`: text, or a type of numpy, pandas or Arrow."""
+    word = str(dtype.__name__ if isinstance(dtype, type) else dtype).lower()
+    near = get_close_matches(word, _SPELLINGS, n=1, cutoff=0.75)
+    return f"did you mean {_SPELLINGS[near[0]]}?" if near else ""
 
 
 def as_schema(schema: SchemaLike, step: str) -> pl.Schema:
@@ -64,9 +87,9 @@ def as_schema(schema: SchemaLike, step: str) -> pl.Schema:
     for name, dtype in schema.items():
         require_column_name(name, step)
         try:
-            checked[name] = as_dtype(dtype)
+            checked[name] = column_dtype(name, dtype)
         except TypeError as error:
-            raise WrongType(f"schema of column {name!r}: {error}", step=step) from None
+            raise WrongType(str(error), step=step) from None
     return pl.Schema(checked)
 
 

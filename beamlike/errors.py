@@ -46,6 +46,10 @@ class UnboundedGrouping(PlanError):
     """A grouping would wait for the end of an input that has none."""
 
 
+class MissingFiles(PlanError, FileNotFoundError):
+    """The path or glob of a source names nothing."""
+
+
 class StepError(RuntimeError):
     """A user's function gave something that its step cannot use."""
 

@@ -13,7 +13,7 @@ import attrs
 import polars as pl
 
 from beamlike.description import describe_run
-from beamlike.errors import PlanError
+from beamlike.errors import MissingFiles, PlanError
 from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
@@ -23,6 +23,7 @@ from beamlike.progress import Progress
 from beamlike.recording import RecordWriter
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_record, stage_record
 from beamlike.routes import Output, apply_routes
+from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.writing import check_sinks, start_sink, write_part
 from stages.alignment import Report, must_wait, together
@@ -76,6 +77,9 @@ class LocalRun:
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
         return f"{quote(self.plan.name, safe=' ')}-dead-letters"
+
+    def __repr__(self) -> str:
+        return run_text(self)
 
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
@@ -290,5 +294,8 @@ def _chunks(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     if isinstance(source.source, SparkSource):
         raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
     chunks = source.source.chunks(rows)
-    first = list(islice(chunks, 1))
+    try:
+        first = list(islice(chunks, 1))
+    except FileNotFoundError as error:
+        raise MissingFiles(str(error), step=source.name) from None
     return chain(first, chunks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -187,6 +188,13 @@ class BatchRecord:
     dead_letters: Mapping[str, int] = attrs.field(factory=dict)
     errors: Mapping[str, str] = attrs.field(factory=dict)
     batches: int = 1
+
+    @property
+    def set_aside(self) -> Counter[str]:
+        """How many dead letters each source and step made, where there are any."""
+        counts = Counter({name: source.dead_letters for name, source in self.sources.items()})
+        counts.update(self.dead_letters)
+        return +counts
 
     def watermark(self, name: str) -> int:
         """The watermark (us) of a source, or the output watermark of a stage."""

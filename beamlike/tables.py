@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from rich.markup import escape
 from rich.table import Table
 
 from beamlike.records import BatchRecord, merged
@@ -29,14 +31,15 @@ def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
     for batch in batches:
         heads = [_clock(batch.processing_time), f"batch {batch.batch}"]
         for name, source in sorted(batch.sources.items()):
-            table.add_row(heads.pop() if heads else "", name, "", _text(source.watermark, short), "", "")
+            table.add_row(
+                heads.pop() if heads else "", escape(name), "", _text(source.watermark, short), "", ""
+            )
         for name, stage in batch.stages.items():
             marks = _text(stage.input, short), _text(stage.output, short)
             lag = format_duration(round(stage.lag, -6))
             head = heads.pop() if heads else ""
-            table.add_row(
-                head, name, *marks, lag, _MOMENT.sub(_shortened if short else r"\1 \2", stage.holder)
-            )
+            holder = _MOMENT.sub(_shortened if short else r"\1 \2", stage.holder)
+            table.add_row(head, escape(name), *marks, lag, escape(holder))
         table.add_section()
     return table
 
@@ -66,17 +69,20 @@ def _shortened(moment: re.Match[str]) -> str:
 
 
 def totals_table(batches: Iterable[BatchRecord]) -> Table:
-    """What each source and stage took in, gave and dropped over all of these batches."""
-    table = Table("source or stage", title="Totals", title_justify="left")
+    """What each source and stage took in, gave and dropped over all of these batches, and steps could not use."""
+    table = Table("source, stage or step", title="Totals", title_justify="left")
     for name in ("elements", "panes", "dropped", "dead letters"):
         table.add_column(name, justify="right")
     records = list(batches)
     sources = merged(item for record in records for item in record.sources.items())
     stages = merged(item for record in records for item in record.stages.items())
     for name, source in sorted(sources.items()):
-        table.add_row(name, f"{source.elements:,}", "", "", f"{source.dead_letters:,}")
+        table.add_row(escape(name), f"{source.elements:,}", "", "", f"{source.dead_letters:,}")
     for name, stage in stages.items():
-        table.add_row(name, f"{stage.elements:,}", _counts(stage.panes), _counts(stage.dropped), "")
+        table.add_row(escape(name), f"{stage.elements:,}", _counts(stage.panes), _counts(stage.dropped), "")
+    steps = sum((Counter(record.dead_letters) for record in records), Counter[str]())
+    for name, count in sorted(steps.items()):
+        table.add_row(escape(name), "", "", "", f"{count:,}")
     return table
 
 

@@ -43,7 +43,7 @@ class Tally:
             _LOG.warning(
                 "step %r could not use %s in batch %d, the last one for this reason: %s; they are its dead letters",
                 step,
-                _rows(_letters(record)[step]),
+                rows_text(record.set_aside[step]),
                 record.batch,
                 record.errors[step],
             )
@@ -60,9 +60,9 @@ class Tally:
     def _count(self, record: BatchRecord) -> None:
         if self._last is not None and self._last.batch == record.batch:
             self.rows -= _read(self._last)
-            self.letters.subtract(_letters(self._last))
+            self.letters.subtract(self._last.set_aside)
         self.rows += _read(record)
-        self.letters.update(_letters(record))
+        self.letters.update(record.set_aside)
         self._last = record
 
     def _judge(self, errors: Mapping[str, str], *, enough: int) -> None:
@@ -74,7 +74,7 @@ class Tally:
             each = ", ".join(f"{step!r} {count:,}" for step, count in self.letters.most_common() if count)
             raise TooManyDeadLetters(
                 worst,
-                f"{_rows(total)} of {self.rows:,} are dead letters, more than max_dead_letters={self.limit} allows "
+                f"{rows_text(total)} of {self.rows:,} are dead letters, more than max_dead_letters={self.limit} allows "
                 f"({each}); the last one of this step: {errors[worst]}",
             )
 
@@ -84,12 +84,6 @@ def _read(record: BatchRecord) -> int:
     return sum(source.elements + source.dead_letters for source in record.sources.values())
 
 
-def _letters(record: BatchRecord) -> Counter[str]:
-    """Its dead letters by source or step."""
-    counts = Counter({name: source.dead_letters for name, source in record.sources.items()})
-    counts.update(record.dead_letters)
-    return counts
-
-
-def _rows(count: int) -> str:
+def rows_text(count: int) -> str:
+    """`1 row`, `2,000 rows`."""
     return "1 row" if count == 1 else f"{count:,} rows"

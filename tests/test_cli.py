@@ -73,6 +73,12 @@ def wrong_result() -> bl.Pipeline:
 def fails() -> bl.Pipeline:
     return risky("fails", lambda row: 1 / 0)
 
+def loses_all() -> bl.Pipeline:
+    p = make("loses all")
+    rows = p.writes[0].collection.inputs[0].inputs[0]
+    rows.map(lambda row: 1 / 0, name="[bold]parse").write("more", bl.Memory())
+    return p
+
 unwritten = bl.Pipeline("unwritten")
 '''
 
@@ -135,6 +141,19 @@ def test_dead_letters_are_told_with_where_they_are(invoke: Invoke) -> None:
     assert "without an event time" not in invoke("run", "mine:with_defaults").stdout
 
 
+def test_a_step_that_could_use_no_row_is_in_the_table_and_told_at_the_end(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "70")  # the way to the letters is one line even so
+    shown = invoke("run", "mine:loses_all").stdout.splitlines()
+    assert shown[-2:] == [
+        "3 rows that [bold]parse could not use: see loses all-dead-letters",
+        "1 row that clicks could not use: see loses all-dead-letters",
+    ]
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown if "[bold]" in line]
+    assert cells[0] == ["[bold]parse", "", "", "", "3"]
+
+
 @pytest.mark.parametrize("command", ["run", "explain"])
 @pytest.mark.parametrize(
     ("target", "message"),
@@ -148,7 +167,7 @@ def test_dead_letters_are_told_with_where_they_are(invoke: Invoke) -> None:
         (
             "mine:clik",
             "mine has no pipeline 'clik'; it has clicks, from_function, with_defaults, taken, makes_none, "
-            "wrong_column, no_files, wrong_result, fails, unwritten; did you mean 'clicks'?",
+            "wrong_column, no_files, wrong_result, fails, loses_all, unwritten; did you mean 'clicks'?",
         ),
         ("mine:number", "mine has no pipeline 'number'; it has clicks"),
         ("mine:Pipeline", "mine has no pipeline 'Pipeline'; it has clicks"),
@@ -172,7 +191,7 @@ def test_what_is_no_pipeline_is_a_usage_error(
             "Error: pipeline 'unwritten' writes to no sink; call collection.write('name', sink)",
         ),
         ("mine:wrong_column", "Error: step 'counted.filter': there is no column 'm'"),
-        ("mine:no_files", "Error: there is no file or directory 'nowhere'; give the columns"),
+        ("mine:no_files", "Error: step 'x': there is no file or directory 'nowhere': "),
         ("mine:wrong_result", "Error: step 'risky': expected a dict with the keys n, got None"),
         ("broken:clicks", "Error: ' ' cannot name a pipeline"),
     ],

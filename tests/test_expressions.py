@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime
+import re
+from datetime import UTC, date, datetime
 
 import narwhals as nw
 import narwhals.selectors as ncs
+import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import beamlike as bl
@@ -226,3 +229,27 @@ def test_constants_can_be_columns():
 )
 def test_types_have_short_names(dtype, text):
     assert type_name(as_dtype(dtype)) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("int64", "did you mean pl.Int64?"),
+        ("Float32", "did you mean pl.Float32?"),
+        (np.int16, "did you mean pl.Int16?"),
+        (pa.string(), "did you mean pl.String?"),
+        (list, "did you mean list[str]?"),
+        (dict, "write int, float, str, bool"),
+        (None, "write int, float, str, bool"),
+    ],
+)
+def test_what_is_no_type_is_told_with_the_one_that_was_perhaps_meant(given, meant):
+    with pytest.raises(TypeError, match=re.escape(meant)):
+        as_dtype(given)
+
+
+def test_types_of_columns_can_be_pythons_own():
+    given = [int, str, bool, date, list[int], float | None]
+    assert list(map(as_dtype, given)) == [
+        pl.Int64(), pl.String(), pl.Boolean(), pl.Date(), pl.List(pl.Int64), pl.Float64()
+    ]  # fmt: skip

@@ -117,6 +117,8 @@ def test_object_stores_are_listed_by_the_same_rules() -> None:
         assert list_files("mock://bucket/in/b.csv") == ["mock://bucket/in/b.csv"]
         with pytest.raises(FileNotFoundError, match="mock://bucket/no"):
             list_files("mock://bucket/no")
+        with pytest.raises(FileNotFoundError, match=r"nothing matches 'mock://bucket/in/\*.json'$"):
+            list_files("mock://bucket/in/*.json")
 
 
 @pytest.mark.parametrize("files", FORMATS)
@@ -135,7 +137,7 @@ def test_a_source_without_files_asks_for_its_schema(files: type[Files], where: s
         ({"path": 5}, "a path is text"),
         ({"path": ""}, "must not be empty"),
         ({"schema": "user"}, "must be a dict"),
-        ({"schema": {"user": "str"}}, "not a type"),
+        ({"schema": {"user": "str"}}, "schema of column 'user': 'str' is text, not a type; did you mean str"),
         ({"schema": {"__user": str}}, "two underscores"),
         ({"max_files_per_trigger": 0}, "must be > 0"),
         ({"max_files_per_trigger": "2"}, "must be <class 'int'>"),

@@ -112,7 +112,7 @@ STEPS = {
     "map: a type that is none": (
         lambda: plays().map(dict, schema={"a": "int"}),
         WrongType,
-        "step 'plays.map': schema of column 'a': 'int' is text, not a type",
+        "step 'plays.map': schema of column 'a': 'int' is text, not a type; did you mean int?",
     ),
     "map: a schema of nothing": (
         lambda: plays().map(dict, schema={}),

@@ -113,6 +113,18 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
     assert read(sink) == [0]
 
 
+def test_a_run_that_adds_to_files_of_others_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sink = Parquet(tmp_path)
+    sink.write(rows(1), Part("a", 0))
+    (tmp_path / "notes.parquet").touch()
+    sink.start("a")
+    assert caplog.messages == []
+    sink.write(rows(1), Part("a", 0))
+    sink.start("b")
+    assert len(caplog.messages) == 1
+    assert f"{str(tmp_path)!r} has files of other runs already (1): this run adds to them" in caplog.text
+
+
 def test_a_run_from_nothing_removes_only_what_its_name_left(tmp_path: Path) -> None:
     sink = Parquet(tmp_path)
     for query in ("a", "a-b", "a b", "a~20b", "ä/b"):

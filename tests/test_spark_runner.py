@@ -164,6 +164,35 @@ def test_without_a_checkpoint_it_works_in_a_temporary_folder(spark: SparkSession
     assert result(sink) == [("ada", 6), ("bob", 2)]
 
 
+def test_without_a_checkpoint_it_replaces_the_files_of_the_last_run_as_one_in_process_does(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    anew = bl.SparkRunner(session=spark, shards=1, drain=True)
+    # The last one, which is not drained, gives nothing.
+    for runner in (None, anew, anew, bl.LocalRunner(), bl.SparkRunner("checkpoint", session=spark, shards=1)):
+        p = bl.Pipeline("again")
+        totals(scores(p, bl.Rows(ROWS))).write("out", bl.JSONLines(tmp_path / "out"))
+        run = p.run(runner)
+        assert f"Run of 'again': {len(run.batches)} batch" in repr(run)
+        assert f"; 2 rows that plays could not use: see {run.dead_letters}>" in repr(run)
+        written = pl.concat(map(pl.read_ndjson, (tmp_path / "out").glob("*.jsonl")))
+        assert sorted(written.select("user", "total").rows()) == [("ada", 6), ("bob", 2)]
+
+
+def test_without_a_checkpoint_what_came_from_a_spark_source_stays(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "lines").write_text("x")
+    for _ in range(2):
+        p = bl.Pipeline("more")
+        source = bl.SparkSource(lambda spark: spark.readStream.text(str(tmp_path / "in")), {"value": str})
+        p.read("lines", source).write("out", bl.JSONLines(tmp_path / "out"))
+        p.run(bl.SparkRunner(session=spark, shards=1))
+    assert len(list((tmp_path / "out").glob("*.jsonl"))) == 2
+
+
 def test_a_callback_that_fails_fails_the_run(spark: SparkSession, tmp_path: Path) -> None:
     def fail(record: BatchRecord) -> None:
         raise ValueError("no more")

@@ -8,7 +8,7 @@ from typing import Final, Protocol, Self, runtime_checkable
 import attrs
 import polars as pl
 
-from beamlike.dtypes import SchemaLike, as_dtype, require_column_name
+from beamlike.dtypes import SchemaLike, column_dtype, require_column_name
 from windowing.columns import (
     EVENT_TIME,
     PANE_INDEX,
@@ -37,7 +37,7 @@ def declared(schema: SchemaLike | Declared | None) -> Declared | None:
         raise TypeError(f'schema= must be a dict such as {{"user": str}}, not {schema!r}')
     for name in columns:
         require_column_name(name, None)
-    return tuple((name, as_dtype(dtype)) for name, dtype in columns.items())
+    return tuple((name, column_dtype(name, dtype)) for name, dtype in columns.items())
 
 
 @runtime_checkable

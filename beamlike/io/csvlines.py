@@ -17,7 +17,6 @@ from beamlike.io.faults import (
     broken,
     fit,
     joined,
-    of_file,
     of_lines,
     of_misfits,
     raises,
@@ -72,14 +71,11 @@ def blocks(file: str, size: int = BLOCK) -> Iterator[tuple[bytes, bytes]]:
 def frames(
     file: str, raw: pl.Schema, typed: Sequence[pl.Expr]
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-    """The file block by block, as `Parser.parse` has it."""
+    """The file block by block, as `Parser.parse` has it; then `Damaged` if there should be more."""
     parser = None
-    try:
-        for header, block in blocks(file):
-            parser = parser or Parser(file, header, raw, typed)
-            yield parser.parse(block)
-    except Damaged as error:
-        yield pl.DataFrame(schema=raw).select(typed), of_file(file, str(error))
+    for header, block in blocks(file):
+        parser = parser or Parser(file, header, raw, typed)
+        yield parser.parse(block)
 
 
 def infer(file: str) -> pl.Schema:

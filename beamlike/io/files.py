@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import ClassVar, Self
@@ -11,10 +12,12 @@ import polars as pl
 
 from beamlike.io import csvlines, jsonlines, parquetfile
 from beamlike.io.base import Declared, Faulty, Part, declared
-from beamlike.io.faults import ERRORS, joined
+from beamlike.io.faults import ERRORS, joined, of_file
 from beamlike.io.parts import clear, discard, part_name, put
 from beamlike.io.paths import Damaged, list_files, path_text
 from beamlike.io.text import csv_columns, from_text, json_columns, reads_natively
+
+_LOG = logging.getLogger("beamlike")
 
 Piece = tuple[pl.LazyFrame | Faulty, int]
 """Some rows of a file, or letters, and how many."""
@@ -23,6 +26,8 @@ Piece = tuple[pl.LazyFrame | Faulty, int]
 @attrs.frozen
 class Files:
     """Files of one format below a path: a file, a directory or a glob; to write, a directory.
+
+    A run raises `MissingFiles` at its start where nothing is there; a directory may be empty.
 
     `schema` names the columns and their types; without it they are read from the first file. With
     `max_files_per_trigger`, a batch is exactly that many files.
@@ -60,16 +65,16 @@ class Files:
         return self._found["schema"]
 
     def _first_schema(self) -> pl.Schema:
-        advice = f"give the columns, {type(self).__name__}(..., schema={{...}}), if the files come later"
+        advice = f"if the files come later, give the columns: {type(self).__name__}(..., schema={{...}})"
         try:
             files = self.files()
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; {advice}") from None
+            raise FileNotFoundError(f"{error} ({advice})") from None
         for file in files:
             with suppress(*ERRORS, Damaged):  # its rows are dead letters
                 if found := self._infer(file):
                     return found
-        raise FileNotFoundError(f"there are no files with columns at {self.path!r}; {advice}")
+        raise FileNotFoundError(f"there are no files with columns at {self.path!r} ({advice})")
 
     def for_event_time(self, column: str) -> Self:
         """The same source, where the text formats leave this column as text unless its type is declared."""
@@ -97,8 +102,10 @@ class Files:
             yield from self._counted(file, rows, 0, 1)
 
     def start(self, run: str) -> None:
-        """Makes the directory and removes the files that an earlier run of this name left."""
-        clear(self.path, run, self.extension)
+        """Makes the directory and removes the files that an earlier run of this name left; tells of those of others."""
+        if others := clear(self.path, run, self.extension):
+            told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
+            _LOG.warning(told, self.path, others)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows."""
@@ -154,15 +161,21 @@ class _Text(Files):
         return schema
 
     def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        for frame, faulty in self._frames(file):
-            if faulty is not None:
-                yield faulty, len(faulty.letters)
-            for piece in frame.iter_slices(rows):
-                if piece.height:
-                    yield piece.lazy(), piece.height
+        try:
+            for frame, faulty in self._frames(file):
+                if faulty is not None:
+                    yield faulty, len(faulty.letters)
+                for piece in frame.iter_slices(rows):
+                    if piece.height:
+                        yield piece.lazy(), piece.height
+        except Damaged as error:
+            yield of_file(file, str(error)), 1
 
     def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        """The file, some megabytes at a time: its rows, and what is none. `TypeError` for types without text form."""
+        """The file, some megabytes at a time: its rows, and what is none; `Damaged` if there should be more.
+
+        `TypeError` for types without text form.
+        """
         raise NotImplementedError
 
 

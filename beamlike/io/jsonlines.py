@@ -17,7 +17,6 @@ from beamlike.io.faults import (
     first_line,
     fit,
     joined,
-    of_file,
     of_lines,
     of_misfits,
     raises,
@@ -86,12 +85,9 @@ def _require_readable(dtype: pl.DataType) -> None:
 def frames(
     file: str, raw: pl.Schema, typed: Sequence[pl.Expr]
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-    """The file block by block, as `parse` has it."""
-    try:
-        for block in blocks(file):
-            yield parse(file, block, raw, typed)
-    except Damaged as error:
-        yield pl.DataFrame(schema=raw).select(typed), of_file(file, str(error))
+    """The file block by block, as `parse` has it; then `Damaged` if there should be more."""
+    for block in blocks(file):
+        yield parse(file, block, raw, typed)
 
 
 def parse(

@@ -25,25 +25,39 @@ def _safe(query: str) -> str:
     return quote(query, safe="").replace("~", "%7E").replace("%", "~")
 
 
-def clear(folder: str, run: str, extension: str) -> None:
-    """Makes the directory and removes the parts, and pieces of parts, that a run of this name left there."""
+def clear(folder: str, run: str, extension: str) -> int:
+    """Makes the directory and removes the parts, and pieces of parts, that a run of this name left there.
+
+    Gives how many parts of other runs there are, which stay.
+    """
     ours = re.compile(rf"\.?part-{re.escape(_safe(run))}-{_NUMBERS}\.{extension}(\..*\.tmp)?")
+    parts = re.compile(rf"part-.*-{_NUMBERS}\.{extension}")
     if is_remote(folder):
-        return _clear_remote(folder, ours)
-    _make(folder)
-    for name in os.listdir(folder):
-        if ours.fullmatch(name):
-            os.unlink(os.path.join(folder, name))
-    return None
+        left = _clear_remote(folder, ours)
+    else:
+        _make(folder)
+        left = _clear_local(folder, ours)
+    return sum(parts.fullmatch(name) is not None for name in left)
 
 
-def _clear_remote(folder: str, ours: re.Pattern[str]) -> None:
+def _clear_local(folder: str, ours: re.Pattern[str]) -> list[str]:
+    """The names that are left."""
+    names = os.listdir(folder)
+    for name in filter(ours.fullmatch, names):
+        os.unlink(os.path.join(folder, name))
+    return [name for name in names if not ours.fullmatch(name)]
+
+
+def _clear_remote(folder: str, ours: re.Pattern[str]) -> list[str]:
     from pyarrow import fs
 
     system, bare = file_system(folder)
-    for info in system.get_file_info(fs.FileSelector(bare, allow_not_found=True)):
-        if info.type == fs.FileType.File and ours.fullmatch(info.base_name):
+    found = system.get_file_info(fs.FileSelector(bare, allow_not_found=True))
+    files = [info for info in found if info.type == fs.FileType.File]
+    for info in files:
+        if ours.fullmatch(info.base_name):
             system.delete_file(info.path)
+    return [info.base_name for info in files if not ours.fullmatch(info.base_name)]
 
 
 def put(folder: str, name: str, save: Callable[[str], object]) -> None:

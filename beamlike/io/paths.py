@@ -6,11 +6,15 @@ import glob
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO, Final
+
+from beamlike.errors import nearest
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
 _WILDCARD: Final = re.compile(r"[*?\[]")
+_SPECIAL: Final = re.compile(r"[*?\[\]{}\\]")  # of Hadoop's globs
 _GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
 _POLARS: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "hf"}
@@ -55,6 +59,11 @@ def uri(path: str) -> str:
     return path if is_remote(path) else f"file:{os.path.abspath(path)}"
 
 
+def glob_uri(path: str) -> str:
+    """The path where Hadoop expects a glob: what is there under just this name is meant by it."""
+    return _SPECIAL.sub(r"\\\g<0>", uri(path)) if os.path.lexists(path) else uri(path)
+
+
 def is_pattern(path: str) -> bool:
     """Whether the path has wildcards, and is not itself the name of a file."""
     return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))
@@ -64,40 +73,63 @@ def list_files(path: str) -> list[str]:
     """The files that a path, directory or glob names, by modification time (ms, as in Spark), then path.
 
     Directories are searched in depth. Below the path, files and directories whose name begins with `_` or `.`
-    are left out. Raises `FileNotFoundError` if the path is no glob and does not exist.
+    are left out. Raises `FileNotFoundError`, which says what `nothing_at` does, if it names nothing at all.
     """
-    found = _remote(path) if is_remote(path) else _local(path)
-    return [name for _, name in sorted(set(found))]
+    found = set(_remote(path) if is_remote(path) else _local(path))
+    if not found and is_remote(path) and is_pattern(path):
+        raise FileNotFoundError(nothing_at(path))
+    return [name for _, name in sorted(found)]
 
 
 def _local(path: str) -> Iterator[tuple[int, str]]:
+    matches = _named(path)
+    if not matches:
+        raise FileNotFoundError(nothing_at(path))
+    for match in matches:
+        yield from _under(match)
+
+
+def _named(path: str) -> list[str]:
+    """What a path or glob names on this machine."""
     if not is_pattern(path):
-        yield from _under(path)
-        return
-    for match in glob.glob(path, recursive=True):
-        if not _hidden(match.rstrip("/")):
-            yield from _under(match)
+        with suppress(FileNotFoundError, NotADirectoryError):  # not what may not be looked at
+            os.stat(path)
+            return [path]
+        return []
+    return [match for match in glob.glob(path, recursive=True) if not is_hidden(match)]
+
+
+def nothing_at(path: str) -> str:
+    """The error for a path or glob that names nothing: on this machine with how far it leads, and what is near."""
+    what = f"nothing matches {path!r}" if is_pattern(path) else f"there is no file or directory {path!r}"
+    if is_remote(path):
+        return what
+    folder, name = os.path.split(os.path.abspath(path))
+    while not _named(folder):
+        folder, name = os.path.split(folder)
+    found = {os.path.basename(one) for one in _named(os.path.join(folder, "*"))}
+    if name in found:  # a link that leads nowhere, or a file that is taken for a directory
+        return what
+    return f"{what}: {folder!r} has no {name!r}{nearest(name, sorted(found))}"
 
 
 def _under(root: str) -> Iterator[tuple[int, str]]:
     if not os.path.isdir(root):
         yield _timed(root)
     for folder, folders, names in os.walk(root, followlinks=True):
-        folders[:] = [name for name in folders if not _hidden(name)]
+        folders[:] = [name for name in folders if not is_hidden(name)]
         for name in names:
-            if not _hidden(name):
+            if not is_hidden(name):
                 yield _timed(os.path.join(folder, name))
 
 
 def _timed(path: str) -> tuple[int, str]:
-    try:
-        return os.stat(path).st_mtime_ns // 1_000_000, path
-    except FileNotFoundError:
-        raise FileNotFoundError(f"there is no file or directory {path!r}") from None
+    return os.stat(path).st_mtime_ns // 1_000_000, path
 
 
-def _hidden(path: str) -> bool:
-    return os.path.basename(path).startswith(("_", "."))
+def is_hidden(path: str) -> bool:
+    """Whether readers pass over it."""
+    return os.path.basename(path.rstrip("/")).startswith(("_", "."))
 
 
 def _remote(path: str) -> Iterator[tuple[int, str]]:
@@ -109,14 +141,14 @@ def _remote(path: str) -> Iterator[tuple[int, str]]:
     system, base = file_system(root)
     here = system.get_file_info(base)
     if root == path and here.type == fs.FileType.NotFound:
-        raise FileNotFoundError(f"there is no file or directory {path!r}")
+        raise FileNotFoundError(nothing_at(path))
     if here.type == fs.FileType.File:
         yield (here.mtime_ns or 0) // 1_000_000, path
         return
     for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
         below = info.path[len(base) :].strip("/")
         name = f"{root.rstrip('/')}/{below}"
-        hidden = any(_hidden(part) for part in below.split("/"))
+        hidden = any(is_hidden(part) for part in below.split("/"))
         if info.type == fs.FileType.File and not hidden and (root == path or _matches(path, name)):
             yield (info.mtime_ns or 0) // 1_000_000, name
 

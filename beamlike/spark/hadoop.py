@@ -10,7 +10,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
-from beamlike.io.paths import is_remote, path_text, uri
+from beamlike.io.paths import glob_uri, is_hidden, is_remote, path_text, uri
 
 
 @attrs.frozen
@@ -58,6 +58,12 @@ class HadoopFiles:
         found = (status.getPath().getName() for status in files.listStatus(path))
         return sorted(name for name in found if not name.startswith((".", "_")))
 
+    def has(self, pattern: str) -> bool:
+        """Whether a path or glob names something that readers do not pass over."""
+        path, files = self._at(glob_uri(pattern))
+        found = files.globStatus(path) or ()
+        return any(not is_hidden(status.getPath().getName()) for status in found)
+
     def make(self, folder: str) -> None:
         """Makes a folder, and those above it."""
         path, files = self._find(folder)
@@ -84,8 +90,11 @@ class HadoopFiles:
         files.setTimes(path, 1000 * seconds, -1)
 
     def _find(self, name: str) -> tuple[Any, Any]:
+        return self._at(uri(name))
+
+    def _at(self, place: str) -> tuple[Any, Any]:
         jvm: Any = self.session._jvm
-        path = jvm.org.apache.hadoop.fs.Path(uri(name))
+        path = jvm.org.apache.hadoop.fs.Path(place)
         return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
 
 

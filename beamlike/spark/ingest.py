@@ -16,14 +16,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from beamlike.errors import PlanError
+from beamlike.errors import MissingFiles, PlanError
 from beamlike.ingest import Chunk, Ingested, ingest
 from beamlike.io import SparkSource
 from beamlike.io.files import Files
-from beamlike.io.paths import path_text, uri
+from beamlike.io.paths import glob_uri, is_pattern, nothing_at, path_text
 from beamlike.plan import SourcePlan
 from beamlike.spark.control import obey, tell
 from beamlike.spark.envelope import DDL, Topology, to_arrow
+from beamlike.spark.hadoop import HadoopFiles
 from beamlike.spark.workers import settled
 
 CHUNK_ROWS = 250_000
@@ -52,6 +53,18 @@ def source_envelopes(
     return streams
 
 
+def require_files(session: SparkSession, sources: Iterable[SourcePlan], *, globs: bool) -> None:
+    """Raises `MissingFiles` for a path that does not exist, and with `globs` for one that nothing matches.
+
+    Hadoop looks, as it has credentials and globs of its own.
+    """
+    files = HadoopFiles(session)
+    paths = {plan.name: plan.source.path for plan in sources if isinstance(plan.source, Files)}
+    for name, path in paths.items():
+        if (globs or not is_pattern(path)) and not files.has(path):
+            raise MissingFiles(nothing_at(path), step=name)
+
+
 def _file_envelopes(session: SparkSession, plans: Mapping[str, SourcePlan], topology: Topology) -> DataFrame:
     """Spark lists the files and keeps the offsets; the tasks read them, so rows never pass the JVM.
 
@@ -78,7 +91,7 @@ def _listed(session: SparkSession, plan: SourcePlan) -> DataFrame:
     if source.max_files_per_trigger is not None:
         reader = reader.option("maxFilesPerTrigger", source.max_files_per_trigger)
     parts = F.greatest(F.ceil(F.col("length") / PART_BYTES), F.lit(1)) if source.splits else F.lit(1)
-    files = reader.load(uri(source.path))
+    files = reader.load(glob_uri(source.path))
     return files.select(
         F.lit(plan.name).alias("source"), "path", _arrival(), _now(), parts.cast("int").alias("parts")
     )

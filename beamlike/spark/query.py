@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.ingest import steps_of
+from beamlike.io import SparkSink, SparkSource
 from beamlike.manifest import needs_ticks
 from beamlike.plan import Plan
 from beamlike.spark.envelope import Topology
@@ -33,6 +34,12 @@ def envelopes(
         ticks = number == 1 and needs_ticks(plan)
         stream = apply_level(stream, level, writer if last else None, ticks=ticks)
     return stream if plan.levels else write_in_tasks(stream, writer, topology.labels)
+
+
+def reads_rows(plan: Plan) -> bool:
+    """Whether rows of the user's pass through Spark's own operators, which a run in process has not."""
+    sources = any(isinstance(source.source, SparkSource) for source in plan.sources.values())
+    return sources or any(isinstance(sink.sink, SparkSink) for sink in plan.sinks.values())
 
 
 def labels(session: SparkSession, shards: int) -> tuple[int, ...]:

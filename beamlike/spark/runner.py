@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from beamlike.description import describe_run
 from beamlike.errors import RunError, TooManyDeadLetters
 from beamlike.ingest import steps_of
-from beamlike.io import JSONLines, SparkSink, SparkSource
+from beamlike.io import JSONLines, SparkSink
 from beamlike.io.base import Part, output_frame
 from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
@@ -30,13 +30,15 @@ from beamlike.recording import RECORDS_FILE, RecordWriter
 from beamlike.records import BatchRecord
 from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.envelope import Topology
+from beamlike.spark.ingest import require_files
 from beamlike.spark.lock import RunLock
 from beamlike.spark.modules import modules_of
-from beamlike.spark.query import envelopes, labels, python_reason
+from beamlike.spark.query import envelopes, labels, python_reason, reads_rows
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
-from beamlike.spark.session import open_session, ship, worker_environment
+from beamlike.spark.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter
 from beamlike.spark.stopping import Gate, answer, signals
+from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
@@ -44,13 +46,6 @@ from beamlike.writing import check_sinks, start_sink, write_part
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
-
-# The envelopes of a batch are few rows. To compile code for them, anew in every batch as the time in it is another,
-# takes a fifth of what its tasks need.
-_INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 _INTERVAL = re.compile(r"\d+\s*(microsecond|millisecond|second|minute|hour|day)s?")
 
 
@@ -71,8 +66,9 @@ class SparkRunner:
     """Runs a pipeline on Spark Structured Streaming.
 
     `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one
-    was. Without one, a temporary folder is made and the run cannot be continued. With a new checkpoint, file sinks
-    add to what is in their folders.
+    was. Without one, a temporary folder is made and the run cannot be continued: the next one replaces its files, as a
+    run in process does. With a new checkpoint, file sinks add to what is in their folders, and so they do without one
+    where there is a `SparkSource` or `SparkSink`.
     `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
     Triggers of processing time are looked at in every batch; an interval has batches also when nothing comes, but
     "available_now" has none then: what waits for processing time waits for the next run.
@@ -135,7 +131,7 @@ class SparkRunner:
             shards=self.shards,
             name=plan.name,
             config=self.config,
-            row_loops=_reads_rows(plan),
+            row_loops=reads_rows(plan),
         )
         ship(session, modules_of(plan))
         return session
@@ -163,6 +159,9 @@ class SparkRun:
     _tally: Tally = attrs.field(factory=Tally)
     _excess: TooManyDeadLetters | None = None
 
+    def __repr__(self) -> str:
+        return run_text(self)
+
     def begin(self) -> None:
         """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
         self._lock = self.checkpoint.lock(f"the run of {self.plan.name!r}")
@@ -176,11 +175,18 @@ class SparkRun:
         saved = self.checkpoint.manifest()
         if saved is not None and self.runner.shards is None:
             self.session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
+        # With an interval, or on another run of the checkpoint, what a glob matches may come later, or be gone.
+        at_once = saved is None and self.runner.trigger == "available_now"
+        require_files(self.session, self.plan.sources.values(), globs=at_once)
         shards = int(self.session.conf.get("spark.sql.shuffle.partitions") or 0)
         self._manifest = self.checkpoint.open(describe(self.plan, shards), draining=self.runner.drain)
+        if self.runner.checkpoint is None and not reads_rows(self.plan):
+            # As in process: a later run has the same name, and so replaces its files.
+            self._manifest["run"] = self.plan.name
+        # Sources first: what cannot be read must not cost what an earlier run has written.
+        self.plan = with_rows_as_files(self.plan, self.checkpoint)
         if not self._manifest["begun"]:
             self._start_sinks()
-        self.plan = with_rows_as_files(self.plan, self.checkpoint)
         self._tally = Tally(self.plan.max_dead_letters)
         if self.checkpoint.is_local:
             self._records = RecordWriter.open(self.checkpoint.at(RECORDS_FILE), describe_run(self.plan))
@@ -357,10 +363,8 @@ class SparkRun:
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         self.checkpoint.prepare()
-        if not _reads_rows(self.plan):
-            for key, value in _INTERPRETED.items():
-                if self.session.conf.get(key, None) is None:
-                    self.session.conf.set(key, value)
+        if not reads_rows(self.plan):
+            interpret(self.session)
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)
             started = MIN_TIME if self._plays else _wall_clock()
@@ -376,12 +380,6 @@ class SparkRun:
 
     def _name(self) -> str:
         return f"{self.plan.name}-{self._manifest['run']}"
-
-
-def _reads_rows(plan: Plan) -> bool:
-    """Whether rows of the user's pass through Spark's own operators."""
-    sources = any(isinstance(source.source, SparkSource) for source in plan.sources.values())
-    return sources or any(isinstance(sink.sink, SparkSink) for sink in plan.sinks.values())
 
 
 def _wall_clock() -> int:

@@ -32,6 +32,12 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
 }
+# The envelopes of a batch are few rows. To compile code for them, anew in every batch as the time in it is another,
+# takes a fifth of what its tasks need.
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _WORKERS = {
     # Tasks share the cores, so each has one thread.
     "POLARS_MAX_THREADS": "1",
@@ -94,6 +100,13 @@ def _set(session: SparkSession, key: str, value: str) -> None:
             raise ValueError(
                 f"config: {key}={value!r} can only be set when Spark starts; it runs, with {current!r}"
             ) from error
+
+
+def interpret(session: SparkSession) -> None:
+    """No code is compiled for the session's plans, unless the user says otherwise."""
+    for key, value in _INTERPRETED.items():
+        if session.conf.get(key, None) is None:
+            session.conf.set(key, value)
 
 
 def ship(session: SparkSession, modules: Iterable[ModuleType | str]) -> None:
