@@ -275,8 +275,9 @@ class Grouping:
         """The arrivals that were dropped, if somebody wants to see them."""
         if admitted.rows is None:
             return pl.DataFrame(schema=self.late_schema)
-        in_parts = self.merging and self.windowing.windows.merges_in_parts
-        late = Late(self.keys, self.late_schema, in_parts)
+        windows = self.windowing.windows
+        in_parts = self.merging and windows.merges_in_parts
+        late = Late(self.keys, self.late_schema, windows if in_parts else None)
         return late.rows(admitted.rows, closed)
 
     def clocks(self) -> tuple[str, ...]:
