@@ -1,4 +1,4 @@
-"""Which rows have windows that merge with those of others."""
+"""Which rows have windows that merge with others, without merging them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ def meets(rows: pl.DataFrame, others: pl.DataFrame, windows: WindowFn, keys: Seq
     with_others = merged.filter(pl.col(_ROW).is_null())[RUN].unique()
     hit = merged.filter(pl.col(RUN).is_in(with_others.implode()))[_ROW].drop_nulls()
     return pl.int_range(len(rows), dtype=pl.UInt32, eager=True).is_in(hit.implode())
+
+
+def in_company(rows: pl.DataFrame, more: pl.DataFrame, windows: WindowFn, keys: Sequence[str]) -> pl.Series:
+    """Of each of these rows, whether another one, of these or of `more`, is in its run when all are merged."""
+    narrow = [frame.select(*keys, *WINDOW_COLUMNS) for frame in (rows, more)]
+    merged = windows.merge(pl.concat(narrow).with_row_index(_ROW), keys)
+    run = pl.col(RUN)
+    shared = merged.filter((run == run.shift()).fill_null(False) | (run == run.shift(-1)).fill_null(False))
+    return pl.int_range(len(rows), dtype=pl.UInt32, eager=True).is_in(shared[_ROW].implode())
 
 
 def _of_shared_keys(

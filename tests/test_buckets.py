@@ -51,8 +51,10 @@ CLOCKS = (WATERMARK,)
 
 
 @contextmanager
-def sizes(*, small: int, split: int, chunk: int, near: int, share: int, patient: bool) -> Iterator[None]:
-    """With other sizes of what a bucket, a chunk and a log may be."""
+def sizes(
+    *, small: int, split: int, chunk: int, near: int, share: int, patient: bool, many: int = 2
+) -> Iterator[None]:
+    """With other sizes of what a bucket, a chunk and a log may be, and of what many windows of a key are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.visit.SMALL_BYTES", small)
         if patient:
@@ -61,6 +63,7 @@ def sizes(*, small: int, split: int, chunk: int, near: int, share: int, patient:
         patch.setattr("stages.near.SHARE", share)
         patch.setattr("stages.buckets.SPLIT_BYTES", split)
         patch.setattr("stages.chunks.CHUNK_BYTES", chunk)
+        patch.setattr("stages.grouping.MANY", many)
         yield
 
 
@@ -72,6 +75,7 @@ SIZES = st.fixed_dictionaries(
         "near": st.sampled_from([0, 0, 400, 10**9]),
         "share": st.sampled_from([2, 4, 16]),
         "patient": st.booleans(),
+        "many": st.sampled_from([0, 2]),
     }
 )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stages.buckets import BUCKET
 from stages.near import STALE, Near
-from stages.overlap import meets
+from stages.overlap import in_company, meets
 from tests.strategies import us
 from windowing import Sessions
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
@@ -72,6 +72,18 @@ def test_rows_meet_others_also_over_rows_between_them(
         waiting = [row for row, hit in zip(waiting, reached, strict=True) if not hit]
     expected = [str(seen(row)) not in map(str, waiting) for row in rows]
     assert meets(frame(rows), frame(others), SESSIONS, names).to_list() == expected
+
+
+@given(overlapping(), overlapping(), st.sampled_from([KEYS, ()]))
+def test_rows_in_company_are_those_that_overlap_another(
+    rows: list[Row], more: list[Row], names: tuple[str, ...]
+) -> None:
+    everything = [row if names else (None, None, *row[2:]) for row in [*rows, *more]]
+    expected = [
+        any(overlap(row, other) for number, other in enumerate(everything) if number != place)
+        for place, row in enumerate(everything[: len(rows)])
+    ]
+    assert in_company(frame(rows), frame(more), SESSIONS, names).to_list() == expected
 
 
 def test_a_key_with_everything_takes_no_pairs() -> None:
