@@ -7,6 +7,7 @@ are looked at once per bundle, which the model allows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 import polars as pl
@@ -20,8 +21,12 @@ from stages.firing import collect, expires_at, fire, ready
 from stages.late import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, late_schema
 from stages.lifting import count_in, elements_in, is_lifted, lifts_early, place
 from stages.merging import Combined, combine_merging, combine_windows, reduce_arrivals
+from stages.overlap import in_company
 from stages.rows import CLOSED, COUNT, EMITTED, HOLD, NEW_HOLD, PENDING, Layout
 from stages.watermarks import Times, Watermarks
+
+MANY: Final = 2
+"""Of windows of the keys that arrivals have, for each arrival."""
 
 
 @attrs.frozen
@@ -205,11 +210,7 @@ class Grouping:
         if incoming.is_empty() and unmerged is None:
             nothing = Combined(incoming, pl.DataFrame())
             return state.clear(), state, nothing, self.layout.no_panes
-        match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
-        reached = incoming.select(match)
-        if unmerged is not None:
-            reached = pl.concat([reached, unmerged.select(match)])
-        touched, untouched = _split(state, reached, match)
+        touched, untouched = self._touched(state, incoming, unmerged)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
             combined = combine_merging(both, incoming, self.layout, before, moment)
@@ -220,6 +221,22 @@ class Grouping:
         closed = Combined(got.filter(pl.col(CLOSED)), combined.placed)
         rows, panes = self._look(self._absorb(got, moment), before, moment)
         return rows, pl.concat([untouched, others]), closed, _in_order(panes, self.keys)
+
+    def _touched(
+        self, state: pl.DataFrame, incoming: pl.DataFrame, unmerged: pl.DataFrame | None
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """State rows that may become part of others or get elements, and those that stay as they are."""
+        match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
+        reached = incoming.select(match)
+        if unmerged is not None:
+            reached = pl.concat([reached, unmerged.select(match)])
+        touched, untouched = _split(state, reached, match)
+        windows = self.windowing.windows
+        # To look which are alone pays where keys have many windows, of which few are touched.
+        if not self.merging or not windows.merges_by_overlap or len(touched) <= MANY * len(incoming):
+            return touched, untouched
+        company = in_company(touched, incoming, windows, self.keys)
+        return touched.filter(company), pl.concat([untouched, touched.filter(~company)])
 
     def _absorb(self, combined: pl.DataFrame, moment: Moment) -> pl.DataFrame:
         """Pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
@@ -275,8 +292,9 @@ class Grouping:
         """The arrivals that were dropped, if somebody wants to see them."""
         if admitted.rows is None:
             return pl.DataFrame(schema=self.late_schema)
-        in_parts = self.merging and self.windowing.windows.merges_in_parts
-        late = Late(self.keys, self.late_schema, in_parts)
+        windows = self.windowing.windows
+        in_parts = self.merging and windows.merges_in_parts
+        late = Late(self.keys, self.late_schema, windows if in_parts else None)
         return late.rows(admitted.rows, closed)
 
     def clocks(self) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ from typing import Final
 
 import attrs
 import polars as pl
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.windows import WindowFn
 
 from stages.merging import MERGED_COLUMNS, Combined
+from stages.overlap import meets
 
 REASON: Final = "reason"
 LATE: Final = "late"
@@ -37,11 +39,11 @@ class Dropped:
 
 @attrs.frozen
 class Late:
-    """How to find them. `in_parts`: arrivals were merged with each other before they met the state."""
+    """How to find them. `merged_by` merged arrivals with each other before they met the state, if anything did."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
-    in_parts: bool
+    merged_by: WindowFn | None
 
     def rows(self, arrivals: Dropped, closed: Combined) -> pl.DataFrame:
         """Those that were too late, those in no window, and of the others those that met a closed window."""
@@ -71,15 +73,6 @@ class Late:
         return closed.placed.join(merged, on=on, how="semi", nulls_equal=True).unique()
 
     def _of_windows(self, windowed: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-        if not self.in_parts:
+        if self.merged_by is None:
             return windowed.join(windows, on=[*self.keys, *WINDOW_COLUMNS], how="semi", nulls_equal=True)
-        bounds = {WINDOW_START: "__run_start", WINDOW_END: "__run_end"}
-        runs = windows.select(*self.keys, *WINDOW_COLUMNS).rename(bounds)
-        rows = windowed.with_row_index("__row")
-        pairs = (
-            rows.join(runs, on=list(self.keys), how="inner", nulls_equal=True)
-            if self.keys
-            else rows.join(runs, how="cross")
-        )
-        inside = (pl.col(WINDOW_START) >= pl.col("__run_start")) & (pl.col(WINDOW_END) <= pl.col("__run_end"))
-        return rows.join(pairs.filter(inside).select("__row"), on="__row", how="semi").drop("__row")
+        return windowed.filter(meets(windowed, windows, self.merged_by, self.keys))

@@ -14,9 +14,11 @@ from typing import Final
 
 import attrs
 import polars as pl
-from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.columns import WINDOW_COLUMNS
+from windowing.windows import WindowFn
 
 from stages.buckets import BUCKET
+from stages.overlap import meets
 
 NEAR: Final = -1
 """The number of that place in the index."""
@@ -34,32 +36,26 @@ _ROW: Final = "__row"
 
 @attrs.frozen
 class Near:
-    """The rows that are due soon, with their bucket; `by_overlap`: arrivals reach windows that they overlap."""
+    """The rows that are due soon, with their bucket; windows of a key may be merged by a function."""
 
     rows: pl.DataFrame
     keys: tuple[str, ...]
-    by_overlap: bool
+    merged_by: WindowFn | None
 
     def reached(self, placed: pl.DataFrame) -> pl.Series:
         """Which of these arrivals reach a row here."""
         if self.rows.is_empty():
             return pl.repeat(False, len(placed), dtype=pl.Boolean, eager=True)
-        numbered = placed.select(*self.keys, *WINDOW_COLUMNS).with_row_index(_ROW)
-        if self.by_overlap:
-            pairs = numbered.join(
-                self.rows.select(*self.keys, *WINDOW_COLUMNS), on=list(self.keys), nulls_equal=True
-            )
-            theirs = {column: pl.col(f"{column}_right") for column in WINDOW_COLUMNS}
-            meet = (pl.col(WINDOW_START) < theirs[WINDOW_END]) & (pl.col(WINDOW_END) > theirs[WINDOW_START])
-            hit = pairs.filter(meet)[_ROW]
-        else:
-            window = [*self.keys, *WINDOW_COLUMNS]
-            hit = numbered.join(self.rows, on=window, how="semi", nulls_equal=True)[_ROW]
-        return numbered[_ROW].is_in(hit.unique().implode())
+        if self.merged_by is not None:
+            return meets(placed, self.rows, self.merged_by, self.keys)
+        window = [*self.keys, *WINDOW_COLUMNS]
+        numbered = placed.select(window).with_row_index(_ROW)
+        hit = numbered.join(self.rows, on=window, how="semi", nulls_equal=True)[_ROW]
+        return numbered[_ROW].is_in(hit.implode())
 
     def with_arrivals(self, reaching: pl.DataFrame) -> Near:
         """After these have reached rows here: all rows of their keys are stale, where windows may grow."""
-        if reaching.is_empty() or not self.by_overlap:
+        if reaching.is_empty() or self.merged_by is None:
             return self
         return attrs.evolve(self, rows=mark_stale(self.rows, reaching, self.keys))
 

@@ -64,7 +64,8 @@ class Storage:
         nothing = self.grouping.layout.no_rows.with_columns(pl.lit(False).alias(STALE))
         frames = self._read(NEAR, range(self._size(NEAR).base if wanted else 0), nothing.schema)
         rows = pl.concat([nothing, *frames])
-        return Near(self.buckets.place(rows), self.grouping.keys, self.grouping.merging)
+        windows = self.grouping.windowing.windows
+        return Near(self.buckets.place(rows), self.grouping.keys, windows if self.grouping.merging else None)
 
     def replace(
         self, looked: Collection[int], rows: Collection[pl.DataFrame], near: pl.DataFrame, now: Times

@@ -21,7 +21,7 @@ from stages.saved import restore, save
 from stages.state import DictStore
 from stages.watermarks import Clock
 from tests.model import MAX_TIME, Step
-from tests.runs import StageRun, in_order, play
+from tests.runs import StageRun, arrivals, in_order, play
 from tests.strategies import (
     Bundle,
     Stream,
@@ -51,8 +51,10 @@ CLOCKS = (WATERMARK,)
 
 
 @contextmanager
-def sizes(*, small: int, split: int, chunk: int, near: int, share: int, patient: bool) -> Iterator[None]:
-    """With other sizes of what a bucket, a chunk and a log may be."""
+def sizes(
+    *, small: int, split: int, chunk: int, near: int, share: int, patient: bool, many: int = 2
+) -> Iterator[None]:
+    """With other sizes of what a bucket, a chunk and a log may be, and of what many windows of a key are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.visit.SMALL_BYTES", small)
         if patient:
@@ -61,6 +63,7 @@ def sizes(*, small: int, split: int, chunk: int, near: int, share: int, patient:
         patch.setattr("stages.near.SHARE", share)
         patch.setattr("stages.buckets.SPLIT_BYTES", split)
         patch.setattr("stages.chunks.CHUNK_BYTES", chunk)
+        patch.setattr("stages.grouping.MANY", many)
         yield
 
 
@@ -72,6 +75,7 @@ SIZES = st.fixed_dictionaries(
         "near": st.sampled_from([0, 0, 400, 10**9]),
         "share": st.sampled_from([2, 4, 16]),
         "patient": st.booleans(),
+        "many": st.sampled_from([0, 2]),
     }
 )
 
@@ -158,6 +162,32 @@ def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_
         assert near["deadline.watermark"].to_list() == [19]
         steps += [run.step(bundle.elements, bundle.watermark) for bundle in stream[3:]]
     assert shown(steps) == shown(expected)
+
+
+def last_of_a(stream: Stream) -> list[tuple[Any, ...]]:
+    run = StageRun(Windowing(Sessions(us(10))), {"last": Last("value"), "n": Count()})
+    for bundle in stream:
+        step = run.stage.step(run.store, arrivals(bundle.elements), Clock(bundle.watermark))
+    return step.panes.filter(pl.col("key") == "a").select("last", "n").rows()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="An arrival that reaches a near row is taken up before what waits; and waiting ones are put in order of "
+    "their starts: of elements with one event time, `last` and `first` may then take the wrong one.",
+)
+def test_arrivals_that_reach_a_session_do_not_overtake_those_that_wait() -> None:
+    others = tuple(("b", 5, time) for time in range(100, 220, 20))
+    stream = (
+        Bundle((("z", 0, -9), ("a", 1, 0), *others), -9),
+        Bundle((), 3),  # the session of a, [0, 10), is near
+        Bundle((("a", 2, 15),), 4),  # waits
+        Bundle((("a", 7, 8), ("a", 3, 15)), 5),  # meets both
+        Bundle((), 60),
+    )
+    assert last_of_a(stream) == [(3, 4)]
+    with sizes(**PATIENT):
+        assert last_of_a(stream) == [(3, 4)]
 
 
 @law
