@@ -15,6 +15,7 @@ from stages.rows import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
 from stages.watermarks import Watermarks
 
 _ACTIVE: Final = "__active"
+_NUMBER: Final = "__number"
 _PARTS: Final = "__parts"
 _SAME: Final = "__same"
 _NOT: Final = "|not"
@@ -80,15 +81,15 @@ def combine_merging(
 def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     """All rows with the number and the bounds of the run that each is in.
 
-    `_SAME`: an open window has these bounds already. Within a run, what was there comes first, as it has arrived
-    before what comes: `last` prefers the later of equals.
+    `_SAME`: an open window has these bounds already. Within a run they are in order of arrival, and so what was there
+    comes first: `last` prefers the later of equals.
     """
     rows = pl.concat(
         [
             active.with_columns(pl.lit(True).alias(_ACTIVE)),
             incoming.with_columns(pl.lit(False).alias(_ACTIVE)),
         ]
-    )
+    ).with_row_index(_NUMBER)
     windows = layout.windowing.windows
     ordered = windows.merge(rows, layout.keys)
     bounds = ordered.group_by(RUN, maintain_order=True).agg(**windows.run_bounds())
@@ -100,7 +101,7 @@ def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl
     start, end = MERGED_COLUMNS
     same = pl.col(_ACTIVE) & (pl.col(WINDOW_START) == pl.col(start)) & (pl.col(WINDOW_END) == pl.col(end))
     ordered = ordered.with_columns(merged).with_columns(same.alias(_SAME))
-    return ordered.sort(2 * pl.col(RUN).cast(pl.Int64) + ~pl.col(_ACTIVE), maintain_order=True)
+    return ordered.sort(pl.col(RUN).cast(pl.Int64) * len(rows) + pl.col(_NUMBER)).drop(_NUMBER)
 
 
 def _masked(layout: Layout) -> dict[str, pl.Expr]:

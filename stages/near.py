@@ -59,16 +59,6 @@ class Near:
             return self
         return attrs.evolve(self, rows=mark_stale(self.rows, reaching, self.keys))
 
-    def stale_buckets(self, reaching: pl.DataFrame) -> list[int]:
-        """The buckets of arrivals that reach a key whose rows are stale already.
-
-        An arrival before may wait in the bucket, which this one must not overtake.
-        """
-        if reaching.is_empty():
-            return []
-        stale = reaching.join(self.stale_keys(), on=list(self.keys), how="semi", nulls_equal=True)
-        return stale[BUCKET].unique().to_list()
-
     def stale_and(self, due: pl.Expr) -> list[int]:
         """The buckets of stale rows that are due."""
         return self.rows.filter(pl.col(STALE) & due.fill_null(False))[BUCKET].unique().to_list()

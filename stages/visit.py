@@ -108,7 +108,8 @@ def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
     reached = near.reached(placed)
     reaching = placed.filter(reached)
     ordered = any(aggregate.ordered for aggregate in storage.grouping.aggregates.values())
-    again = near.stale_buckets(reaching) if ordered else []
+    # What waits in a bucket must not be overtaken: it may be part of the session that grows here.
+    again = reaching[BUCKET].unique().to_list() if ordered else []
     near = near.with_arrivals(reaching)
     looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
     return Visit.of(storage, looked - {NEAR}, near, placed, reached)

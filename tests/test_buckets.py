@@ -171,11 +171,6 @@ def last_of_a(stream: Stream) -> list[tuple[Any, ...]]:
     return step.panes.filter(pl.col("key") == "a").select("last", "n").rows()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="An arrival that reaches a near row is taken up before what waits; and waiting ones are put in order of "
-    "their starts: of elements with one event time, `last` and `first` may then take the wrong one.",
-)
 def test_arrivals_that_reach_a_session_do_not_overtake_those_that_wait() -> None:
     others = tuple(("b", 5, time) for time in range(100, 220, 20))
     stream = (
