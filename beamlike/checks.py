@@ -83,7 +83,7 @@ def require_event_time(collection: Collection, step: str) -> None:
 def require_letters(collection: Collection, step: str) -> None:
     """Sources and steps have dead letters, unless their rows are dead letters themselves."""
     origin = collection.origin
-    if not isinstance(origin, Read | Step) or isinstance(origin, WindowInto):
+    if not isinstance(origin, Read | Step) or (isinstance(origin, WindowInto) and not origin.python):
         raise PlanError(
             "only a source and a step that computes something of each row, such as map or filter, have dead letters; "
             f"{collection.name!r} is neither: call it there",

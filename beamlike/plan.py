@@ -14,6 +14,7 @@ from beamlike.collection import Collection
 from beamlike.errors import DuplicateName, PlanError, listed
 from beamlike.letters import OnError
 from beamlike.origins import DeadLetters, EventTime, Flatten, Group, Late, Read
+from beamlike.own_windows import parts
 from beamlike.routes import Output, Route
 from beamlike.steps import NotRetracted, Step, WindowInto
 from beamlike.watermarks import NoEventTime, own_watermark
@@ -22,6 +23,7 @@ from stages.grouping import Grouping
 from stages.stage import Stage
 from stages.strategies import WatermarkStrategy
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
+from windowing.custom import CustomWindows
 from windowing.triggers import percentile_clock
 
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ def _ways_of_letters(collection: Collection, after: tuple[Step, ...]) -> Iterato
         yield _Way(collection.name, after, "dead_letters")
         return
     (before,) = collection.inputs
-    for way in _ways(collection):
+    for way in _ways(before, _steps(collection, before)[:1]):
         yield _Way(way.producer, after, "dead_letters", way.steps, way.output, tuple(before.schema))
 
 
@@ -164,7 +166,7 @@ def _steps(collection: Collection, before: Collection) -> tuple[Step, ...]:
     """What happens to the rows of `before` on their way into the collection."""
     origin = collection.origin
     if isinstance(origin, Step):
-        return (origin,)
+        return parts(origin)
     meets_retractions = isinstance(origin, Flatten) and collection.retracting and not before.retracting
     return (NotRetracted(collection.name),) if meets_retractions else ()
 
@@ -250,8 +252,7 @@ def _grouping(collection: Collection, *, late: bool) -> Grouping:
     assert isinstance(origin, Group)
     everything = before.shape.everything()
     needed = [column for aggregate in origin.aggregates.values() for column in aggregate.columns]
-    # Of windows that were assigned before, what they were made from may be gone.
-    needed += [column for column in before.windowing.columns if column in before.schema]
+    needed += before.windowing.timestamp_combiner.columns
     shown = (*before.schema, *((PANE_RETRACTED,) if before.retracting else ())) if late else ()
     return Grouping(
         origin.keys,
@@ -268,16 +269,18 @@ def _stage_routes(
 ) -> Iterator[tuple[str, Route]]:
     """The routes to a stage, which carry only what it needs.
 
-    Where assigning windows is the last step on all of them, the stage does that, so that an element in
-    several windows is shipped once.
+    Where assigning windows is the last step on all of them, the stage does that, so that an element in several windows
+    is shipped once; if they are a user's own, all windows of an element are shipped with it.
     """
     (before,) = collection.inputs
     columns = (*grouping.columns, EVENT_TIME)
     if before.retracting and PANE_RETRACTED not in columns:
         columns = (*columns, PANE_RETRACTED)
-    if all(way.steps and isinstance(way.steps[-1], WindowInto) for way in ways):
+    by_stage = all(way.steps and isinstance(way.steps[-1], WindowInto) for way in ways)
+    if by_stage:
         ways = [attrs.evolve(way, steps=way.steps[:-1]) for way in ways]
-    elif WINDOW_START in before.shape.system:
+    listed = isinstance(grouping.windowing.windows, CustomWindows)
+    if WINDOW_START in before.shape.system and (listed or not by_stage):
         columns = (*columns, *WINDOW_COLUMNS)
     for way in ways:
         yield way.producer, way.route(collection.name, columns)
