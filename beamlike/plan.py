@@ -76,7 +76,7 @@ class StagePlan:
 
     `level` is the length of the longest way from a source. `keyed` says that shards can share the work. `skews`: by
     how many microseconds event times may be set back on the way from an input, where that is so at all. `on_error`
-    says what becomes of panes that a step after it cannot use.
+    says what becomes of rows that it cannot use, and of panes that a step after it cannot use.
     """
 
     name: str
@@ -153,8 +153,8 @@ def _ways(collection: Collection, after: tuple[Step, ...] = ()) -> Iterator[_Way
 
 
 def _ways_of_letters(collection: Collection, after: tuple[Step, ...]) -> Iterator[_Way]:
-    """Every way to what a source, or else a step, cannot use."""
-    if isinstance(collection.origin, Read):
+    """Every way to what a source or a grouping, or else a step, cannot use."""
+    if isinstance(collection.origin, Read | Group):
         yield _Way(collection.name, after, "dead_letters")
         return
     (before,) = collection.inputs
@@ -181,7 +181,8 @@ def compile_plan(pipeline: Pipeline) -> Plan:
     written = {write.name: list(_ways(write.collection)) for write in writes}
     graph = StageGraph.from_inputs({name: _producers(ways.get(name, ())) for name in reached})
     late = _late_producers([*chain(*ways.values()), *chain(*written.values())])
-    groupings = {name: _grouping(reached[name], late=name in late) for name in ways}
+    refused = _refusing_producers([way for found in written.values() for way in found])
+    groupings = {name: _grouping(reached[name], name in late, name in refused) for name in ways}
 
     routes: dict[str, list[Route]] = {name: [] for name in reached}
     for name, own in ways.items():
@@ -246,21 +247,28 @@ def _late_producers(ways: Iterable[_Way]) -> frozenset[str]:
     return frozenset(way.producer for way in ways if "late" in (way.output, way.of))
 
 
-def _grouping(collection: Collection, *, late: bool) -> Grouping:
-    """The grouping; `late`: whether it shows what it drops, for which it needs every column."""
+def _refusing_producers(ways: Iterable[_Way]) -> frozenset[str]:
+    """The sources and groupings whose own dead letters somebody wants."""
+    return frozenset(way.producer for way in ways if way.output == "dead_letters" and not way.before)
+
+
+def _grouping(collection: Collection, late: bool, refused: bool) -> Grouping:
+    """The grouping; whether it shows what it drops, and what it cannot use: for these it needs every column."""
     origin, (before,) = collection.origin, collection.inputs
     assert isinstance(origin, Group)
     everything = before.shape.everything()
     needed = [column for aggregate in origin.aggregates.values() for column in aggregate.columns]
     needed += before.windowing.timestamp_combiner.columns
+    letters = tuple(before.schema) if refused else ()
     shown = (*before.schema, *((PANE_RETRACTED,) if before.retracting else ())) if late else ()
     return Grouping(
         origin.keys,
         before.windowing,
         origin.aggregates,
-        pl.Schema({column: everything[column] for column in (*origin.keys, *needed, *shown)}),
+        pl.Schema({column: everything[column] for column in (*origin.keys, *needed, *shown, *letters)}),
         merge_windows=not before.merged,
         late_columns=shown if late else None,
+        letter_columns=letters,
     )
 
 

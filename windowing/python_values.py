@@ -14,7 +14,7 @@ import polars as pl
 
 Result = TypeVar("Result")
 
-Failed = Callable[[int, Exception], None]
+Failed = Callable[[int, Exception], object]
 """Is told the number of a row that cannot be used, and why."""
 
 BEYOND: Final = (
