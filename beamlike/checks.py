@@ -25,9 +25,10 @@ from beamlike.errors import (
 from beamlike.inference import Shape
 from beamlike.io.paths import real
 from beamlike.io.table import Table
-from beamlike.origins import DeadLetters, Read
+from beamlike.origins import DeadLetters, Group, Origin, Read
 from beamlike.steps import Step, WindowInto
 from stages.aggregates import Aggregate
+from stages.combine import Combine
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_START
 
 if TYPE_CHECKING:
@@ -86,10 +87,10 @@ def require_event_time(collection: Collection, step: str) -> None:
 
 def require_letters(collection: Collection, step: str) -> None:
     """Sources and steps have dead letters, unless their rows are dead letters themselves."""
-    origin = collection.origin
-    if not isinstance(origin, Read | Step) or isinstance(origin, WindowInto):
+    if not _looks_at_rows(collection.origin):
         raise PlanError(
-            "only a source and a step that computes something of each row, such as map or filter, have dead letters; "
+            "only a source and a step that computes something of each row have dead letters, such as map or filter, a "
+            "grouping with a CombineFn, or windows of your own; "
             f"{collection.name!r} is neither: call it there",
             step=step,
         )
@@ -98,6 +99,16 @@ def require_letters(collection: Collection, step: str) -> None:
             "its rows are dead letters, and have none of their own: those that a step cannot use go to the folder",
             step=step,
         )
+
+
+def _looks_at_rows(origin: Origin) -> bool:
+    """Whether there may be rows that it cannot use."""
+    match origin:
+        case WindowInto():
+            return origin.python
+        case Group(aggregates=aggregates):
+            return any(isinstance(aggregate, Combine) for aggregate in aggregates.values())
+    return isinstance(origin, Read | Step)
 
 
 def require_choice(name: str, given: object, choices: Sequence[str], what: str) -> None:

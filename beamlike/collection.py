@@ -237,8 +237,9 @@ class Collection:
 
         Of a source (made by `read` or `with_watermark`): what its reader could not read, rows without a readable event
         time, and those that a step before `with_watermark` could not use. Of a step: rows that its function raised on,
-        for which it gave something that does not fit, or for which an expression fails. What no collection takes goes
-        to a folder: beside the checkpoint, or `run.dead_letters` in process.
+        for which it gave something that does not fit, or for which an expression fails; the same of windows of your
+        own, and of a grouping with a `CombineFn`. What no collection takes goes to a folder: beside the checkpoint, or
+        `run.dead_letters` in process.
         """
         name, base = self._new_name("dead_letters", name)
         checks.require_letters(self, name)

@@ -22,7 +22,7 @@ from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
 from beamlike.recording import RecordWriter
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_record, stage_record
-from beamlike.routes import Output, apply_routes
+from beamlike.stage_routes import route_step
 from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.writing import check_sinks, start_sink, write_part
@@ -163,9 +163,7 @@ class LocalRun:
         frames = list(self._take(plan.name))
         arrivals = frames[0] if frames else plan.stage.grouping.no_arrivals()
         step = plan.stage.step(self._store, arrivals, inputs.clock(upstream.values()))
-        given: dict[Output, pl.DataFrame] = {"main": step.panes, "late": step.late}
-        for output, rows in given.items():
-            routed = apply_routes(rows, plan.routes, output=output, on_error=plan.on_error)
+        for _, routed in route_step(plan, step):
             self._send(routed.frames, routed.letters)
         idle = together(upstream.values()).idle
         return Report(step.watermarks.output, step.percentiles, idle), step, upstream

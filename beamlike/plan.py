@@ -14,6 +14,7 @@ from beamlike.collection import Collection
 from beamlike.errors import DuplicateName, PlanError, listed
 from beamlike.letters import OnError
 from beamlike.origins import DeadLetters, EventTime, Flatten, Group, Late, Read
+from beamlike.own_windows import parts
 from beamlike.routes import Output, Route
 from beamlike.steps import NotRetracted, Step, WindowInto
 from beamlike.watermarks import NoEventTime, own_watermark
@@ -22,6 +23,7 @@ from stages.grouping import Grouping
 from stages.stage import Stage
 from stages.strategies import WatermarkStrategy
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
+from windowing.custom import CustomWindows
 from windowing.triggers import percentile_clock
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class StagePlan:
 
     `level` is the length of the longest way from a source. `keyed` says that shards can share the work. `skews`: by
     how many microseconds event times may be set back on the way from an input, where that is so at all. `on_error`
-    says what becomes of panes that a step after it cannot use.
+    says what becomes of rows that it cannot use, and of panes that a step after it cannot use.
     """
 
     name: str
@@ -151,12 +153,12 @@ def _ways(collection: Collection, after: tuple[Step, ...] = ()) -> Iterator[_Way
 
 
 def _ways_of_letters(collection: Collection, after: tuple[Step, ...]) -> Iterator[_Way]:
-    """Every way to what a source, or else a step, cannot use."""
-    if isinstance(collection.origin, Read):
+    """Every way to what a source or a grouping, or else a step, cannot use."""
+    if isinstance(collection.origin, Read | Group):
         yield _Way(collection.name, after, "dead_letters")
         return
     (before,) = collection.inputs
-    for way in _ways(collection):
+    for way in _ways(before, _steps(collection, before)[:1]):
         yield _Way(way.producer, after, "dead_letters", way.steps, way.output, tuple(before.schema))
 
 
@@ -164,7 +166,7 @@ def _steps(collection: Collection, before: Collection) -> tuple[Step, ...]:
     """What happens to the rows of `before` on their way into the collection."""
     origin = collection.origin
     if isinstance(origin, Step):
-        return (origin,)
+        return parts(origin)
     meets_retractions = isinstance(origin, Flatten) and collection.retracting and not before.retracting
     return (NotRetracted(collection.name),) if meets_retractions else ()
 
@@ -179,7 +181,8 @@ def compile_plan(pipeline: Pipeline) -> Plan:
     written = {write.name: list(_ways(write.collection)) for write in writes}
     graph = StageGraph.from_inputs({name: _producers(ways.get(name, ())) for name in reached})
     late = _late_producers([*chain(*ways.values()), *chain(*written.values())])
-    groupings = {name: _grouping(reached[name], late=name in late) for name in ways}
+    refused = _refusing_producers([way for found in written.values() for way in found])
+    groupings = {name: _grouping(reached[name], name in late, name in refused) for name in ways}
 
     routes: dict[str, list[Route]] = {name: [] for name in reached}
     for name, own in ways.items():
@@ -244,22 +247,28 @@ def _late_producers(ways: Iterable[_Way]) -> frozenset[str]:
     return frozenset(way.producer for way in ways if "late" in (way.output, way.of))
 
 
-def _grouping(collection: Collection, *, late: bool) -> Grouping:
-    """The grouping; `late`: whether it shows what it drops, for which it needs every column."""
+def _refusing_producers(ways: Iterable[_Way]) -> frozenset[str]:
+    """The sources and groupings whose own dead letters somebody wants."""
+    return frozenset(way.producer for way in ways if way.output == "dead_letters" and not way.before)
+
+
+def _grouping(collection: Collection, late: bool, refused: bool) -> Grouping:
+    """The grouping; whether it shows what it drops, and what it cannot use: for these it needs every column."""
     origin, (before,) = collection.origin, collection.inputs
     assert isinstance(origin, Group)
     everything = before.shape.everything()
     needed = [column for aggregate in origin.aggregates.values() for column in aggregate.columns]
-    # Of windows that were assigned before, what they were made from may be gone.
-    needed += [column for column in before.windowing.columns if column in before.schema]
+    needed += before.windowing.timestamp_combiner.columns
+    letters = tuple(before.schema) if refused else ()
     shown = (*before.schema, *((PANE_RETRACTED,) if before.retracting else ())) if late else ()
     return Grouping(
         origin.keys,
         before.windowing,
         origin.aggregates,
-        pl.Schema({column: everything[column] for column in (*origin.keys, *needed, *shown)}),
+        pl.Schema({column: everything[column] for column in (*origin.keys, *needed, *shown, *letters)}),
         merge_windows=not before.merged,
         late_columns=shown if late else None,
+        letter_columns=letters,
     )
 
 
@@ -268,16 +277,18 @@ def _stage_routes(
 ) -> Iterator[tuple[str, Route]]:
     """The routes to a stage, which carry only what it needs.
 
-    Where assigning windows is the last step on all of them, the stage does that, so that an element in
-    several windows is shipped once.
+    Where assigning windows is the last step on all of them, the stage does that, so that an element in several windows
+    is shipped once; if they are a user's own, all windows of an element are shipped with it.
     """
     (before,) = collection.inputs
     columns = (*grouping.columns, EVENT_TIME)
     if before.retracting and PANE_RETRACTED not in columns:
         columns = (*columns, PANE_RETRACTED)
-    if all(way.steps and isinstance(way.steps[-1], WindowInto) for way in ways):
+    by_stage = all(way.steps and isinstance(way.steps[-1], WindowInto) for way in ways)
+    if by_stage:
         ways = [attrs.evolve(way, steps=way.steps[:-1]) for way in ways]
-    elif WINDOW_START in before.shape.system:
+    listed = isinstance(grouping.windowing.windows, CustomWindows)
+    if WINDOW_START in before.shape.system and (listed or not by_stage):
         columns = (*columns, *WINDOW_COLUMNS)
     for way in ways:
         yield way.producer, way.route(collection.name, columns)

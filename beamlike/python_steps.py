@@ -14,14 +14,11 @@ from beamlike.describe import function_name
 from beamlike.dtypes import type_name
 from beamlike.errors import StepError, listed
 from beamlike.letters import dead_letters, error_text
-from beamlike.python_values import python_has
 from beamlike.results import as_columns
 from beamlike.steps import Row, Step
 from windowing.columns import SYSTEM_COLUMNS
+from windowing.python_values import BEYOND, python_has
 
-_BEYOND: Final = (
-    "it has a time or a duration that Python cannot hold, such as one outside of the years 1 to 9999"
-)
 _LOST: Final = object()
 """Stands where a row's result would."""
 
@@ -85,12 +82,12 @@ class PythonStep(Step):
         beyond = given.clear() if fits is None else given.filter(~fits)
         given = given if fits is None else given.filter(fits)
         if failures.strict and len(beyond):
-            raise StepError(self.name, _BEYOND)
+            raise StepError(self.name, BEYOND)
         rows = given.select(self.reads)
         result = self.call(rows, given.drop(self.reads), failures).lazy()
         if beyond.is_empty():
             return result, failures.letters(rows)
-        lost = dead_letters(self.name, beyond.select(self.reads), [_BEYOND] * len(beyond))
+        lost = dead_letters(self.name, beyond.select(self.reads), [BEYOND] * len(beyond))
         letters = failures.letters(rows)
         return result, lost if letters is None else pl.concat([lost, letters])
 
@@ -140,7 +137,7 @@ class Map(PythonStep):
         frame, wrong = as_columns(results, self.schema)
         failures.misfits({row: why for row, why in wrong.items() if row not in raised})
         frame = frame.hstack(system)
-        return _without(frame, failures.errors) if failures.errors else frame
+        return without(frame, failures.errors) if failures.errors else frame
 
 
 @attrs.frozen
@@ -163,7 +160,7 @@ class FlatMap(PythonStep):
         failures.misfits(first)
         frame = frame.hstack(system[pl.Series(origins, dtype=pl.UInt32)])
         lost = [index for index, row in enumerate(origins) if row in first] if first else ()
-        return _without(frame, lost) if lost else frame
+        return without(frame, lost) if lost else frame
 
     def _several(self, row: Row) -> list[Row]:
         results = self.fn(row)
@@ -175,7 +172,7 @@ class FlatMap(PythonStep):
         return list(results)  # what a generator raises, it raises here
 
 
-def _without(frame: pl.DataFrame, lost: Iterable[int]) -> pl.DataFrame:
+def without(frame: pl.DataFrame, lost: Iterable[int]) -> pl.DataFrame:
     """The frame without the rows of these numbers."""
     kept = pl.repeat(True, frame.height, eager=True).scatter(list(lost), False)
     return frame.filter(kept)

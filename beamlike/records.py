@@ -174,9 +174,9 @@ class BatchRecord:
     """A batch: its number, its processing time (us), every source and stage, and the rows that each sink got.
 
     `finished` is the processing time (us) at which all of it was done. `dead_letters` counts, by step, the rows that
-    steps after the sources could not use; those before are counted by their source. `errors` has, for each source and
-    step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself the last, as of
-    those of long ago there may be one record for several.
+    stages, and steps after the sources, could not use; those before are counted by their source. `errors` has, for each
+    source and step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself the
+    last, as of those of long ago there may be one record for several.
     """
 
     batch: int

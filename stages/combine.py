@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
+from windowing.python_values import Failed, for_each
 
 from stages.aggregates import Aggregate, Part, Schema
+
+PICKLE: Final = "pickle"
+"""The accumulator column."""
 
 
 class CombineFn:
@@ -16,6 +20,9 @@ class CombineFn:
 
     Accumulators are kept in state with pickle, so they must be picklable, and who can write into a checkpoint or a
     savepoint can run code in the pipeline that reads it.
+
+    A row on which `add_input` raises is a dead letter of the grouping, and in none of its aggregates. That another
+    function raises fails the run.
     """
 
     def create_accumulator(self) -> Any:
@@ -23,7 +30,10 @@ class CombineFn:
         raise NotImplementedError
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """The accumulator with one more element; it may change the accumulator in place."""
+        """The accumulator with one more element; it may change the accumulator in place.
+
+        It is called once for each element, with a new accumulator.
+        """
         raise NotImplementedError
 
     def merge_accumulators(self, accumulators: list[Any]) -> Any:
@@ -62,24 +72,25 @@ class Combine(Aggregate):
         return self.result
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        return {"pickle": Part(pl.Binary())}
+        return {PICKLE: Part(pl.Binary())}
 
-    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        return {
-            "pickle": pl.col(self.column).map_batches(self._lift, return_dtype=pl.Binary, is_elementwise=True)
-        }
+    def accumulators(self, rows: pl.DataFrame, failed: Failed) -> pl.Series:
+        """The accumulator of each row alone, null where `add_input` raises; no expression, as that fails as a whole."""
+        fn = self.fn
+        if len(rows):
+            fn.create_accumulator()  # what fails without any row is no fault of theirs
+
+        def added(row: dict[str, Any]) -> bytes | None:
+            return pickle.dumps(fn.add_input(fn.create_accumulator(), row[self.column]))
+
+        return pl.Series(PICKLE, for_each(rows.select(self.column), added, failed, None), pl.Binary)
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        merged = acc["pickle"].map_batches(self._merge, return_dtype=pl.Binary, returns_scalar=True)
-        return {"pickle": merged}
+        merged = acc[PICKLE].map_batches(self._merge, return_dtype=pl.Binary, returns_scalar=True)
+        return {PICKLE: merged}
 
     def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
-        return acc["pickle"].map_batches(self._extract, return_dtype=self.result, is_elementwise=True)
-
-    def _lift(self, values: pl.Series) -> pl.Series:
-        fn = self.fn
-        lifted = [pickle.dumps(fn.add_input(fn.create_accumulator(), value)) for value in values]
-        return pl.Series(values.name, lifted, pl.Binary)
+        return acc[PICKLE].map_batches(self._extract, return_dtype=self.result, is_elementwise=True)
 
     def _merge(self, group: pl.Series) -> bytes | None:
         accumulators = [pickle.loads(data) for data in group.drop_nulls()]

@@ -22,6 +22,7 @@ from stages.late import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, late_sche
 from stages.lifting import count_in, elements_in, is_lifted, lifts_early, place
 from stages.merging import Combined, combine_merging, combine_windows, reduce_arrivals
 from stages.overlap import in_company
+from stages.refused import Refused, refuse
 from stages.rows import CLOSED, COUNT, EMITTED, HOLD, NEW_HOLD, PENDING, Layout
 from stages.watermarks import Times, Watermarks
 
@@ -33,7 +34,8 @@ MANY: Final = 2
 class Admitted:
     """The arrivals of a bundle: a row per (key, window) of those that are not too late; how many are.
 
-    `elements` came in all, of which `outside` are in no window. `rows` are there where they are asked for.
+    `elements` came in all, of which `outside` are in no window. `rows` are there where they are asked for. Those that
+    were `refused` are in no count.
     """
 
     incoming: pl.DataFrame
@@ -41,6 +43,7 @@ class Admitted:
     elements: int
     outside: int
     rows: Dropped | None = None
+    refused: Refused | None = None
 
     @property
     def placed(self) -> int:
@@ -67,7 +70,8 @@ class Grouping:
     """Aggregates per key and window. `schema` has the types of the arrivals' columns, keys included.
 
     `merge_windows=False` takes windows as they come, as after an earlier grouping that has merged them.
-    `late_columns`: the columns of dropped arrivals that somebody wants to see; None if nobody does.
+    `late_columns`: the columns of dropped arrivals that somebody wants to see; None if nobody does. `letter_columns`:
+    the same of refused ones, of which all that it reads is shown in any case.
     """
 
     keys: tuple[str, ...]
@@ -76,6 +80,7 @@ class Grouping:
     schema: pl.Schema
     merge_windows: bool = True
     late_columns: tuple[str, ...] | None = None
+    letter_columns: tuple[str, ...] = ()
     layout: Layout = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -92,7 +97,7 @@ class Grouping:
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
         # Where windows were assigned before, what they were made from may be gone.
         needed += [column for column in self.windowing.columns if column in self.schema]
-        needed += self.late_columns or ()
+        needed += [*(self.late_columns or ()), *self.letter_columns]
         return tuple(dict.fromkeys([*self.keys, *needed]))
 
     @property
@@ -135,20 +140,15 @@ class Grouping:
 
         They may have been lifted (`lift`) before they came.
         """
+        arrivals, refused = refuse(arrivals, self.layout)
         placed, outside = place(arrivals, self.windowing.windows)
         in_time = expires_at(self.layout) > before.input
         admitted = placed.filter(in_time)
         count = count_in(placed) - count_in(admitted)
         incoming = reduce_arrivals(self._lifted(admitted, before), self.layout, self.merging)
-        if self.late_columns is None:
-            return Admitted(incoming, count, elements_in(arrivals), count_in(outside))
-        return Admitted(
-            incoming,
-            count,
-            elements_in(arrivals),
-            count_in(outside),
-            Dropped(placed.filter(~in_time), outside, admitted),
-        )
+        wanted = self.late_columns is not None
+        rows = Dropped(placed.filter(~in_time), outside, admitted) if wanted else None
+        return Admitted(incoming, count, elements_in(arrivals), count_in(outside), rows, refused)
 
     def _lifted(self, admitted: pl.DataFrame, before: Watermarks) -> pl.DataFrame:
         """With accumulators, a count, and the hold that each row may place."""

@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 from windowing.columns import PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
 from windowing.combiners import TimestampCombiner
-from windowing.custom import CustomWindows
+from windowing.custom import CustomWindows, spread
 from windowing.windows import WindowFn
 
 from stages.aggregates import Collect
@@ -38,7 +38,7 @@ def lifts_early(layout: Layout, merging: bool) -> bool:
     windowing = layout.windowing
     return (
         not merging
-        # A user's functions run where their step is: their errors name it.
+        # Their windows come in lists, and may overlap in any way.
         and not isinstance(windowing.windows, CustomWindows)
         and windowing.timestamp_combiner in (TimestampCombiner.END_OF_WINDOW, TimestampCombiner.LATEST)
         and not any(isinstance(aggregate, _NOT_SMALLER) for aggregate in layout.aggregates.values())
@@ -62,9 +62,11 @@ def count_in(rows: pl.DataFrame) -> int:
 
 def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(a row per (element, window), the elements in no window), lifted or not."""
+    outside = pl.col(WINDOW_START).is_null()
     if is_lifted(arrivals):
-        outside = pl.col(WINDOW_START).is_null()
         return arrivals.filter(~outside), arrivals.filter(outside)
+    if isinstance(arrivals.schema.get(WINDOW_START), pl.List):
+        return spread(arrivals), arrivals.filter(outside)
     if WINDOW_START in arrivals.columns:
         return arrivals, arrivals.clear()
     if not windows.gaps:

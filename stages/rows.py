@@ -24,6 +24,7 @@ from windowing.panes import PANE_STATE, Accumulation
 from windowing.strategy import Windowing
 
 from stages.aggregates import Aggregate, Part
+from stages.combine import PICKLE, Combine
 
 PENDING: Final = "__pending"
 """Elements since the last pane."""
@@ -60,6 +61,15 @@ class Layout:
             _accumulator(name, part): spec
             for name, aggregate in self.aggregates.items()
             for part, spec in aggregate.parts(self.schema).items()
+        }
+
+    @cached_property
+    def combines(self) -> dict[str, Combine]:
+        """Accumulator column -> the user's own aggregate that it is of."""
+        return {
+            _accumulator(name, PICKLE): aggregate
+            for name, aggregate in self.aggregates.items()
+            if isinstance(aggregate, Combine)
         }
 
     @property
@@ -127,12 +137,15 @@ class Layout:
         return {part: pl.col(_accumulator(name, part)) for part in parts}
 
     def lift(self, retractions: bool) -> dict[str, pl.Expr]:
-        """Accumulators of single elements; `retractions`: some are marked as taken back, and are subtracted."""
+        """Accumulators of single elements; `retractions`: some are marked as taken back, and are subtracted.
+
+        Those of users' own aggregates are there already (`refuse`).
+        """
         lifts = {
             _accumulator(name, part): lifted
             for name, aggregate in self.aggregates.items()
             for part, lifted in aggregate.lift(self.schema).items()
-        }
+        } | {name: pl.col(name) for name in self.combines}
         if not retractions:
             return lifts
         return {

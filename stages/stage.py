@@ -14,6 +14,7 @@ import polars as pl
 
 from stages.grouping import Grouping
 from stages.index import Holder, Index
+from stages.refused import Refused
 from stages.state import StateStore
 from stages.storage import Storage
 from stages.visit import visit
@@ -28,7 +29,7 @@ class Step:
     panes for the first time, `pending` of what is in none yet; what was pending and placed is now emitted, dropped or
     pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
     `late` has the arrivals that were dropped, if the grouping shows them; `percentiles` are those of the output
-    watermark.
+    watermark. What was `refused` is not among the elements.
     """
 
     panes: pl.DataFrame
@@ -44,6 +45,7 @@ class Step:
     bytes: int
     late: pl.DataFrame
     percentiles: Mapping[int, int]
+    refused: Refused | None = None
 
 
 @attrs.frozen
@@ -98,4 +100,5 @@ class Stage:
             bytes=index.bytes,
             late=advanced.late,
             percentiles=percentiles,
+            refused=admitted.refused,
         )

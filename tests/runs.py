@@ -10,6 +10,7 @@ import polars as pl
 
 from stages.aggregates import Aggregate, Collect, Count, Sum
 from stages.grouping import Grouping
+from stages.refused import Refused
 from stages.stage import Stage
 from stages.state import DictStore
 from stages.watermarks import Clock
@@ -49,7 +50,7 @@ class Run(Protocol):
 
 
 class StageRun:
-    """A stage and its state; `frame` has the panes of the last step as the stage gave them."""
+    """A stage and its state; of the last step `frame` has the panes as the stage gave them."""
 
     def __init__(self, windowing: Windowing, aggregates: Mapping[str, Aggregate] = AGGREGATES) -> None:
         late_columns = ("key", "value")
@@ -58,6 +59,7 @@ class StageRun:
         self.store = DictStore()
         self.input_watermark = MIN_TIME
         self.frame = pl.DataFrame()
+        self.refused: Refused | None = None
 
     def step(
         self,
@@ -70,7 +72,7 @@ class StageRun:
         step = self.stage.step(
             self.store, arrivals(elements), Clock(watermark, processing_time, percentiles or {})
         )
-        self.frame, self.input_watermark = step.panes, step.watermarks.input
+        self.frame, self.refused, self.input_watermark = step.panes, step.refused, step.watermarks.input
         return Step(
             panes=[_pane(row) for row in step.panes.iter_rows(named=True)],
             dropped=[_dropped(row) for row in step.late.iter_rows(named=True)],

@@ -47,11 +47,42 @@ def shares(row: dict[str, Any]) -> dict[str, Any]:
     return {"user": row["user"], "share": 1 / (row["total"] - 2)}
 
 
+class Shares(bl.CustomWindows):
+    """The larger the value, the shorter the window."""
+
+    columns = ("value",)
+
+    def assign_windows(self, time: int, row: dict[str, Any]) -> list[tuple[int, int]]:
+        return [(time, time + 60_000_000 // row["value"])] * 2
+
+
+class NoFives(bl.CombineFn):
+    """The sum of all numbers but five."""
+
+    def create_accumulator(self) -> list[int]:
+        return [0]
+
+    def add_input(self, accumulator: list[int], element: int) -> list[int]:
+        accumulator[0] += element
+        if element == 5:
+            raise ValueError("not five")
+        return accumulator
+
+    def merge_accumulators(self, accumulators: list[list[int]]) -> list[int]:
+        return [sum(accumulator[0] for accumulator in accumulators)]
+
+    def extract_output(self, accumulator: list[int]) -> int:
+        return accumulator[0]
+
+
 def build(folder: Path, **options: Any) -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
     """Each kind of step, before and after a grouping; letters of some of them have a sink, others have none."""
     folder.mkdir(exist_ok=True)
     (folder / "plays.jsonl").write_text("\n".join(LINES))
-    sinks = {name: bl.Memory() for name in ("panes", "shared", "passed", "lost", "uncast", "unshared")}
+    sinks = {
+        name: bl.Memory()
+        for name in ("panes", "shared", "passed", "lost", "uncast", "unshared", "sums", "fives")
+    }
     p = bl.Pipeline("bad", **options)
     source = bl.JSONLines(folder, schema={"user": str, "at": str, "score": str})
     plays = p.read("plays", source, timestamp="at", watermark=bl.BoundedOutOfOrderness("5s"))
@@ -59,6 +90,10 @@ def build(folder: Path, **options: Any) -> tuple[bl.Pipeline, dict[str, bl.Memor
     split = cast.flat_map(halves, {"user": str, "half": float}, name="halves")
     totals = split.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(total=bl.sum("half"))
     shared = totals.map(shares, {"user": str, "share": float}, name="shares")
+    summed = cast.window_into(Shares(), name="windows").group_by("user", name="summed")
+    summed = summed.aggregate(total=bl.combine(NoFives(), "value", int), plays=bl.count())
+    summed.write("sums", sinks["sums"])
+    summed.dead_letters().write("fives", sinks["fives"])
     plays.map_batches(checked, name="checked").select("user").write("passed", sinks["passed"])
     totals.write("panes", sinks["panes"])
     shared.write("shared", sinks["shared"])
@@ -94,10 +129,10 @@ def test_every_kind_is_on_spark_what_it_is_in_process(
     p, sinks = build(tmp_path / "in")
     here = known(p.run(), sinks)
     assert here["counts"] == [9, 6, 3]
-    assert here["letters"] == {"cast": 1, "halves": 1, "checked": 6, "shares": 1}
-    assert [len(here[name]) for name in ("panes", "shared", "passed", "uncast", "unshared", "kept", "lost")] == [
-        4, 3, 0, 1, 1, 7, 3,
-    ]  # fmt: skip
+    assert here["letters"] == {"cast": 1, "halves": 1, "checked": 6, "shares": 1, "windows": 1, "summed": 1}
+    assert {name: len(here[name]) for name in ("kept", *sinks)} == {
+        "panes": 4, "shared": 3, "passed": 0, "uncast": 1, "unshared": 1, "sums": 3, "fives": 1, "kept": 8, "lost": 3,
+    }  # fmt: skip
     p, sinks = build(tmp_path / "in")
     there = p.run(bl.SparkRunner(tmp_path / "checkpoint", session=spark, shards=2, drain=True))
     assert known(there, sinks) == here
@@ -123,12 +158,15 @@ def test_too_many_fail_the_run_and_count_on_when_it_is_started_again(
     assert sum(batch.sources["plays"].dead_letters for batch in run(4, 2).batches) == 2
 
 
-@pytest.mark.parametrize("name", ["cast", "halves"])
+@pytest.mark.parametrize("name", ["cast", "halves", "windows", "summed"])
 def test_a_run_that_is_to_fail_names_the_step(name: str, spark: SparkSession, tmp_path: Path) -> None:
     p = bl.Pipeline("fails", on_error="fail")
     rows = p.read("plays", bl.Rows([{"at": 1, "user": None, "value": "x"}]), timestamp="at", timestamp_unit="s",
                   watermark=bl.MonotonousTimestamps())  # fmt: skip
+    minutes = rows.window_into(bl.FixedWindows("1m"))
     steps = {
+        "windows": lambda: rows.window_into(Shares(), name="windows"),
+        "summed": lambda: minutes.aggregate(total=bl.combine(NoFives(), "value", int)).named("summed"),
         "cast": lambda: rows.select(value=bl.col("value").cast(nw.Int64)).named("cast"),
         "halves": lambda: rows.flat_map(halves, {"user": str, "half": float}, name="halves"),
     }

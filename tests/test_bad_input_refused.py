@@ -23,8 +23,8 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "dead letters of windows": (
         lambda: plays().window_into(MINUTES).dead_letters(),
         bl.PlanError,
-        "step 'plays.dead_letters': only a source and a step that computes something of each row, such as map or "
-        "filter, have dead letters; 'plays.window_into' is neither",
+        "step 'plays.dead_letters': only a source and a step that computes something of each row have dead letters, "
+        "such as map or filter, a grouping with a CombineFn, or windows of your own; 'plays.window_into' is neither",
     ),
     "dead letters of a grouping": (
         lambda: plays().window_into(MINUTES).aggregate(n=bl.count()).dead_letters(),

@@ -214,12 +214,13 @@ def test_a_column_that_marks_elements_must_be_there_and_be_boolean():
 # --- windows of the user's own ---
 
 
-def test_the_columns_of_custom_windows_are_shipped_where_the_stage_assigns_them():
+def test_custom_windows_are_shipped_and_not_the_columns_that_they_are_made_from():
     grouped = plays().window_into(Auctions()).group_by("user").aggregate(n=bl.count())
     plan = planned(grouped.aggregate(n=bl.sum("n")))
-    assert shipped(plan, "plays") == ("user", "tick", EVENT_TIME)
+    assert plan.sources["plays"].needed == (EVENT_TIME, "user", "tick")
+    assert shipped(plan, "plays") == ("user", EVENT_TIME, *WINDOW_COLUMNS)
     assert shipped(plan, "plays.aggregate") == ("n", EVENT_TIME, *WINDOW_COLUMNS)
-    assert [stage.stage.grouping.columns for stage in plan.stages.values()] == [("user", "tick"), ("n",)]
+    assert [stage.stage.grouping.columns for stage in plan.stages.values()] == [("user",), ("n",)]
 
 
 def test_custom_windows_that_are_assigned_earlier_need_their_columns_only_there():

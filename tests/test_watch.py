@@ -73,6 +73,15 @@ def test_a_frame_says_what_came_went_out_and_is_in_state():
     assert shown[at_sessions + 1] == "2 early"
 
 
+def test_a_frame_says_how_many_rows_a_grouping_could_not_use():
+    told = batch(
+        0, 120, {"console": source_record(110)}, {"sessions": stage_record(100, 100, dropped={"late": 1})}
+    )
+    shown = lines(history(attrs.evolve(told, dead_letters={"sessions": 3})))
+    at_sessions = shown.index("sessions 0 0 1 late 0 0 0 B")
+    assert shown[at_sessions + 1] == "3 dead"
+
+
 def test_a_frame_says_who_holds_since_when():
     shown = lines(busy(), width=120)
     assert "console split 3, silent for 10s" in shown

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from functools import partial
 from reprlib import repr as brief
 from typing import Any, ClassVar, Final, Self
 
 import polars as pl
 
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.python_values import Failed, for_each
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import RUN, Frame, WindowFn, begins_key
 
@@ -22,6 +22,7 @@ _ALIKE: Final = 0.85
 """How near a name is to one of these if it is misspelt: `merge_window` is, `make_windows` is a name of its own."""
 
 _KEY: Final = "__key"
+_ROW: Final = "__row"
 _RESULT_START, _RESULT_END = "__result_start", "__result_end"
 _RESULT: Final = (_RESULT_START, _RESULT_END)
 
@@ -31,7 +32,8 @@ class CustomWindows(WindowFn):
 
     `columns` names the columns that `assign_windows` finds in `row`. A class with `merge_windows` has windows
     that merge, per key. Windows are `(start, end)` in microseconds, `[start, end)`; what reaches beyond the
-    limits of time ends there. Both functions must give the same for the same.
+    limits of time ends there. Both functions must give the same for the same. A row on which `assign_windows` raises,
+    or for which it gives something else, is a dead letter of `window_into`; that `merge_windows` does fails the run.
     """
 
     merges_in_parts: ClassVar[bool] = False
@@ -89,13 +91,24 @@ class CustomWindows(WindowFn):
         values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({values})"
 
+    def windows_of(self, frame: pl.DataFrame, failed: Failed) -> pl.DataFrame:
+        """The rows with all windows of each: window start and end are lists, null where there are none.
+
+        `failed` is told of a row on which the user's function raises, or for which it gives something else.
+        """
+        rows = frame.select(EVENT_TIME, *self.columns)
+        windows: list[list[Bounds]] = for_each(
+            rows, lambda row: _windows_of(self, row.pop(EVENT_TIME), row), failed, []
+        )
+        return frame.with_columns(_lists(windows))
+
     def assign(self, frame: Frame) -> Frame:
         """A row per window of each element, in the order in which the user's function gives them."""
         if isinstance(frame, pl.DataFrame):
-            return _assign(self, frame)
+            return spread(self.windows_of(frame, _fail))
         # An expression would lose the class and the notes of the user's exception.
         return frame.map_batches(
-            partial(_assign, self),
+            self.assign,
             schema={**frame.collect_schema(), **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())},
             predicate_pushdown=False,
             projection_pushdown=False,
@@ -130,18 +143,27 @@ def _require_no_misspelling(owner: type[CustomWindows]) -> None:
                 raise TypeError(f"{owner.__name__}: {name} is never called; did you mean {meant!r}?")
 
 
-def _assign(owner: CustomWindows, frame: pl.DataFrame) -> pl.DataFrame:
-    elements: list[int] = []
-    windows: list[Bounds] = []
-    rows = frame.select(EVENT_TIME, *owner.columns).iter_rows(named=True)
-    for number, row in enumerate(rows):
-        assigned = _windows_of(owner, row.pop(EVENT_TIME), row)
-        elements += [number] * len(assigned)
-        windows += assigned
-    starts, ends = [start for start, _ in windows], [end for _, end in windows]
-    return frame[pl.Series(elements, dtype=pl.UInt32)].with_columns(
-        pl.Series(WINDOW_START, starts, pl.Int64), pl.Series(WINDOW_END, ends, pl.Int64)
-    )
+def spread(frame: Frame) -> Frame:
+    """A row per (element, window) of rows with all windows of each (`CustomWindows.windows_of`)."""
+    return frame.filter(pl.col(WINDOW_START).is_not_null()).explode(WINDOW_COLUMNS)
+
+
+def _lists(windows: list[list[Bounds]]) -> list[pl.Series]:
+    """Starts and ends of the windows of each row; a series of Python's lists would take ten times as long."""
+    each = [window for own in windows for window in own]
+    columns = {
+        _ROW: [row for row, own in enumerate(windows) for _ in own],
+        WINDOW_START: [start for start, _ in each],
+        WINDOW_END: [end for _, end in each],
+    }
+    flat = pl.DataFrame(columns, dict.fromkeys(columns, pl.Int64()))
+    found = flat.group_by(_ROW, maintain_order=True).agg(WINDOW_COLUMNS)
+    rows = pl.int_range(len(windows), eager=True).alias(_ROW).to_frame()
+    return rows.join(found, on=_ROW, how="left", maintain_order="left").drop(_ROW).get_columns()
+
+
+def _fail(number: int, error: Exception) -> None:
+    raise error
 
 
 def _windows_of(owner: CustomWindows, time: int, row: dict[str, Any]) -> list[Bounds]:

@@ -10,10 +10,11 @@ from typing import Final
 import attrs
 import polars as pl
 
+from beamlike.letters import Letters
 from beamlike.plan import Plan, StagePlan
 from beamlike.records import source_record, stage_record
-from beamlike.routes import apply_routes
 from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note, shard_name
+from beamlike.stage_routes import route_step
 from stages.alignment import Report, together
 from stages.inputs import Arrived, Inputs
 from stages.lifting import is_lifted, lift
@@ -109,13 +110,13 @@ class Level:
         }
         step = plan.stage.step(store, _together(mail.frames, plan), inputs.clock(upstream.values()))
         origin = shard_name(plan.name, shard)
-        panes = apply_routes(step.panes, plan.routes, on_error=plan.on_error)
-        for consumer, frame in panes.frames.items():
-            yield from self.topology.data(consumer, frame, origin)
-        late = apply_routes(step.late, plan.routes, output="late", on_error=plan.on_error)
-        for consumer, frame in late.frames.items():
-            # After the panes, for a consumer that takes both.
-            yield from self.topology.data(consumer, frame, f"{origin}:late")
+        letters = Letters()
+        for output, routed in route_step(plan, step):
+            letters = letters.plus(routed.letters)
+            for consumer, frame in routed.frames.items():
+                # After the panes, for a consumer that takes several.
+                sender = origin if output == "main" else f"{origin}:{output}"
+                yield from self.topology.data(consumer, frame, sender)
         report = Report(step.watermarks.output, step.percentiles, together(upstream.values()).idle)
         yield from self._report(plan, origin, report, inputs.now)
         facts = {
@@ -124,7 +125,7 @@ class Level:
                 name: attrs.asdict(source_record(name, inputs, strategy))
                 for name, strategy in sources.items()
             },
-            "letters": panes.letters.plus(late.letters).facts(),
+            "letters": letters.facts(),
             "now": inputs.now,
         }
         yield note(self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, facts)

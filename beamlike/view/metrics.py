@@ -50,7 +50,7 @@ class PrometheusMetrics:
     |------------------------------------------------------|-------------------------------------------------|
     | source_rows_total                                    | rows that were read                             |
     | source_elements_total, source_dead_letters_total     | those that came to the watermark, or were no use |
-    | step_dead_letters_total                              | rows that a step after it could not use, by `step` |
+    | step_dead_letters_total                              | rows that a step could not use, by `step`       |
     | stage_elements_total                                 | elements that came in                           |
     | stage_placed_elements_total                          | the same, once for every window                 |
     | stage_emitted_elements_total                         | those that are in a pane                        |

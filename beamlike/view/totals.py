@@ -15,7 +15,8 @@ class Total:
     """Counts since the run's beginning.
 
     Of a source: `read` = `elements` + `dead_letters` + `filtered`. Of a stage, whose elements count once for every
-    window that they are in: `placed` = `emitted` + `dropped` + `pending`. Of another step: its `dead_letters`.
+    window that they are in: `placed` = `emitted` + `dropped` + `pending`, and `dead_letters` never were elements. Of
+    another step: its `dead_letters`.
     """
 
     read: int = 0

@@ -119,7 +119,8 @@ def _work(history: History, batch: BatchRecord) -> Table:
     for name, stage in _stages(history, batch):
         total = done[name]
         live = _count(stage.live), _count(stage.keys), _bytes(stage.bytes)
-        table.add_row(Text(name), _count(total.elements), _lines(total.panes), _lines(total.dropped), *live)
+        dropped = _lines({**total.dropped, "dead": total.dead_letters})
+        table.add_row(Text(name), _count(total.elements), _lines(total.panes), dropped, *live)
     for name in others(history, done):
         table.add_row(Text(name), "", "", _lost(done[name].dead_letters), "", "", "")
     return table

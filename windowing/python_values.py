@@ -1,18 +1,52 @@
-"""Which rows Python can hold: its times are of the years 1 to 9999, and those of columns may lie far outside."""
+"""Rows for a user's function: it is called for each, but for those with values that Python cannot hold.
+
+Python's times are of the years 1 to 9999, and those of columns may lie far outside.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from operator import and_
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import polars as pl
+
+Result = TypeVar("Result")
+
+Failed = Callable[[int, Exception], object]
+"""Is told the number of a row that cannot be used, and why."""
+
+BEYOND: Final = (
+    "it has a time or a duration that Python cannot hold, such as one outside of the years 1 to 9999"
+)
 
 # A day less than what there is at both ends: a zone may take some hours.
 _FIRST_DAY: Final = -719_161
 _LAST_DAY: Final = 2_932_895
 _LONGEST: Final = 999_999_998  # days of a timedelta
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+def for_each(
+    rows: pl.DataFrame, function: Callable[[dict[str, Any]], Result], failed: Failed, instead: Result
+) -> list[Result]:
+    """What the function gives for the dict of each row, and `instead` where it raises, of which `failed` is told."""
+    results: list[Result] = []
+    fits = python_has(rows)
+    if fits is not None:
+        rows = rows.select(pl.when(pl.lit(fits)).then(pl.all()))
+    for number, row in enumerate(rows.iter_rows(named=True)):
+        try:
+            if fits is not None and not fits[number]:
+                raise ValueError(BEYOND)
+            results.append(function(row))
+        except MemoryError:
+            raise  # which is no fault of the row
+        except Exception as error:
+            failed(number, error)
+            results.append(instead)
+    return results
 
 
 def python_has(rows: pl.DataFrame) -> pl.Series | None:
