@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from beamlike.errors import (
     unknown_column,
 )
 from beamlike.inference import Shape
-from beamlike.io.paths import real
+from beamlike.io.paths import is_hidden, is_pattern, real
 from beamlike.io.table import Table
 from beamlike.origins import DeadLetters, Group, Origin, Read
 from beamlike.steps import Step, WindowInto
@@ -264,6 +265,20 @@ def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
             what = f"table {sink.table!r}" if isinstance(sink, Table) else f"{sink.path!r}"
             own = "table" if isinstance(sink, Table) else "folder"
             raise PlanError(f"writes to {what}, and so does {name!r}; give it a {own} of its own", step=step)
+
+
+def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
+    """A folder that a source reads is not for sinks: what they write would be its input, and be removed by them."""
+    path = getattr(source, "path", None)
+    if path is None or is_pattern(path):
+        return
+    for name, sink in sinks.items():
+        place = getattr(sink, "path", None)
+        below = ".." if place is None else os.path.relpath(real(place), real(path))
+        if not any(is_hidden(part) for part in below.split(os.sep) if part != os.curdir):
+            raise PlanError(
+                f"reads {path!r}, and {name!r} writes to {place!r}, which is a part of that", step=step
+            )
 
 
 def _place(sink: Any) -> object:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import polars as pl
 
+from beamlike.checks import require_apart
 from beamlike.collection import Collection
 from beamlike.errors import DuplicateName, PlanError, listed
 from beamlike.letters import OnError
@@ -203,6 +204,8 @@ def compile_plan(pipeline: Pipeline) -> Plan:
         )
         for write in writes
     }
+    for name, source in sources.items():
+        require_apart(source.source, {write.name: write.sink for write in writes}, name)
     _require_one_clock(sources)
     for stage in stages.values():
         _require_percentiles(

@@ -7,12 +7,14 @@ from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
-from windowing.python_values import Failed, for_each
+from windowing.python_values import Failed, for_each_value
 
 from stages.aggregates import Aggregate, Part, Schema
 
 PICKLE: Final = "pickle"
 """The accumulator column."""
+
+_NONE: Final = object()
 
 
 class CombineFn:
@@ -80,10 +82,12 @@ class Combine(Aggregate):
         if len(rows):
             fn.create_accumulator()  # what fails without any row is no fault of theirs
 
-        def added(row: dict[str, Any]) -> bytes | None:
-            return pickle.dumps(fn.add_input(fn.create_accumulator(), row[self.column]))
+        def added(element: Any) -> Any:
+            return fn.add_input(fn.create_accumulator(), element)
 
-        return pl.Series(PICKLE, for_each(rows.select(self.column), added, failed, None), pl.Binary)
+        accumulators = for_each_value(rows[self.column], added, failed, _NONE)
+        pickled = [None if each is _NONE else pickle.dumps(each) for each in accumulators]
+        return pl.Series(PICKLE, pickled, pl.Binary)
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         merged = acc[PICKLE].map_batches(self._merge, return_dtype=pl.Binary, returns_scalar=True)

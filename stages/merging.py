@@ -81,8 +81,8 @@ def combine_merging(
 def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     """All rows with the number and the bounds of the run that each is in.
 
-    `_SAME`: an open window has these bounds already. Within a run they are in order of arrival, and so what was there
-    comes first: `last` prefers the later of equals.
+    `_SAME`: an open window has these bounds already. Within a run, what was there comes first, in order of time, and
+    then what comes, in order of arrival: `last` prefers the later of equals.
     """
     rows = pl.concat(
         [
@@ -101,7 +101,9 @@ def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl
     start, end = MERGED_COLUMNS
     same = pl.col(_ACTIVE) & (pl.col(WINDOW_START) == pl.col(start)) & (pl.col(WINDOW_END) == pl.col(end))
     ordered = ordered.with_columns(merged).with_columns(same.alias(_SAME))
-    return ordered.sort(pl.col(RUN).cast(pl.Int64) * len(rows) + pl.col(_NUMBER)).drop(_NUMBER)
+    count, number = len(rows), pl.col(_NUMBER).cast(pl.Int64)
+    place = pl.when(_ACTIVE).then(pl.int_range(pl.len())).otherwise(count + number)
+    return ordered.sort(2 * count * pl.col(RUN).cast(pl.Int64) + place).drop(_NUMBER)
 
 
 def _masked(layout: Layout) -> dict[str, pl.Expr]:

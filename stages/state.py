@@ -8,13 +8,15 @@ from __future__ import annotations
 import io
 import json
 import struct
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import attrs
 import polars as pl
 
 ENCODING: Final = 4
 """Version of the encoding below; a checkpoint of another version is refused."""
+
+Compression = Literal["uncompressed", "lz4"]
 
 _HEADER: Final = struct.Struct("<BI")
 
@@ -48,13 +50,15 @@ class DictStore:
         del self.values[stage, key]
 
 
-def encode(frame: pl.DataFrame, facts: dict[str, Any] | None = None) -> bytes:
+def encode(
+    frame: pl.DataFrame, facts: dict[str, Any] | None = None, *, compression: Compression = "uncompressed"
+) -> bytes:
     """A frame and a few plain facts as bytes: version, length of the facts, the facts in JSON, Arrow IPC."""
     head = json.dumps(facts or {}, separators=(",", ":"), sort_keys=True).encode()
     buffer = io.BytesIO()
     buffer.write(_HEADER.pack(ENCODING, len(head)))
     buffer.write(head)
-    frame.write_ipc_stream(buffer, compression="uncompressed")
+    frame.write_ipc_stream(buffer, compression=compression)
     return buffer.getvalue()
 
 

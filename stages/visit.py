@@ -109,10 +109,16 @@ def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
     reaching = placed.filter(reached)
     ordered = any(aggregate.ordered for aggregate in storage.grouping.aggregates.values())
     # What waits in a bucket must not be overtaken: it may be part of the session that grows here.
-    again = reaching[BUCKET].unique().to_list() if ordered else []
+    overtakes = ordered and near.merged_by is not None
+    again = _with_waiting(storage, reaching) if overtakes else []
     near = near.with_arrivals(reaching)
     looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
     return Visit.of(storage, looked - {NEAR}, near, placed, reached)
+
+
+def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
+    """The buckets of these arrivals in which others wait."""
+    return [bucket for bucket in placed[BUCKET].unique().to_list() if storage.sizes.get(bucket, Size()).log]
 
 
 def _due(storage: Storage, now: Times) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,18 @@ def test_that_memory_is_at_its_end_is_no_fault_of_the_row() -> None:
     windowed = read(p, ["x"]).window_into(bl.FixedWindows("1m"))
     windowed.aggregate(x=bl.combine(Large(1), "n", int)).write("out", bl.Memory())
     with pytest.raises(MemoryError):
+        run(p)
+
+
+def test_accumulators_that_cannot_be_kept_are_no_fault_of_the_rows() -> None:
+    class Locked(Picky):
+        def add_input(self, accumulator: list[int], element: int) -> Any:
+            return threading.Lock()
+
+    p = bl.Pipeline("p")
+    windowed = read(p, ["x"]).window_into(bl.FixedWindows("1m"))
+    windowed.aggregate(x=bl.combine(Locked(1), "n", int)).write("out", bl.Memory())
+    with pytest.raises(TypeError, match="cannot pickle"):
         run(p)
 
 

@@ -33,11 +33,13 @@ UNMATCHED = [
 @pytest.fixture(autouse=True)
 def _some_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for folder in ("data/plays", "data/empty", "data/odd[1]"):
+    for folder in ("data/plays", "data/empty"):
         Path(folder).mkdir(parents=True)
     Path("data/plays/a.jsonl").write_text(LINE)
     Path("data/plays/_hidden").touch()
-    Path("data/odd[1]/a.jsonl").write_text(LINE)
+    for folder in ("data/odd[1]", "data/_raw"):
+        Path(folder).mkdir()
+        Path(folder, "a.jsonl").write_text(LINE)
 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
@@ -76,10 +78,11 @@ def test_a_path_that_names_nothing_is_an_error_that_says_how_far_it_leads(
     assert why.format(Path.cwd()) in str(caught.value)
 
 
-def test_an_empty_folder_has_no_rows_and_a_name_with_brackets_is_no_glob(runner: Any) -> None:
+def test_an_empty_folder_has_no_rows_and_one_with_an_odd_name_is_read(runner: Any) -> None:
     assert users("data/empty", runner) == []
     assert users("data/empt*", runner) == []
-    assert users("data/odd[1]", runner) == ["ada"]
+    for odd in ("data/odd[1]", "data/_raw"):
+        assert users(odd, runner) == ["ada"]
 
 
 def test_a_declaration_that_looks_for_columns_names_the_step() -> None:

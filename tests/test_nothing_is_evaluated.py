@@ -41,6 +41,12 @@ ALLOWED: Final = {
     "beamlike/spark/archive.py": {"import marshal"},
     # Looks at what Spark will pickle; nothing is read.
     "beamlike/spark/modules.py": {"import pyspark.cloudpickle"},
+    # The operator itself, which Spark sends to its tasks pickled anyway.
+    "beamlike/spark/operators.py": {
+        "import pickle",
+        "import pyspark.serializers",
+        "pickle.loads in operator",
+    },
     # The module that is named on the command line, and the package that brings a Java.
     "beamlike/cli.py": {"import_module in convert"},
     "beamlike/spark/java.py": {"import_module in _candidates"},

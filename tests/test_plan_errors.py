@@ -391,6 +391,25 @@ def test_one_folder_in_two_spellings_is_one_folder(tmp_path: Path, monkeypatch: 
         rows.write("two", bl.Parquet(tmp_path / "out"))
 
 
+@pytest.mark.parametrize("place", ["plays", "plays/out"])
+def test_no_sink_writes_into_a_folder_that_is_read(place: str, tmp_path: Path) -> None:
+    source = bl.CSV(tmp_path / "plays", schema={"at": int})
+    rows = read(source, timestamp_unit="s")
+    rows.write("out", bl.CSV(tmp_path / place))
+    with pytest.raises(
+        bl.PlanError, match=r"step 'plays': reads '.*plays', and 'out' writes to '.*plays.*part of"
+    ):
+        rows.pipeline.plan()
+
+
+def test_what_readers_pass_over_may_lie_in_a_folder_that_is_read(tmp_path: Path) -> None:
+    source = bl.CSV(tmp_path, schema={"at": int})
+    rows = read(source, timestamp_unit="s")
+    rows.write("out", bl.CSV(tmp_path / "_out"))
+    rows.write("beside", bl.CSV(tmp_path.parent / f"{tmp_path.name}-out"))
+    assert set(rows.pipeline.plan().sinks) == {"out", "beside"}
+
+
 @pytest.mark.parametrize("runner", ["spark", bl.LocalRunner])
 def test_what_is_no_runner_is_refused(runner: object) -> None:
     with pytest.raises(TypeError, match=r"run takes a runner such as bl.LocalRunner\(\) .*, not "):

@@ -5,7 +5,7 @@ Python's times are of the years 1 to 9999, and those of columns may lie far outs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import and_
 from typing import Any, Final, TypeVar
@@ -32,15 +32,35 @@ def for_each(
     rows: pl.DataFrame, function: Callable[[dict[str, Any]], Result], failed: Failed, instead: Result
 ) -> list[Result]:
     """What the function gives for the dict of each row, and `instead` where it raises, of which `failed` is told."""
-    results: list[Result] = []
     fits = python_has(rows)
     if fits is not None:
         rows = rows.select(pl.when(pl.lit(fits)).then(pl.all()))
-    for number, row in enumerate(rows.iter_rows(named=True)):
+    return _called(rows.iter_rows(named=True), fits, function, failed, instead)
+
+
+def for_each_value(
+    column: pl.Series, function: Callable[[Any], Result], failed: Failed, instead: Result
+) -> list[Result]:
+    """The same for the values of a column."""
+    fits = python_has(column.to_frame())
+    if fits is not None:
+        column = column.to_frame().select(pl.when(pl.lit(fits)).then(pl.all())).to_series()
+    return _called(column, fits, function, failed, instead)
+
+
+def _called(
+    values: Iterable[Any],
+    fits: pl.Series | None,
+    function: Callable[[Any], Result],
+    failed: Failed,
+    instead: Result,
+) -> list[Result]:
+    results: list[Result] = []
+    for number, value in enumerate(values):
         try:
             if fits is not None and not fits[number]:
                 raise ValueError(BEYOND)
-            results.append(function(row))
+            results.append(function(value))
         except MemoryError:
             raise  # which is no fault of the row
         except Exception as error:

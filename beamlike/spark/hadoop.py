@@ -10,7 +10,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
-from beamlike.io.paths import glob_uri, is_hidden, is_remote, path_text, uri
+from beamlike.io.paths import glob_uri, is_hidden, is_pattern, is_remote, path_text, uri
 
 
 @attrs.frozen
@@ -59,10 +59,10 @@ class HadoopFiles:
         return sorted(name for name in found if not name.startswith((".", "_")))
 
     def has(self, pattern: str) -> bool:
-        """Whether a path or glob names something that readers do not pass over."""
+        """Whether a path is there, or a glob matches something that readers do not pass over."""
         path, files = self._at(glob_uri(pattern))
         found = files.globStatus(path) or ()
-        return any(not is_hidden(status.getPath().getName()) for status in found)
+        return any(not is_pattern(pattern) or not is_hidden(status.getPath().getName()) for status in found)
 
     def make(self, folder: str) -> None:
         """Makes a folder, and those above it."""

@@ -8,11 +8,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import attrs
 import polars as pl
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -236,7 +237,8 @@ class SparkRun:
             self._close_records("stopped" if self._stopped and not self._manifest["drained"] else "ended")
         except KeyboardInterrupt:
             self._close_records("stopped")
-            self._is_active()  # so that what follows has a connection
+            with suppress(Py4JNetworkError):
+                self._is_active()  # so that what follows has a connection
             raise
         except StreamingQueryException as error:
             if self._excess is not None:

@@ -61,11 +61,11 @@ class Gate:
     def finish(self, query: StreamingQuery) -> None:
         """Closes it, waits for the end of the batch in hand, if there is one, and stops the query."""
         self.close()
-        while query.isActive and query.status["isTriggerActive"]:
+        while answer(lambda: query.isActive and query.status["isTriggerActive"]):
             # The next batch is there once the one before it is committed.
             if self._held.wait(_LOOK):
                 break
-        query.stop()
+        answer(query.stop)
 
 
 @contextmanager
