@@ -9,6 +9,7 @@ import attrs
 import polars as pl
 
 from stages.aggregates import Aggregate, Collect, Count, Sum
+from stages.combine import CombineFn
 from stages.grouping import Grouping
 from stages.refused import Refused
 from stages.stage import Stage
@@ -83,6 +84,22 @@ class StageRun:
             hold=None if step.holder is None else step.holder.hold,
             live=step.live,
         )
+
+
+class InOrder(CombineFn):
+    """All values, in the order in which it gets them."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add_input(self, accumulator: list[int], element: int) -> list[int]:
+        return [*accumulator, element]
+
+    def merge_accumulators(self, accumulators: list[list[int]]) -> list[int]:
+        return [element for accumulator in accumulators for element in accumulator]
+
+    def extract_output(self, accumulator: list[int]) -> list[int]:
+        return accumulator
 
 
 def arrivals(elements: Iterable[Element]) -> pl.DataFrame:

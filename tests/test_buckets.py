@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from stages.aggregates import Collect, Count, First, Last, Sum
 from stages.buckets import BUCKET, TIMES, Buckets
-from stages.combine import Combine, CombineFn
+from stages.combine import Combine
 from stages.index import Index
 from stages.near import NEAR
 from stages.saved import restore, save
 from stages.state import DictStore
 from stages.watermarks import Clock
 from tests.model import MAX_TIME, Step
-from tests.runs import StageRun, arrivals, in_order, play
+from tests.runs import InOrder, StageRun, arrivals, in_order, play
 from tests.strategies import (
     Bundle,
     Stream,
@@ -184,22 +184,6 @@ def test_arrivals_that_reach_a_session_do_not_overtake_those_that_wait() -> None
     assert last_of_a(stream) == [(3, 4)]
     with sizes(**PATIENT):
         assert last_of_a(stream) == [(3, 4)]
-
-
-class InOrder(CombineFn):
-    """All values, in the order in which it gets them."""
-
-    def create_accumulator(self) -> list[int]:
-        return []
-
-    def add_input(self, accumulator: list[int], element: int) -> list[int]:
-        return [*accumulator, element]
-
-    def merge_accumulators(self, accumulators: list[list[int]]) -> list[int]:
-        return [element for accumulator in accumulators for element in accumulator]
-
-    def extract_output(self, accumulator: list[int]) -> list[int]:
-        return accumulator
 
 
 def test_sessions_that_an_element_joins_are_put_together_in_order_of_time() -> None:

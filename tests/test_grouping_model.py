@@ -15,9 +15,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
-from stages.combine import Combine, CombineFn
+from stages.combine import Combine
 from tests.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window, assign
-from tests.runs import StageRun, advance, panes_of, play, sorted_panes
+from tests.runs import InOrder, StageRun, advance, panes_of, play, sorted_panes
 from tests.strategies import (
     Bundle,
     Stream,
@@ -317,17 +317,8 @@ def test_every_aggregate_agrees_with_plain_python_over_the_values(
             assert {name: row[name] for name in EVERY_AGGREGATE} == expected(row, times)
 
 
-class Spread(CombineFn):
+class Spread(InOrder):
     """A user's aggregate: the difference between the greatest and the least value."""
-
-    def create_accumulator(self) -> list[int]:
-        return []
-
-    def add_input(self, accumulator: list[int], element: int) -> list[int]:
-        return [*accumulator, element]
-
-    def merge_accumulators(self, accumulators: list[list[int]]) -> list[int]:
-        return [element for accumulator in accumulators for element in accumulator]
 
     def extract_output(self, accumulator: list[int]) -> int | None:
         return max(accumulator) - min(accumulator) if accumulator else None
