@@ -17,7 +17,7 @@ from beamlike.letters import dead_letters, error_text
 from beamlike.results import as_columns
 from beamlike.steps import Row, Step
 from windowing.columns import SYSTEM_COLUMNS
-from windowing.python_values import BEYOND, python_has
+from windowing.python_values import BEYOND, each, python_has
 
 _LOST: Final = object()
 """Stands where a row's result would."""
@@ -105,23 +105,8 @@ class PythonStep(Step):
 
 
 def _each(fn: Callable[[Row], Any], rows: pl.DataFrame, failures: Failures) -> list[Any]:
-    """What the function gives for each row, in order, and _LOST where it raises.
-
-    No row that it can use costs more than the call: a failure interrupts, and the next row goes on.
-    """
-    results: list[Any] = []
-    calls = map(fn, rows.iter_rows(named=True))
-    while len(results) < rows.height:
-        try:
-            results.extend(calls)
-            if len(results) == rows.height:
-                break
-            # It ends what iterates, and would take the rest of the rows with it.
-            raise RuntimeError("the function raised StopIteration")
-        except Exception as error:
-            failures.add(len(results), error)
-            results.append(_LOST)
-    return results
+    """What the function gives for each row, in order, and _LOST where it raises."""
+    return each(fn, rows.iter_rows(named=True), rows.height, failures.add, _LOST)
 
 
 @attrs.frozen

@@ -26,6 +26,8 @@ def refuse(arrivals: pl.DataFrame, layout: Layout) -> tuple[pl.DataFrame, Refuse
     errors: dict[int, Exception] = {}
 
     def failed(row: int, error: Exception) -> None:
+        if isinstance(error, MemoryError):
+            raise error  # which is no fault of the row
         # Only the first is ever raised, and what a traceback holds is large.
         errors.setdefault(row, error.with_traceback(None) if errors else error)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -381,33 +380,6 @@ def test_a_failing_source_says_its_own_error(tmp_path):
 
 def test_the_stand_in_source_has_the_columns_of_the_schema():
     assert plays().schema == SCHEMA
-
-
-def test_one_folder_in_two_spellings_is_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = plays()
-    rows.write("one", bl.Parquet("out"))
-    with pytest.raises(bl.PlanError, match="so does 'one'; give it a folder of its own"):
-        rows.write("two", bl.Parquet(tmp_path / "out"))
-
-
-@pytest.mark.parametrize("place", ["plays", "plays/out"])
-def test_no_sink_writes_into_a_folder_that_is_read(place: str, tmp_path: Path) -> None:
-    source = bl.CSV(tmp_path / "plays", schema={"at": int})
-    rows = read(source, timestamp_unit="s")
-    rows.write("out", bl.CSV(tmp_path / place))
-    with pytest.raises(
-        bl.PlanError, match=r"step 'plays': reads '.*plays', and 'out' writes to '.*plays.*part of"
-    ):
-        rows.pipeline.plan()
-
-
-def test_what_readers_pass_over_may_lie_in_a_folder_that_is_read(tmp_path: Path) -> None:
-    source = bl.CSV(tmp_path, schema={"at": int})
-    rows = read(source, timestamp_unit="s")
-    rows.write("out", bl.CSV(tmp_path / "_out"))
-    rows.write("beside", bl.CSV(tmp_path.parent / f"{tmp_path.name}-out"))
-    assert set(rows.pipeline.plan().sinks) == {"out", "beside"}
 
 
 @pytest.mark.parametrize("runner", ["spark", bl.LocalRunner])

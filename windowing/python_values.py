@@ -35,7 +35,7 @@ def for_each(
     fits = python_has(rows)
     if fits is not None:
         rows = rows.select(pl.when(pl.lit(fits)).then(pl.all()))
-    return _called(rows.iter_rows(named=True), fits, function, failed, instead)
+    return each(function, rows.iter_rows(named=True), len(rows), failed, instead, fits)
 
 
 def for_each_value(
@@ -45,28 +45,43 @@ def for_each_value(
     fits = python_has(column.to_frame())
     if fits is not None:
         column = column.to_frame().select(pl.when(pl.lit(fits)).then(pl.all())).to_series()
-    return _called(column, fits, function, failed, instead)
+    return each(function, column, len(column), failed, instead, fits)
 
 
-def _called(
-    values: Iterable[Any],
-    fits: pl.Series | None,
+def each(
     function: Callable[[Any], Result],
+    values: Iterable[Any],
+    count: int,
     failed: Failed,
     instead: Result,
+    fits: pl.Series | None = None,
 ) -> list[Result]:
+    """The same for `count` values, of which those that do not fit are failures.
+
+    No value that it can use costs more than the call: a failure interrupts, and the next one goes on.
+    """
     results: list[Result] = []
-    for number, value in enumerate(values):
+    calls = map(function, values) if fits is None else map(_fitting(function), values, fits)
+    while len(results) < count:
         try:
-            if fits is not None and not fits[number]:
-                raise ValueError(BEYOND)
-            results.append(function(value))
-        except MemoryError:
-            raise  # which is no fault of the row
+            results.extend(calls)
+            if len(results) == count:
+                break
+            # It ends what iterates, and would take the rest of the values with it.
+            raise RuntimeError("the function raised StopIteration")
         except Exception as error:
-            failed(number, error)
+            failed(len(results), error)
             results.append(instead)
     return results
+
+
+def _fitting(function: Callable[[Any], Result]) -> Callable[[Any, bool], Result]:
+    def called(value: Any, fits: bool) -> Result:
+        if not fits:
+            raise ValueError(BEYOND)
+        return function(value)
+
+    return called
 
 
 def python_has(rows: pl.DataFrame) -> pl.Series | None:
