@@ -134,6 +134,21 @@ def test_elements_for_a_closed_window_are_told_apart():
     assert late.select("score", "reason").rows() == [(2, "closed")]
 
 
+def test_elements_that_are_a_closed_session_again_are_told_from_those_of_a_new_one():
+    stream = (
+        bl.TestStream(ROWS)
+        .add_elements([row("a", 1, 5), row("a", 2, 10), row("b", 3, 5)])
+        .advance_watermark_to("1970-01-01T00:00:30Z")
+        .add_elements([row("a", 4, 10), row("a", 5, 5), row("a", 6, 40), row("b", 7, 7), row("c", 8, 5)])
+        .advance_watermark_to_infinity()
+    )
+    windowed = read(bl.Pipeline("closed"), stream).window_into(
+        bl.Sessions("10s"), trigger=bl.AfterWatermark(), allowed_lateness="1m", allow_data_loss=True
+    )
+    late = ran(windowed.group_by("user").aggregate(n=bl.count()).late().select("score", "reason"))
+    assert sorted(late.select("score", "reason").rows()) == [(4, "closed"), (5, "closed")]
+
+
 def test_dropped_elements_can_be_grouped_in_windows_that_are_open():
     stream = (
         bl.TestStream(ROWS)
