@@ -13,6 +13,7 @@ import attrs
 import polars as pl
 
 from beamlike.description import describe_run
+from beamlike.drops import Drops
 from beamlike.errors import MissingFiles, PlanError
 from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSink, SparkSource
@@ -96,7 +97,7 @@ class LocalRun:
             empty = output_frame(pl.DataFrame(schema=plan.schema))
             write_part(plan.sink, empty, Part(self.plan.name, 0, sink=name))
         progress, outcome = Progress(self.plan.name), Outcome(self.runner.records, self.plan)
-        tally = Tally(self.plan.max_dead_letters)
+        tally, drops = Tally(self.plan.max_dead_letters), Drops(self.plan)
         try:
             for bundle in bundles:
                 record = self._batch(bundle, {**sinks, UNCLAIMED: letters})
@@ -105,7 +106,9 @@ class LocalRun:
                 progress.update(record)
                 if self.runner.on_batch is not None:
                     self.runner.on_batch(record)
+                drops.take(record)
                 tally.take(record)
+            drops.end()
             tally.end()
             outcome.close("ended")
         finally:

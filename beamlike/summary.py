@@ -1,4 +1,4 @@
-"""What a run says of itself at its end: how far it came, and where the rows are that it could not use."""
+"""What a run says of itself at its end: how far it came, what it could not use or dropped, and where that is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from beamlike.drops import dropped_rows
 from beamlike.plan import Plan
 from beamlike.records import BatchRecord
 from beamlike.tally import rows_text
@@ -31,12 +32,13 @@ def run_text(run: Run) -> str:
 
 
 def lost_rows(run: Run) -> Iterator[str]:
-    """For each source and step how many rows it could not use, and where they are."""
+    """For each source and step how many rows it could not use, for each stage what it dropped; and where they are."""
     lost = sum((record.set_aside for record in run.batches), Counter[str]())
     takers = _takers(run.plan)
     for name, count in sorted(lost.items()):
         where = ", ".join(sorted(takers.get(name, ()))) or run.dead_letters
         yield f"{rows_text(count)} that {name} could not use: see {where}"
+    yield from dropped_rows(run.plan, run.batches)
 
 
 def _takers(plan: Plan) -> dict[str, set[str]]:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.description import describe_run
+from beamlike.drops import Drops
 from beamlike.errors import RunError, TooManyDeadLetters
 from beamlike.ingest import steps_of
 from beamlike.io import JSONLines, SparkSink
@@ -158,10 +159,14 @@ class SparkRun:
     _stopped: bool = False
     _given_up: bool = False
     _tally: Tally = attrs.field(factory=Tally)
+    _drops: Drops = attrs.field(init=False)
     _excess: TooManyDeadLetters | None = None
 
     def __repr__(self) -> str:
         return run_text(self)
+
+    def __attrs_post_init__(self) -> None:
+        self._drops = Drops(self.plan)
 
     def begin(self) -> None:
         """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
@@ -229,6 +234,7 @@ class SparkRun:
             if self._goes_on and not self._stopped:
                 self._end()
             if not self._stopped:
+                self._drops.end()
                 self._tally.end()
             if (self.runner.drain or self._plays) and not self._stopped:
                 self._halt()
@@ -344,6 +350,7 @@ class SparkRun:
             self._records.write(record)
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
+        self._drops.take(record)
         try:
             self._tally.take(record)
         except TooManyDeadLetters as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from beamlike.description import StageDescription
+from beamlike.drops import WHY
 from beamlike.records import BatchRecord
 from beamlike.view.asked import Window
 from beamlike.view.history import History
@@ -116,9 +117,4 @@ def _dropped(history: History, name: str) -> Iterator[str]:
     if latest is None:
         return
     text = f"stage `{name}` has dropped {rows(sum(reasons.values()))}, the last in batch {latest.batch}: "
-    why = {
-        "late": "came after their windows were closed",
-        "closed": "came after the trigger of their windows had finished",
-        "no window": "were in a gap between windows",
-    }
-    yield text + ", ".join(f"{count:,} {why.get(reason, reason)}" for reason, count in reasons.items())
+    yield text + ", ".join(f"{count:,} {WHY.get(reason, reason)}" for reason, count in reasons.items())
