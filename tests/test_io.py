@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import pickle
 import re
@@ -252,6 +253,20 @@ def test_what_of_json_lines_does_not_fit_is_a_letter(tmp_path: Path) -> None:
     wrong = "a: column 'n' is \"foo\", expected Int64; column 'at' is 5, expected Datetime(us, UTC)"
     assert unfit == (wrong, '{"n": "foo", "at": 5}')
     assert number == ("b.gz: column 'n' is 2.0, expected Int64", '{"n": 2.0}')
+
+
+@pytest.mark.parametrize("line", ['{"n": 1}', "[]"])  # read at once, and sorted out line by line
+def test_what_json_writes_as_no_text_is_a_letter_where_text_is_declared(line: str, tmp_path: Path) -> None:
+    texts = ["plain", "true", "[1]", '{"a": 1}', "", "null"]
+    wrong = ["true", "false", "[]", '["a"]', "[[{}]]", "{}", '{"a": [1]}']
+    values = [*map(json.dumps, texts), "5", "-1.5", "null", *wrong]
+    lines = [f'{{"t": {value}, "u": "[1]"}}' for value in values]
+    put(tmp_path / "f", "\n".join([*lines, line, ""]))
+    found, letters = sorted_out(JSONLines(tmp_path, schema={"t": str, "u": str}))
+    assert found == [(t, "[1]") for t in [*texts, "5", "-1.5", None]] + [(None, None)] * (line != "[]")
+    whys = [f"f: column 't' is {value}, expected String" for value in wrong]
+    expected = list(zip(whys, lines[-len(wrong) :], strict=True))
+    assert letters == [("f: not a JSON object", "[]")] * (line == "[]") + expected
 
 
 def test_a_line_that_is_no_json_costs_only_itself(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NoReturn
 
 import polars as pl
@@ -29,6 +29,9 @@ BLOCK: Final = 8 << 20
 """Bytes that are parsed at once."""
 
 _NOTHING: Final = pl.Schema({"": pl.String()})
+_NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
+"""What polars writes out as JSON where text is asked for: each of them reads only values of its own kind."""
+
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -102,7 +105,9 @@ def parse(
         frame = found.select(typed)
     except ERRORS:
         return _sorted_out(file, block, raw, typed)
-    return (frame, None) if fit(found, frame) else _sorted_out(file, block, raw, typed)
+    if fit(found, frame) and not any(_no_texts(found, frame.schema, lambda: _lines(block))):
+        return frame, None
+    return _sorted_out(file, block, raw, typed)
 
 
 def infer(block: bytes) -> pl.Schema:
@@ -118,9 +123,37 @@ def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = Fa
     return pl.read_ndjson(block, schema=schema, ignore_errors=lenient)
 
 
+def _lines(block: bytes) -> list[bytes]:
+    """Those that are not blank."""
+    return [line + b"\n" for line in block.split(b"\n") if line.strip()]
+
+
+def _no_texts(
+    found: pl.DataFrame, typed: pl.Schema, lines: Callable[[], Sequence[bytes]]
+) -> Iterator[tuple[str, pl.Series]]:
+    """Text columns, and the rows in which polars made the text of a list, an object or a boolean of the line."""
+    texts = [name for name, dtype in found.schema.items() if dtype == pl.String]
+    # Where a time or a number is read from it, such a text does not fit anyway.
+    texts = [name for name in texts if not (typed[name].is_temporal() or typed[name].is_decimal())]
+    alike = found.select(map(_looks_like_no_text, texts))
+    suspects = {name: rows for name in texts if len(rows := alike[name].arg_true())}
+    given = lines() if suspects else ()
+    for name, rows in suspects.items():
+        block = b"".join(map(given.__getitem__, rows))
+        read = [_read(block, {name: dtype}, lenient=True)[name] for dtype in _NO_TEXT]
+        wrong = pl.select(pl.any_horizontal(column.is_not_null() for column in read)).to_series()
+        if wrong.any():
+            yield name, rows.filter(wrong)
+
+
+def _looks_like_no_text(name: str) -> pl.Expr:
+    text = pl.col(name)
+    return text.str.starts_with("[") | text.str.starts_with("{") | (text == "true") | (text == "false")
+
+
 def _split(block: bytes) -> tuple[list[bytes], list[bytes]]:
     """The lines that are objects, and the others that are not blank."""
-    lines = [line + b"\n" for line in block.split(b"\n") if line.strip()]
+    lines = _lines(block)
     if not lines or not raises(lambda: _read(b"".join(lines), _NOTHING)):
         return lines, []
     # Python is slower than polars over a whole block, but faster than by halving it where some are wrong.
@@ -156,7 +189,9 @@ def _sorted_out(
         line = lines.pop(index)
         faults.append(of_lines(file, _why(line, nested), [line]))
     found = _read(b"".join(lines), raw, lenient=True)
-    frame = found.select(typed)
+    no_texts = _no_texts(found, found.select(typed).schema, lambda: lines)
+    texts = [found[name].scatter(rows, None) for name, rows in no_texts]
+    frame = found.with_columns(texts).select(typed)
     if flat := [name for name in raw if name not in nested]:
         bad = unfit(_read(b"".join(lines), dict.fromkeys(flat, pl.String())), frame)
         faults.append(
