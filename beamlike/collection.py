@@ -218,7 +218,7 @@ class Collection:
         if windows is None:
             return self._next(name=name, base=base, origin=Configure(), windowing=windowing)
         after = self._step(WindowInto(name, windowing), base, infer=False)
-        shape = attrs.evolve(self.shape, system=self.shape.with_windows())
+        shape = attrs.evolve(self.shape, system=self.shape.with_windows(windows))
         return attrs.evolve(after, shape=shape, windowing=windowing, merged=False)
 
     def group_by(self, *keys: str, name: str | None = None) -> Grouped:

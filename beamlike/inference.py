@@ -23,10 +23,13 @@ from windowing.columns import (
     PANE_COLUMNS,
     PANE_INDEX,
     PANE_RETRACTED,
+    PREVIOUS_END,
     RESERVED_PREFIX,
     SYSTEM_COLUMNS,
     WINDOW_COLUMNS,
 )
+from windowing.custom import assigned_columns
+from windowing.windows import WindowFn
 
 _LITERALS = (bool, int, float, bytes, Decimal, date, datetime, time, timedelta, type(None))
 
@@ -46,9 +49,15 @@ class Shape:
         """A frame with these columns and no rows."""
         return pl.LazyFrame(schema=self.everything())
 
-    def with_windows(self) -> tuple[str, ...]:
-        """The system columns once each row is in a window."""
-        return tuple(name for name in SYSTEM_COLUMNS if name in {*self.system, *WINDOW_COLUMNS})
+    def shown(self) -> pl.Schema:
+        """What a sink gets of these: the end of the window before is for the next grouping only."""
+        return pl.Schema({name: dtype for name, dtype in self.everything().items() if name != PREVIOUS_END})
+
+    def with_windows(self, windows: WindowFn | None = None) -> tuple[str, ...]:
+        """The system columns once each row is in a window, of these if they are given."""
+        assigned = WINDOW_COLUMNS if windows is None else assigned_columns(windows)
+        names = ({*self.system} - {PREVIOUS_END}).union(assigned)
+        return tuple(name for name in SYSTEM_COLUMNS if name in names)
 
 
 def expressions(

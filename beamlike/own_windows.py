@@ -9,7 +9,7 @@ import polars as pl
 
 from beamlike.python_steps import Failures, without
 from beamlike.steps import Step, WindowInto
-from windowing.columns import WINDOW_COLUMNS
+from windowing.columns import PREVIOUS_END, WINDOW_COLUMNS
 from windowing.custom import CustomWindows, spread
 
 
@@ -54,8 +54,8 @@ class SpreadWindows(WindowInto):
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows with start and end of one window each."""
-        return spread(frame)
+        return spread(cast(CustomWindows, self.windowing.windows), frame)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
         """Those, and the lists."""
-        return wanted.union(WINDOW_COLUMNS)
+        return (wanted - {PREVIOUS_END}).union(WINDOW_COLUMNS)

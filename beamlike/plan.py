@@ -23,7 +23,7 @@ from stages.graph import StageGraph
 from stages.grouping import Grouping
 from stages.stage import Stage
 from stages.strategies import WatermarkStrategy
-from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_START
 from windowing.custom import CustomWindows
 from windowing.triggers import percentile_clock
 
@@ -189,7 +189,7 @@ def compile_plan(pipeline: Pipeline) -> Plan:
     for name, own in ways.items():
         _add_routes(routes, _stage_routes(reached[name], groupings[name], own))
     for write in writes:
-        columns = tuple(write.collection.shape.everything())
+        columns = tuple(write.collection.shape.shown())
         _add_routes(routes, [(way.producer, way.route(write.name, columns)) for way in written[write.name]])
 
     sources = {name: _source_plan(reached[name], routes[name]) for name in reached if name not in ways}
@@ -200,7 +200,7 @@ def compile_plan(pipeline: Pipeline) -> Plan:
     }
     sinks = {
         write.name: SinkPlan(
-            write.name, write.sink, _producers(written[write.name]), write.collection.shape.everything()
+            write.name, write.sink, _producers(written[write.name]), write.collection.shape.shown()
         )
         for write in writes
     }
@@ -293,6 +293,9 @@ def _stage_routes(
     listed = isinstance(grouping.windowing.windows, CustomWindows)
     if WINDOW_START in before.shape.system and (listed or not by_stage):
         columns = (*columns, *WINDOW_COLUMNS)
+    adjusted = grouping.windowing.timestamp_combiner.adjusted
+    if adjusted and PREVIOUS_END in before.shape.system and not by_stage:
+        columns = (*columns, PREVIOUS_END)
     for way in ways:
         yield way.producer, way.route(collection.name, columns)
 

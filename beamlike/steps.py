@@ -16,7 +16,7 @@ from beamlike.describe import describe
 from beamlike.errors import StepError
 from beamlike.letters import dead_letters, error_text
 from beamlike.trees import columns_read, expression_text
-from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS
 from windowing.custom import CustomWindows
 from windowing.strategy import Windowing
 
@@ -225,7 +225,10 @@ class WindowInto(Step):
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
         """The event time, from which windows follow, and what windows of the user's own read."""
-        return wanted.difference(WINDOW_COLUMNS) | {EVENT_TIME, *self.windowing.windows.columns}
+        return wanted.difference(WINDOW_COLUMNS, {PREVIOUS_END}) | {
+            EVENT_TIME,
+            *self.windowing.windows.columns,
+        }
 
     @property
     def python(self) -> bool:

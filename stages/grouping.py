@@ -155,7 +155,8 @@ class Grouping:
         if is_lifted(admitted):
             hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*self.layout.parts, COUNT)}
         else:
-            hold = self.windowing.timestamp_combiner.element_hold(self.windowing.windows.period)
+            combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
+            hold = combiner.element_hold(windows.ends_before(admitted) if combiner.adjusted else None)
             lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
         holding = pl.when(hold >= before.output).then(hold).alias(NEW_HOLD)
         return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)

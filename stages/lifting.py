@@ -6,7 +6,7 @@ This changes no pane where neither the hold nor the lateness of an element depen
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import polars as pl
 from windowing.columns import PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
@@ -66,7 +66,7 @@ def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.D
     if is_lifted(arrivals):
         return arrivals.filter(~outside), arrivals.filter(outside)
     if isinstance(arrivals.schema.get(WINDOW_START), pl.List):
-        return spread(arrivals), arrivals.filter(outside)
+        return spread(cast(CustomWindows, windows), arrivals), arrivals.filter(outside)
     if WINDOW_START in arrivals.columns:
         return arrivals, arrivals.clear()
     if not windows.gaps:
@@ -107,7 +107,7 @@ def _numbered(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 def _fold(placed: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     combiner = layout.windowing.timestamp_combiner
-    hold = combiner.element_hold(layout.windowing.windows.period)
+    hold = combiner.element_hold(None)  # neither of the two combiners is adjusted
     lifted = placed.select(
         *layout.keys,
         *WINDOW_COLUMNS,

@@ -22,7 +22,15 @@ from tests.model_windows import (
     merge,
     merge_windows,
 )
-from windowing import Accumulation, SlidingWindows, TimestampCombiner, TimestampOf, Windowing
+from windowing import (
+    Accumulation,
+    CustomWindows,
+    SlidingWindows,
+    TimestampCombiner,
+    TimestampOf,
+    WindowFn,
+    Windowing,
+)
 
 __all__ = ["GLOBAL_WINDOW", "MAX_TIME", "MIN_TIME", "Element", "Key", "Model", "Pane", "Step", "Window"]
 __all__ += ["assign", "chosen", "merge"]
@@ -60,14 +68,27 @@ class Placed:
 
 def output_time(windowing: Windowing, place: Placed) -> int | None:
     """The output time that one element alone gives: assign(w, ts)."""
-    combiner, windows = windowing.timestamp_combiner, windowing.windows
-    if isinstance(combiner, TimestampOf):  # (here)
-        return place.time if chosen(place.value) else None
+    combiner = windowing.timestamp_combiner
     if combiner is TimestampCombiner.END_OF_WINDOW:
         return maximum(place.window)
-    if combiner is TimestampCombiner.EARLIEST and isinstance(windows, SlidingWindows):
-        return max(place.time, place.window[1] - windows.period)  # the overlap adjustment
-    return place.time
+    if combiner is TimestampCombiner.LATEST:
+        return place.time
+    if isinstance(combiner, TimestampOf) and not chosen(place.value):  # (here)
+        return None
+    before = previous_end(windowing.windows, place)  # the overlap adjustment (here)
+    return place.time if before is None else max(place.time, before)
+
+
+def previous_end(windows: WindowFn, place: Placed) -> int | None:
+    """The end of the window before that which an element is in, if that may reach into it."""
+    if isinstance(windows, SlidingWindows):
+        return place.window[1] - windows.period
+    if not isinstance(windows, CustomWindows) or windows.merging:
+        return None
+    if type(windows).previous_end is not CustomWindows.previous_end:
+        return windows.previous_end(place.window)
+    row = {"key": place.key, "value": place.value}
+    return max((end for _, end in assign(windows, place.time, row) if end < place.window[1]), default=None)
 
 
 def combine(windowing: Windowing, window: Window, times: Iterable[int | None]) -> int | None:

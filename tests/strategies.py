@@ -86,6 +86,20 @@ class Choosy(CustomWindows):
 
 
 @attrs.frozen
+class Nested(CustomWindows):
+    """Each element is in a short window and in a long one, and only the class knows which are before the long one."""
+
+    size: int
+
+    def assign_windows(self, time: int, row: dict[str, Any]) -> list[Window]:
+        return [(start := time - time % size, start + size) for size in (self.size, 3 * self.size)]
+
+    def previous_end(self, window: Window) -> int | None:
+        start, end = window
+        return None if end - start == self.size else end - self.size
+
+
+@attrs.frozen
 class Auctions(CustomWindows):
     """Where the value is a multiple of 3 an element opens an auction; others are bids, and become part of it.
 
@@ -140,7 +154,7 @@ calendar_windows = st.builds(
     st.dates(max_value=date(9998, 1, 1)).map(lambda day: day.replace(day=min(day.day, 28))),
     st.sampled_from(["UTC", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia"]),
 )
-custom_windows = st.builds(Choosy, st.integers(1, 12))
+custom_windows = st.builds(Choosy, st.integers(1, 12)) | st.builds(Nested, st.integers(1, 12))
 own_merges = st.builds(Auctions, st.integers(1, 12)) | st.builds(Meetings, st.integers(1, 12))
 all_windows: st.SearchStrategy[WindowFn] = st.one_of(
     fixed_windows, sliding_windows, sessions, st.builds(GlobalWindows), calendar_windows

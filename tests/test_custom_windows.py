@@ -26,7 +26,7 @@ from windowing import (
     WindowFn,
     Windowing,
 )
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.columns import EVENT_TIME, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import RUN
 
@@ -122,7 +122,7 @@ def test_an_element_may_be_in_none_or_several_or_one_given_twice() -> None:
     frame = pl.DataFrame({EVENT_TIME: [1, 2, 3], "sizes": [[5, 9], [], [4, 4]], "other": ["x", "y", "z"]})
     assigned = SizedByRow().assign(frame)
     assert assigned.select("other", *WINDOW_COLUMNS).rows() == [("x", 1, 6), ("x", 1, 10), ("z", 3, 7)]
-    assert assigned.columns == [*frame.columns, *WINDOW_COLUMNS]
+    assert assigned.columns == [*frame.columns, *WINDOW_COLUMNS, PREVIOUS_END]
 
 
 def test_windows_that_an_element_had_are_replaced() -> None:

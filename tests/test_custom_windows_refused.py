@@ -126,6 +126,7 @@ def test_there_are_no_custom_windows_as_such() -> None:
         ("merge_window", "merge_windows"),
         ("mergeWindows", "merge_windows"),
         ("asign_windows", "assign_windows"),
+        ("previous_ends", "previous_end"),
     ],
 )
 def test_a_function_that_is_misspelt_is_refused_with_what_was_meant(name: str, meant: str) -> None:
@@ -170,6 +171,35 @@ def test_columns_may_be_the_users_choice() -> None:
 
     assigned = SizedBy("size").assign(pl.DataFrame({EVENT_TIME: [1], "size": [4]}))
     assert assigned.select(WINDOW_COLUMNS).rows() == [(1, 5)]
+
+
+@pytest.mark.parametrize("said", [7, 8, 2.5, True, "6"])
+def test_the_window_before_ends_before_the_window_does(said: object) -> None:
+    class Odd(CustomWindows):
+        def previous_end(self, window: Bounds) -> Any:
+            return said
+
+    placed = pl.DataFrame({"__window_start": [2], "__window_end": [7]})
+    expected = (
+        rf"Odd.previous_end of \(2, 7\) gave {said!r}; expected whole microseconds before the window's end"
+    )
+    with pytest.raises(ValueError, match=expected):
+        Odd().ends_before(placed)
+
+
+def test_an_error_of_previous_end_says_for_which_window() -> None:
+    class Failing(CustomWindows):
+        def previous_end(self, window: Bounds) -> int:
+            raise TwoPartError("not known", 3)
+
+    with pytest.raises(TwoPartError, match="not known") as caught:
+        Failing().ends_before(pl.DataFrame({"__window_start": [2], "__window_end": [7]}))
+    assert caught.value.__notes__ == ["in Failing.previous_end of (2, 7)"]
+
+
+def test_windows_that_merge_have_none_before_them() -> None:
+    with pytest.raises(TypeError, match=r"Both: previous_end is never called where windows merge"):
+        type("Both", (Twice,), {"previous_end": lambda self, window: None})
 
 
 class Twice(CustomWindows):

@@ -30,6 +30,7 @@ from windowing import (
     Windowing,
 )
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
+from windowing.custom import assigned_columns
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import RUN
 
@@ -49,7 +50,7 @@ def placed(windows: WindowFn, at: list[int]) -> Placed:
     """What `assign` gives elements at these times."""
     frame = pl.DataFrame({"n": range(len(at)), EVENT_TIME: at}, schema={"n": pl.Int64, EVENT_TIME: pl.Int64})
     assigned = windows.assign(frame)
-    assert assigned.columns == ["n", EVENT_TIME, WINDOW_START, WINDOW_END]
+    assert assigned.columns == ["n", EVENT_TIME, *assigned_columns(windows)]
     assert assigned[EVENT_TIME].to_list() == [at[n] for n in assigned["n"]]
     return assigned.select("n", WINDOW_START, WINDOW_END).rows()
 

@@ -11,6 +11,9 @@ WINDOW_START: Final = "__window_start"
 WINDOW_END: Final = "__window_end"
 """Int64, microseconds UTC: the window is half-open, `[start, end)`."""
 
+PREVIOUS_END: Final = "__previous_end"
+"""Int64, of windows of the user's own: the end of the one before. No pane of the window is dated before that."""
+
 PANE_TIMING: Final = "__pane_timing"
 PANE_INDEX: Final = "__pane_index"
 PANE_NONSPECULATIVE_INDEX: Final = "__pane_nonspeculative_index"
@@ -23,5 +26,5 @@ WINDOW_COLUMNS: Final = (WINDOW_START, WINDOW_END)
 PANE_COLUMNS: Final = (
     PANE_TIMING, PANE_INDEX, PANE_NONSPECULATIVE_INDEX, PANE_FIRST, PANE_LAST, PANE_RETRACTED
 )  # fmt: skip
-SYSTEM_COLUMNS: Final = (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
+SYSTEM_COLUMNS: Final = (EVENT_TIME, *WINDOW_COLUMNS, PREVIOUS_END, *PANE_COLUMNS)
 RESERVED_PREFIX: Final = "__"

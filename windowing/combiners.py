@@ -10,6 +10,16 @@ import polars as pl
 from windowing.columns import EVENT_TIME, WINDOW_END
 
 
+def _not_before(previous_end: pl.Expr | None) -> pl.Expr:
+    """The event time, but not before the end of the window that comes before, where windows overlap.
+
+    A window then never holds the watermark inside an earlier one (Streaming Systems, chapter 3, "the tricky case of
+    overlapping windows").
+    """
+    time = pl.col(EVENT_TIME)
+    return time if previous_end is None else pl.max_horizontal(time, previous_end)
+
+
 class TimestampCombiner(Enum):
     """Which time stands for all elements of a pane."""
 
@@ -27,18 +37,16 @@ class TimestampCombiner(Enum):
         """Whether the window alone tells the time, so that a window that grows moves it."""
         return self is TimestampCombiner.END_OF_WINDOW
 
-    def element_hold(self, period: int | None) -> pl.Expr:
-        """Per (element, window) row: the output time that this element alone would give, in microseconds.
+    @property
+    def adjusted(self) -> bool:
+        """Whether its time is moved to the end of the window before, where windows overlap."""
+        return self is TimestampCombiner.EARLIEST
 
-        With overlapping windows and EARLIEST it is `max(time, end - period)`: the windows after the first one
-        then never hold the watermark inside an earlier one (Streaming Systems, chapter 3, "the tricky case of
-        overlapping windows").
-        """
+    def element_hold(self, previous_end: pl.Expr | None) -> pl.Expr:
+        """Per (element, window) row: the output time that this element alone would give, in microseconds."""
         if self is TimestampCombiner.END_OF_WINDOW:
             return pl.col(WINDOW_END) - 1
-        if self is TimestampCombiner.EARLIEST and period is not None:
-            return pl.max_horizontal(EVENT_TIME, pl.col(WINDOW_END) - period)
-        return pl.col(EVENT_TIME)
+        return _not_before(previous_end if self.adjusted else None)
 
     def fold(self, hold: pl.Expr) -> pl.Expr:
         """The hold of many, as an aggregation: associative, commutative, idempotent; nulls do not count."""
@@ -61,15 +69,16 @@ class TimestampOf:
     column: str = attrs.field(validator=attrs.validators.instance_of(str))
 
     depends_on_window = False
+    adjusted = True
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The user's columns that it reads."""
         return (self.column,)
 
-    def element_hold(self, period: int | None) -> pl.Expr:
-        """Per (element, window) row: the time of a chosen element, null for others."""
-        return pl.when(pl.col(self.column)).then(pl.col(EVENT_TIME))
+    def element_hold(self, previous_end: pl.Expr | None) -> pl.Expr:
+        """Per (element, window) row: the output time that a chosen element gives, null for others."""
+        return pl.when(pl.col(self.column)).then(_not_before(previous_end))
 
     def fold(self, hold: pl.Expr) -> pl.Expr:
         """The earliest; nulls do not count."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 import polars as pl
 
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.columns import EVENT_TIME, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.python_values import Failed, for_each
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import RUN, Frame, WindowFn, begins_key
@@ -17,12 +17,12 @@ from windowing.windows import RUN, Frame, WindowFn, begins_key
 Bounds = tuple[int, int]
 """Start and end of a window, in microseconds."""
 
-_FUNCTIONS: Final = ("assign_windows", "merge_windows")
+_FUNCTIONS: Final = ("assign_windows", "merge_windows", "previous_end")
 _ALIKE: Final = 0.85
 """How near a name is to one of these if it is misspelt: `merge_window` is, `make_windows` is a name of its own."""
 
 _KEY: Final = "__key"
-_ROW: Final = "__row"
+_ROW, _ELEMENT, _PLACE = "__row", "__element", "__place"
 _RESULT_START, _RESULT_END = "__result_start", "__result_end"
 _RESULT: Final = (_RESULT_START, _RESULT_END)
 
@@ -60,9 +60,28 @@ class CustomWindows(WindowFn):
         """
         raise NotImplementedError
 
+    def previous_end(self, window: Bounds) -> int | None:
+        """The end of the window that comes before this one and may reach into it, in microseconds; None: there is none.
+
+        No pane of this window is dated before that, so that it does not hold back the window before. By default it is
+        the latest end, before its own, of the windows that an element is in with it. That is right where windows follow
+        each other, as sliding ones do; say it where some lie within others, or where not all elements are in all of
+        them. For days and the hours in them:
+
+            def previous_end(self, window):
+                start, end = window
+                return end - HOUR if end - start == DAY else None
+        """
+        raise NotImplementedError
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.merging = cls.merge_windows is not CustomWindows.merge_windows
+        if cls.merging and _says_previous_end(cls):
+            raise TypeError(
+                f"{cls.__name__}: previous_end is never called where windows merge, as each key has its own; "
+                "leave out previous_end or merge_windows"
+            )
         own = vars(cls).keys() | vars(cls).get("__annotations__", {}).keys()
         if taken := sorted(own & {"gaps", "period", "span"}):
             raise TypeError(
@@ -103,18 +122,37 @@ class CustomWindows(WindowFn):
         return frame.with_columns(_lists(windows))
 
     def assign(self, frame: Frame) -> Frame:
-        """A row per window of each element, in the order in which the user's function gives them."""
+        """A row per window of each element, in the order in which the user's function gives them.
+
+        With the end of the window before, in `__previous_end`, where an element's other windows tell it.
+        """
         if isinstance(frame, pl.DataFrame):
-            return spread(self.windows_of(frame, _fail))
+            return spread(self, self.windows_of(frame, _fail))
         # An expression would lose the class and the notes of the user's exception.
         return frame.map_batches(
             self.assign,
-            schema={**frame.collect_schema(), **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())},
+            schema={**frame.collect_schema(), **dict.fromkeys(assigned_columns(self), pl.Int64())},
             predicate_pushdown=False,
             projection_pushdown=False,
             slice_pushdown=False,
             streamable=True,
         )
+
+    def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
+        """What `previous_end` says of each window, or what was found when elements got their windows."""
+        if _says_previous_end(type(self)):
+            return pl.lit(self._ends_said(placed.select(WINDOW_COLUMNS)))
+        return pl.col(PREVIOUS_END) if PREVIOUS_END in placed.columns else None
+
+    def _ends_said(self, windows: pl.DataFrame) -> pl.Series:
+        distinct = windows.unique()
+        said = pl.Series(
+            PREVIOUS_END, [_previous_end(self, window) for window in distinct.rows()], pl.Int64()
+        )
+        joined = windows.join(
+            distinct.with_columns(said), on=WINDOW_COLUMNS, how="left", maintain_order="left"
+        )
+        return joined[PREVIOUS_END]
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         """Rows of windows with one result are a run, and so are those of a window that merges with none."""
@@ -143,9 +181,33 @@ def _require_no_misspelling(owner: type[CustomWindows]) -> None:
                 raise TypeError(f"{owner.__name__}: {name} is never called; did you mean {meant!r}?")
 
 
-def spread(frame: Frame) -> Frame:
+def assigned_columns(windows: WindowFn) -> tuple[str, ...]:
+    """The columns that an element gets with its windows."""
+    if not isinstance(windows, CustomWindows) or windows.merging or _says_previous_end(type(windows)):
+        return WINDOW_COLUMNS
+    return (*WINDOW_COLUMNS, PREVIOUS_END)
+
+
+def _says_previous_end(owner: type[CustomWindows]) -> bool:
+    return owner.previous_end is not CustomWindows.previous_end
+
+
+def spread(windows: CustomWindows, frame: Frame) -> Frame:
     """A row per (element, window) of rows with all windows of each (`CustomWindows.windows_of`)."""
-    return frame.filter(pl.col(WINDOW_START).is_not_null()).explode(WINDOW_COLUMNS)
+    inside = frame.filter(pl.col(WINDOW_START).is_not_null())
+    if PREVIOUS_END not in assigned_columns(windows):
+        return inside.explode(WINDOW_COLUMNS)
+    return _with_previous_ends(inside.with_row_index(_ELEMENT).explode(WINDOW_COLUMNS)).drop(_ELEMENT)
+
+
+def _with_previous_ends(frame: Frame) -> Frame:
+    """Rows of elements, numbered, with the latest end before their own in the rows of the same element."""
+    element, end = pl.col(_ELEMENT), pl.col(WINDOW_END)
+    before = pl.when(element != element.shift()).then(MIN_TIME).when(end != end.shift()).then(end.shift())
+    ordered = frame.with_row_index(_PLACE).sort(_ELEMENT, WINDOW_END)
+    # What is left null has the end of the row before it, and so what that has.
+    found = ordered.with_columns(before.forward_fill().fill_null(MIN_TIME).alias(PREVIOUS_END))
+    return found.sort(_PLACE).drop(_PLACE)
 
 
 def _lists(windows: list[list[Bounds]]) -> list[pl.Series]:
@@ -233,6 +295,20 @@ def _window(bounds: object, asked: str) -> Bounds:
                 return window
     raise ValueError(
         f"{asked} gave the window {brief(bounds)}; expected (start, end) in whole microseconds, start < end"
+    )
+
+
+def _previous_end(owner: CustomWindows, window: Bounds) -> int | None:
+    asked = f"{type(owner).__name__}.previous_end of {window}"
+    try:
+        end: object = owner.previous_end(window)
+    except Exception as error:
+        error.add_note(f"in {asked}")
+        raise
+    if end is None or (isinstance(end, int) and not isinstance(end, bool) and MIN_TIME <= end < window[1]):
+        return end
+    raise ValueError(
+        f"{asked} gave {brief(end)}; expected whole microseconds before the window's end, or None"
     )
 
 

@@ -75,6 +75,13 @@ class WindowFn:
         """Whether there may be elements in no window."""
         return False
 
+    def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
+        """Of each (element, window) row the end (us) of the window before, if that may reach into its window.
+
+        None where windows never overlap, or each key has its own.
+        """
+        return None
+
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         """Of merging windows: the rows with a number in `__run`, the same for rows of a key that become one window.
 
@@ -127,6 +134,10 @@ class SlidingWindows(WindowFn):
     @property
     def gaps(self) -> bool:
         return self.period > self.size
+
+    def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
+        """One period before its own end."""
+        return pl.col(WINDOW_END) - self.period
 
     def assign(self, frame: Frame) -> Frame:
         """A row per window of each element, earliest window first."""
