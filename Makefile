@@ -37,9 +37,10 @@ lint: setup ## check style, layers and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup ## measure the example beside other frameworks, and what state and triggers cost; about an hour
+bench: setup ## measure the example beside other frameworks, and what state, triggers and a CombineFn cost; about an hour
 	$(BIN)/python -m benchmarks.flagship $(ARGS)
 	$(BIN)/python -m benchmarks.firing
+	$(BIN)/python -m benchmarks.combine
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.state
 

@@ -90,22 +90,25 @@ class Combine(Aggregate):
         return pl.Series(PICKLE, pickled, pl.Binary)
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        merged = acc[PICKLE].map_batches(self._merge, return_dtype=pl.Binary, returns_scalar=True)
-        return {PICKLE: merged}
+        # A list per group, and one call for all of them: as an aggregation it would be a call for each.
+        lists = acc[PICKLE].drop_nulls().implode()
+        return {PICKLE: lists.map_batches(self._merge, return_dtype=pl.Binary, is_elementwise=True)}
 
     def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
         return acc[PICKLE].map_batches(self._extract, return_dtype=self.result, is_elementwise=True)
 
-    def _merge(self, group: pl.Series) -> bytes | None:
-        accumulators = [pickle.loads(data) for data in group.drop_nulls()]
-        if not accumulators:
-            return None
-        return pickle.dumps(self.fn.merge_accumulators(accumulators))
+    def _merge(self, groups: pl.Series) -> pl.Series:
+        """The accumulator of each list of them: an only one as it is, null for none."""
+        several = groups.list.len() > 1
+        merge, loads, dumps = self.fn.merge_accumulators, pickle.loads, pickle.dumps
+        merged = [dumps(merge(list(map(loads, group)))) for group in groups.filter(several).to_list()]
+        only = groups.list.first()
+        return only.scatter(several.arg_true(), pl.Series(merged, dtype=pl.Binary)) if merged else only
 
     def _extract(self, column: pl.Series) -> pl.Series:
         fn = self.fn
         results = [
             fn.extract_output(fn.create_accumulator() if data is None else pickle.loads(data))
-            for data in column
+            for data in column.to_list()
         ]
         return pl.Series(column.name, results, self.result)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
 
 from stages.aggregates import Count, Sum
+from stages.combine import Combine
 from stages.grouping import Grouping
 from stages.stage import Stage
 from stages.state import DictStore
 from stages.watermarks import Clock
+from tests.runs import InOrder
 from windowing import (
     Accumulation,
     AfterAny,
@@ -82,3 +84,27 @@ def test_python_calls_do_not_grow_with_the_windows_that_fire(
     assert many.run() == {timing: 10_000 * count for timing, count in expected.items()}
     # Now and then the garbage collector calls, too.
     assert abs(many.calls - few.calls) < 100
+
+
+class Counted(Combine):
+    """Counts how often polars calls it, which it does in threads of its own."""
+
+    calls: ClassVar[list[int]] = []
+
+    def _merge(self, groups: pl.Series) -> Any:
+        self.calls.append(len(groups))
+        return super()._merge(groups)
+
+
+@pytest.mark.parametrize("windows", [FixedWindows("1m"), Sessions("1m")], ids=["fixed", "sessions"])
+def test_all_windows_of_a_step_are_merged_in_one_call_to_a_users_aggregate(windows: WindowFn) -> None:
+    def calls(count: int) -> int:
+        own = {"scores": Counted(InOrder(), "score", pl.List(pl.Int64()))}
+        stage, store = Stage("own", Grouping(("user",), Windowing(windows), own, SCHEMA)), DictStore()
+        Counted.calls.clear()
+        for rows in (arrivals(count, 3), arrivals(count, 2), arrivals(0, 0)):
+            panes = stage.step(store, rows, Clock(0 if len(rows) else 120_000_000)).panes
+        assert panes["scores"].to_list() == [[1] * 5] * count
+        return len(Counted.calls)
+
+    assert calls(1_000) == calls(10) < 10

@@ -1,0 +1,118 @@
+"""What a user's own aggregate in Python costs: rows of many and of few keys through one stage, in one process."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+
+import attrs
+import click
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+import beamlike as bl
+from stages.aggregates import Aggregate, Mean
+from stages.combine import Combine
+from stages.grouping import Grouping
+from stages.stage import Stage
+from stages.state import DictStore
+from stages.watermarks import Clock
+from windowing.columns import EVENT_TIME
+from windowing.strategy import Windowing
+from windowing.windows import WindowFn
+
+RESULTS = Path(__file__).with_name("combine.json")
+SCHEMA = pl.Schema({"user": pl.Int64(), "score": pl.Int64()})
+END = 60_000_000  # of the windows: a minute, in microseconds
+WINDOWS: dict[str, WindowFn] = {"fixed": bl.FixedWindows("1m"), "sessions": bl.Sessions("1m")}
+
+
+class Average(bl.CombineFn):
+    """The mean, as Beam's documentation has it."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add_input(self, accumulator: tuple[int, int], element: int) -> tuple[int, int]:
+        total, count = accumulator
+        return total + element, count + 1
+
+    def merge_accumulators(self, accumulators: list[tuple[int, int]]) -> tuple[int, int]:
+        totals, counts = zip(*accumulators, strict=True)
+        return sum(totals), sum(counts)
+
+    def extract_output(self, accumulator: tuple[int, int]) -> float | None:
+        total, count = accumulator
+        return total / count if count else None
+
+
+@attrs.frozen
+class Cost:
+    """CPU seconds of a stage that gets the rows in two steps and emits in a third."""
+
+    aggregate: str
+    windows: str
+    rows: int
+    keys: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Rows per CPU second."""
+        return self.rows / self.seconds
+
+
+def measure(aggregate: Aggregate, windows: str, rows: int, keys: int, repeats: int) -> Cost:
+    """The median of so many runs."""
+    seconds = statistics.median(_run(aggregate, WINDOWS[windows], rows, keys) for _ in range(repeats))
+    return Cost(type(aggregate).__name__, windows, rows, keys, seconds)
+
+
+def _run(aggregate: Aggregate, windows: WindowFn, rows: int, keys: int) -> float:
+    grouping = Grouping(("user",), Windowing(windows), {"mean": aggregate}, SCHEMA)
+    stage, store = Stage("means", grouping), DictStore()
+    number = pl.int_range(rows, eager=True)
+    arrivals = pl.DataFrame(
+        {"user": number % keys, "score": number, EVENT_TIME: 0}, schema={**SCHEMA, EVENT_TIME: pl.Int64()}
+    )
+    begin = time.process_time()
+    stage.step(store, arrivals.head(rows // 2), Clock(0))
+    stage.step(store, arrivals.tail(rows - rows // 2), Clock(0))
+    panes = stage.step(store, arrivals.clear(), Clock(2 * END)).panes
+    seconds = time.process_time() - begin
+    assert len(panes) == keys, f"{len(panes)} windows for {keys} keys"
+    return seconds
+
+
+def table(costs: list[Cost]) -> Table:
+    """A row per aggregate, kind of windows and number of keys."""
+    shown = Table("aggregate", "windows")
+    for name in ("rows", "keys", "CPU ms", "rows per CPU second"):
+        shown.add_column(name, justify="right")
+    for cost in costs:
+        figures = (cost.rows, cost.keys, round(cost.seconds * 1e3), round(cost.rate))
+        shown.add_row(cost.aggregate, cost.windows, *(f"{figure:,}" for figure in figures))
+    return shown
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--rows", default=100_000, type=click.IntRange(2), help="Rows in all.")
+@click.option("--repeats", default=5, type=click.IntRange(1), help="Runs, of which the median counts.")
+def main(rows: int, repeats: int) -> None:
+    """Average rows of many and of few keys with a CombineFn and with `mean`, and show the CPU time."""
+    averages: tuple[Aggregate, ...] = (Combine(Average(), "score", pl.Float64()), Mean("score"))
+    costs = [
+        measure(aggregate, windows, rows, keys, repeats)
+        for aggregate in averages
+        for windows in WINDOWS
+        for keys in (rows // 2, 100)
+    ]
+    Console().print(table(costs))
+    RESULTS.write_text(json.dumps([attrs.asdict(cost) for cost in costs], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
