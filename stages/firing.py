@@ -43,7 +43,8 @@ def collect(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Mome
 def _emit(
     rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    rows = rows.with_columns(timing(moment.watermark, before.output).alias(PANE_TIMING))
+    promised = pl.min_horizontal(pl.lit(before.input, pl.Int64), HOLD)
+    rows = rows.with_columns(timing(moment.watermark, promised).alias(PANE_TIMING))
     emits = _emits(layout)
     if not layout.retracts:
         return _after(rows, emits, layout), _panes(rows.filter(emits), layout)

@@ -151,14 +151,17 @@ class Grouping:
         return Admitted(incoming, count, elements_in(arrivals), count_in(outside), rows, refused)
 
     def _lifted(self, admitted: pl.DataFrame, before: Watermarks) -> pl.DataFrame:
-        """With accumulators, a count, and the hold that each row may place."""
+        """With accumulators, a count, and the hold that each row may place: what is late holds nothing.
+
+        Judged by the input watermark, which all shards share, and so the same for any number of them.
+        """
         if is_lifted(admitted):
             hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*self.layout.parts, COUNT)}
         else:
             combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
             hold = combiner.element_hold(windows.ends_before(admitted) if combiner.adjusted else None)
             lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
-        holding = pl.when(hold >= before.output).then(hold).alias(NEW_HOLD)
+        holding = pl.when(hold >= before.input).then(hold).alias(NEW_HOLD)
         return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
 
     @property
@@ -214,7 +217,7 @@ class Grouping:
         touched, untouched = self._touched(state, incoming, unmerged)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
-            combined = combine_merging(both, incoming, self.layout, before, moment)
+            combined = combine_merging(both, incoming, self.layout, moment)
         else:
             combined = combine_windows(both, incoming, self.layout)
         got = combined.rows.filter(pl.col(COUNT) > 0)

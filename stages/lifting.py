@@ -33,7 +33,7 @@ def lifts_early(layout: Layout, merging: bool) -> bool:
     """Whether rows may be lifted before they are placed on shards, so that nothing but their number changes.
 
     Not where windows merge, as they need the event times; nor with a combiner that takes the earliest time, as an
-    element behind the output watermark holds nothing, which only the stage knows. The newest holds if any does.
+    element behind the input watermark holds nothing, which only the stage knows. The newest holds if any does.
     """
     windowing = layout.windowing
     return (

@@ -12,7 +12,6 @@ from windowing.triggers import ALL, ROOT, Moment
 from windowing.windows import RUN
 
 from stages.rows import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
-from stages.watermarks import Watermarks
 
 _ACTIVE: Final = "__active"
 _NUMBER: Final = "__number"
@@ -61,9 +60,7 @@ def _grouped(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**_folds(layout))
 
 
-def combine_merging(
-    state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
-) -> Combined:
+def combine_merging(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment) -> Combined:
     """State and arrivals of merging windows -> one row per merged one, and the closed ones, which do not merge.
 
     A merged window that no open one is part of, and that has the bounds of a closed one, is that closed one.
@@ -72,7 +69,7 @@ def combine_merging(
     ordered = _in_runs(state.filter(~pl.col(CLOSED)), incoming, layout)
     placed = ordered.filter(~pl.col(_ACTIVE)).select(*layout.keys, *WINDOW_COLUMNS, *MERGED_COLUMNS)
     merged = _by_run(ordered.with_columns(**_masked(layout)), layout, _folds(layout) | _merge_folds(layout))
-    merged = _settle(merged, layout, before, moment)
+    merged = _settle(merged, layout, moment)
     if closed.is_empty():
         return Combined(merged.drop(_PARTS), placed)
     return Combined(_meet_closed(merged, closed, layout), placed)
@@ -148,7 +145,7 @@ def _merge_folds(layout: Layout) -> dict[str, pl.Expr]:
     return negations | {_PARTS: pl.col(_ACTIVE).sum(), _SAME: pl.col(_SAME).any()}
 
 
-def _settle(merged: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> pl.DataFrame:
+def _settle(merged: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
     """Trigger cells and holds of windows that have grown or met others."""
     trigger = layout.windowing.trigger
     grown = (pl.col(_PARTS) > 1) | ((pl.col(_PARTS) == 1) & ~pl.col(_SAME))
@@ -161,10 +158,9 @@ def _settle(merged: pl.DataFrame, layout: Layout, before: Watermarks, moment: Mo
     settled = trigger.on_merge(env, ROOT, grown, moment)
     columns = {name: settled[name] for name in trigger.cells()}
     if layout.windowing.timestamp_combiner.depends_on_window:
-        # As for a new element: no hold in a window that is over, or behind what the stage has promised.
-        last = pl.col(WINDOW_END) - 1
-        held = pl.col(HOLD).is_not_null() & ~moment.window_is_over() & (last >= before.output)
-        columns[HOLD] = pl.when(~grown).then(HOLD).when(held).then(last)
+        # As for a new element: none before the input watermark, and so none at the end of a window that is over.
+        held = pl.col(HOLD).is_not_null() & ~moment.window_is_over()
+        columns[HOLD] = pl.when(~grown).then(HOLD).when(held).then(pl.col(WINDOW_END) - 1)
     merged = merged.with_columns(**columns)
     # Open parts are unfinished; yet a fold over them may finish a composite. What was pending counts as dropped.
     closed = (pl.col(_PARTS) > 0) & trigger.finished({name: pl.col(name) for name in trigger.cells()}, ROOT)

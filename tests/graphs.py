@@ -7,12 +7,10 @@ from typing import Any
 
 import attrs
 import narwhals as nw
-import polars as pl
 from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io import Part
-from stages.keys import shard_of
 from tests.model import MAX_TIME, MIN_TIME, Element, Model, Step
 from tests.strategies import (
     elements,
@@ -73,7 +71,9 @@ choices = st.fixed_dictionaries(
         "windows": fixed_windows | sliding_windows | sessions,
         "trigger": usual_triggers,
         "accumulation": st.sampled_from(["discarding", "accumulating"]),
-        "timestamp_combiner": st.sampled_from(["end_of_window", "earliest", "latest"]),
+        "timestamp_combiner": st.sampled_from(
+            ["end_of_window", "earliest", "latest", bl.timestamp_of("chosen")]
+        ),
         "closing": st.sampled_from(["if_non_empty", "always"]),
         "allow_data_loss": st.just(True),
     }
@@ -138,7 +138,8 @@ def declare(graph: Graph) -> tuple[bl.Pipeline, dict[str, Panes]]:
         rows = p.read(name, stream(moves), timestamp="at", timestamp_unit="us")
         made[name] = rows.select("key", "value")
     for name, node in graph.nodes.items():
-        above = [made[one].window_into(**node.choices) for one in node.inputs]
+        marked = [made[one].with_columns(chosen=bl.col("value") % 2 == 0) for one in node.inputs]
+        above = [rows.window_into(**node.choices) for rows in marked]
         rows = bl.flatten(*above) if len(above) > 1 else above[0]
         made[name] = summed(rows, node.keyed, name)
         times = {"timestamp": bl.event_time(), "start": bl.window_start(), "end": bl.window_end()}
@@ -198,18 +199,11 @@ class Stood:
 
 
 class Naive:
-    """The model of the grouping for each shard of each node, in order, and everything else by hand.
+    """The model of the grouping for each node, in order, and everything else by hand. It knows nothing of shards."""
 
-    A shard knows its own output watermark only, by which the time and the timing of a pane are found.
-    """
-
-    def __init__(self, graph: Graph, windowings: Mapping[str, Windowing], shards: int = 1) -> None:
+    def __init__(self, graph: Graph, windowings: Mapping[str, Windowing]) -> None:
         self.graph = graph
-        counts = {name: shards if node.keyed else 1 for name, node in graph.nodes.items()}
-        self.models = {
-            name: [Model(windowings[name]) for _ in range(count)] for name, count in counts.items()
-        }
-        self.outputs = {name: [Clocks()] * count for name, count in counts.items()}
+        self.models = {name: Model(windowings[name]) for name in graph.nodes}
         self.clocks = {name: Clocks() for name in (*graph.sources, *graph.nodes)}
 
     def step(self, number: int) -> dict[str, Stood]:
@@ -237,35 +231,6 @@ class Naive:
         shares = {share: min(clocks.percentiles[share] for clocks in above) for share in SHARES}
         now = max(clocks.now for clocks in above)
         arrived = arrived if node.keyed else [("all", value, time) for _, value, time in arrived]
-        models, outputs = self.models[name], self.outputs[name]
-        parts = _spread(arrived, len(models))
-        given = [model.step(part, mark, now, shares) for model, part in zip(models, parts, strict=True)]
-        for shard, step in enumerate(given):
-            outputs[shard] = outputs[shard].reaching(step, shares, now)
-        self.clocks[name] = Clocks(
-            min(output.watermark for output in outputs),
-            {share: min(output.percentiles[share] for output in outputs) for share in SHARES},
-            now,
-        )
-        return Stood(mark, self.clocks[name], _together(given))
-
-
-def _spread(arrived: list[Element], shards: int) -> list[list[Element]]:
-    parts: list[list[Element]] = [[] for _ in range(shards)]
-    keys = pl.DataFrame({"key": [key for key, *_ in arrived]}, schema={"key": pl.String})
-    for item, shard in zip(arrived, keys.select(shard_of(["key"], shards)).to_series(), strict=True):
-        parts[shard].append(item)
-    return parts
-
-
-def _together(steps: list[Step]) -> Step:
-    """What all shards of a node give."""
-    holds = [step.hold for step in steps if step.hold is not None]
-    return Step(
-        [pane for step in steps for pane in step.panes],
-        [dropped for step in steps for dropped in step.dropped],
-        *(sum(getattr(step, count) for step in steps) for count in ("late", "closed", "nowhere")),
-        min(step.output_watermark for step in steps),
-        min(holds, default=None),
-        sum(step.live for step in steps),
-    )
+        given = self.models[name].step(arrived, mark, now, shares)
+        self.clocks[name] = self.clocks[name].reaching(given, shares, now)
+        return Stood(mark, self.clocks[name], given)

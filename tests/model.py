@@ -159,6 +159,7 @@ class Model:
         self.closed: set[tuple[Key, Window]] = set()  # root trigger finished, not yet collected
         self.clocks = Clocks()
         self.output_watermark = MIN_TIME
+        self.input_before = MIN_TIME  # the input watermark of the step before
 
     @property
     def input_watermark(self) -> int:
@@ -176,6 +177,7 @@ class Model:
         Processing time is that of this step throughout. Where no clock moves, none is looked at.
         """
         before = self.clocks
+        self.input_before = before.watermark
         after = before.advance(watermark, processing_time, percentiles or {})
         self.clocks = attrs.evolve(before, processing_time=after.processing_time)
         panes, dropped = self._process(elements)
@@ -268,7 +270,7 @@ class Model:
         hold = combine(self.windowing, result, holds)
         if hold is None or self.windowing.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW:
             return hold
-        return None if self._over(result) or hold < self.output_watermark else hold
+        return None if hold < self.input_before else hold
 
     # Elements (4.1 step 3)
 
@@ -282,7 +284,7 @@ class Model:
         state.pending += 1
         state.trigger.on_element(self._now(place.window))
         output = output_time(self.windowing, place)
-        if output is not None and output >= self.output_watermark and not self._over(place.window):
+        if output is not None and output >= self.input_before and not self._over(place.window):
             state.hold = combine(
                 self.windowing, place.window, (state.hold, output)
             )  # 2.2, 3.3: it is not late
@@ -323,7 +325,7 @@ class Model:
 
     def _describe(self, key: Key, window: Window, finished: bool) -> Pane:
         state = self.active[key, window]
-        timing = self._timing(window, state.previous)
+        timing = self._timing(window, state)
         index, nonspeculative = 0, 0
         if state.previous is not None:
             index, nonspeculative = state.previous.index + 1, state.previous.nonspeculative_index + 1
@@ -340,10 +342,11 @@ class Model:
             last=finished,
         )
 
-    def _timing(self, window: Window, previous: Pane | None) -> str:
-        """EARLY* ON_TIME? LATE*. The output watermark is that of before the step in both phases (here)."""
-        only_early_so_far = previous is None or previous.timing == EARLY
-        if maximum(window) < self.output_watermark or not only_early_so_far:
+    def _timing(self, window: Window, state: State) -> str:
+        """EARLY* ON_TIME? LATE*. Late by what the window itself determines: other keys do not count (here)."""
+        only_early_so_far = state.previous is None or state.previous.timing == EARLY
+        promised = self.input_before if state.hold is None else min(self.input_before, state.hold)
+        if maximum(window) < promised or not only_early_so_far:
             return LATE
         return ON_TIME if self._over(window) else EARLY
 

@@ -118,12 +118,10 @@ def test_shards_account_for_the_same_rows(case: Case, shards: int, seed: int) ->
         check_identity(records)
     if case.exact and stages["p first"]:
         assert pairs_in(sinks) == case.pairs()
-    if shards == 1:
-        # Of several, each has its own output watermark, and times of panes follow from it.
-        alone = bl.Pipeline("fuzz")
-        local = case.declare(alone, "p")
-        alone.run()
-        assert as_texts(sinks) == as_texts(local)
+    alone = bl.Pipeline("fuzz")
+    local = case.declare(alone, "p")
+    alone.run()
+    assert as_texts(sinks) == as_texts(local)
 
 
 def play(query: Query, sinks: Mapping[str, bl.Memory]) -> dict[str, list[Any]]:

@@ -31,18 +31,15 @@ from tests.strategies import (
     fixed_windows,
     lasting_windows,
     punctual_streams,
-    repeated_counts,
     scattered_streams,
     sessions,
     sliding_windows,
     streams,
     us,
-    usual_triggers,
     windowings,
 )
 from windowing import (
     Accumulation,
-    AfterWatermark,
     CalendarWindows,
     DefaultTrigger,
     FixedWindows,
@@ -244,19 +241,14 @@ def one_by_one(stream: Stream) -> list[Bundle]:
     return bundles
 
 
-# With lateness, a trigger that ignores the watermark may owe an empty on-time pane at collection; whether it
-# does depends on the output watermark, and so on what else is in the shard.
-whatever_the_shard = windowings(allowed_lateness=no_lateness) | windowings(
-    trigger=default_trigger | st.builds(AfterWatermark, early=repeated_counts, late=usual_triggers)
-)
-
-
-@law
-@given(whatever_the_shard, punctual_streams())
-def test_sharding_does_not_change_panes_if_nothing_is_late(windowing: Windowing, stream: Stream) -> None:
-    shards = only(stream, {"a"}), only(stream, {"b", "c"})
-    sharded = [pane for shard in shards for pane in panes_of(windowing, shard)]
-    assert sorted_panes(sharded) == sorted_panes(panes_of(windowing, stream))
+@given(windowings(), streams())
+def test_sharding_changes_neither_panes_nor_the_output_watermark(
+    windowing: Windowing, stream: Stream
+) -> None:
+    shards = [play(StageRun(windowing), only(stream, keys)) for keys in ({"a"}, {"b", "c"})]
+    for whole, *parts in zip(play(StageRun(windowing), stream), *shards, strict=True):
+        assert sorted_panes(pane for part in parts for pane in part.panes) == whole.panes
+        assert min(part.output_watermark for part in parts) == whole.output_watermark
 
 
 def only(stream: Stream, keys: set[str]) -> Stream:

@@ -161,16 +161,25 @@ def test_timestamps_are_of_the_elements_since_the_last_pane(new: New) -> None:
     assert (brief(step)[0][2], step.panes[0].timestamp) == ("late", 9)
 
 
-def test_an_element_behind_the_output_watermark_gives_no_hold(new: New) -> None:
+def test_an_element_behind_the_input_watermark_gives_no_hold(new: New) -> None:
     m = new(timestamp_combiner=EARLIEST)
     add(m, to=5)
     assert add(m, 3).output_watermark == 5
     assert add(m, 7, to=MAX_TIME).panes[0].timestamp == 7
 
 
+def test_an_element_behind_the_input_watermark_gives_no_hold_where_another_key_holds_the_output(
+    new: New,
+) -> None:
+    m = new(timestamp_combiner=EARLIEST)
+    m.step([("other", 2, 2)], 5)
+    assert m.step([("a", 3, 3)], 6).output_watermark == 2
+    assert {pane.key: pane.timestamp for pane in m.step([], MAX_TIME).panes} == {"other": 2, "a": 9}
+
+
 def test_latest_holds_move_on(new: New) -> None:
     m = new(timestamp_combiner=LATEST)
-    assert add(m, 3, to=9).output_watermark == 3
+    assert add(m, 3, to=8).output_watermark == 3
     assert add(m, 8).output_watermark == 8
     assert add(m, to=10).panes[0].timestamp == 8
 

@@ -14,7 +14,6 @@ import beamlike as bl
 from beamlike.spark.envelope import Envelope
 from beamlike.spark.resharding import Loading, take_apart
 from tests.shards import Batch, Query
-from windowing.columns import PANE_NONSPECULATIVE_INDEX, PANE_TIMING
 
 WINDOWS = {
     "fixed": bl.FixedWindows("10s"),
@@ -70,15 +69,10 @@ def reshard(query: Query, plan: Any, shards: int) -> Query:
     return now
 
 
-OF_SHARDS = {PANE_TIMING, PANE_NONSPECULATIVE_INDEX}
-"""A pane is late by the output watermark of its own shard, so these depend on how many there are."""
-
-
 def rows(batches: list[Batch], sink: str) -> list[tuple[Any, ...]]:
     """What has come to a sink in all batches, in an order that does not depend on shards."""
     frames = [frame for batch in batches for frame in batch.frames(sink)]
-    columns = sorted({column for frame in frames for column in frame.columns} - OF_SHARDS)
-    return sorted((row for frame in frames for row in frame.select(columns).rows()), key=str)
+    return sorted((row for frame in frames for row in frame.rows()), key=str)
 
 
 def chunks(batches: list[list[tuple[str, int]]]) -> list[pl.LazyFrame]:

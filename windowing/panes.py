@@ -46,14 +46,15 @@ class Accumulation(Enum):
     RETRACTING = "retracting"
 
 
-def timing(input_watermark: int, output_watermark: int) -> pl.Expr:
+def timing(input_watermark: int, promised: pl.Expr) -> pl.Expr:
     """EARLY* ON_TIME? LATE*: the timing of a window's next pane.
 
-    The stage has this input watermark now and had this output watermark before the step. A pane is late when
-    the output watermark has passed the window, or after a pane that was not early.
+    The stage has this input watermark now. `promised` is the least of what it was before the step and of the
+    window's own hold. A pane is late when that has passed the window, or after a pane that was not early. So neither
+    other keys nor their shards count.
     """
     only_early = pl.col(LAST_TIMING).is_null() | (pl.col(LAST_TIMING) == EARLY)
-    passed = pl.col(WINDOW_END) - 1 < output_watermark
+    passed = pl.col(WINDOW_END) - 1 < promised
     early = pl.col(WINDOW_END) > input_watermark
     return (
         pl.when(passed | ~only_early).then(pl.lit(LATE))
