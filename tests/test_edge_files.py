@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import tempfile
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -20,7 +21,7 @@ from polars.testing import assert_frame_equal
 import beamlike as bl
 from beamlike.io import csvlines, jsonlines
 from beamlike.io.base import Faulty
-from beamlike.io.csvlines import Parser
+from beamlike.io.csvdialect import Dialect
 from beamlike.io.files import Files
 from tests.test_io import put, sorted_out
 
@@ -250,28 +251,47 @@ CSV_FAULTS = {
 }
 
 
+DIALECTS = st.builds(
+    Dialect, st.sampled_from([",", ";", "\t", "|", "."]), st.sampled_from(['"', "'", "^"]), st.booleans()
+)
+
+
 @settings(max_examples=150)
-@given(st.lists(st.tuples(st.integers(-9, 9), _CELL) | st.sampled_from([*CSV_FAULTS])), st.integers(8, 200))
-def test_good_records_of_a_csv_file_are_all_read(records: list[Any], size: int) -> None:
-    good = [record for record in records if not isinstance(record, str)]
-    bad = [CSV_FAULTS[record] for record in records if isinstance(record, str)]
-    text = "n,t\n" + "".join(r if isinstance(r, str) else csv_row(r) for r in records)
-    rows, letters = parsed(text.encode(), size)
+@given(
+    st.lists(st.tuples(st.integers(-9, 9), _CELL) | st.sampled_from([*CSV_FAULTS, "\n", "\r\n"])),
+    st.integers(8, 200),
+    DIALECTS,
+)
+def test_good_records_of_a_csv_file_are_all_read(records: list[Any], size: int, dialect: Dialect) -> None:
+    as_dialect = {ord(","): dialect.delimiter, ord('"'): dialect.quote}
+    good = [(r[0], r[1].translate(as_dialect)) for r in records if not isinstance(r, str)]
+    faults = [CSV_FAULTS[r] for r in records if isinstance(r, str) and r.strip()]
+    text = "n,t\n" * dialect.header + "".join(r if isinstance(r, str) else csv_row(r) for r in records)
+    rows, letters = parsed(text.translate(as_dialect).encode(), size, dialect)
+    whose = "header" if dialect.header else "schema"
+    bad = [
+        (why.replace("header", whose), row if row.startswith("{") else row.translate(as_dialect))
+        for why, row in faults
+    ]
     assert rows == good
-    assert sorted(letters) == sorted(bad)
+    shown = [
+        (why, row.replace(f"a{dialect.quote}b", 'a\\"b')) if row.startswith("{") else (why, row)
+        for why, row in letters
+    ]
+    assert sorted(shown) == sorted(bad)
 
 
-def parsed(text: bytes, size: int) -> tuple[list[Any], list[tuple[str, str]]]:
+def parsed(text: bytes, size: int, dialect: Dialect = Dialect()) -> tuple[list[Any], list[tuple[str, str]]]:  # noqa: B008
     """What a CSV file of an integer `n` and a text `t` gives, read in blocks of `size` bytes."""
     raw = pl.Schema({"n": pl.Int64(), "t": pl.String()})
+    typed = [pl.col("n"), pl.col("t")]
     rows: list[Any] = []
     letters: list[tuple[str, str]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for header, block in csvlines.blocks(str(put(Path(folder) / "f", text)), size):
-            frame, faulty = Parser("f", header, raw, [pl.col("n"), pl.col("t")]).parse(block)
+        for frame, faulty in csvlines.frames(str(put(Path(folder) / "f", text)), raw, typed, dialect, size):
             rows += frame.rows()
             letters += [] if faulty is None else faulty.letters.rows()
-    return rows, [(why.removeprefix("file 'f': "), row) for why, row in letters]
+    return rows, [(re.sub(r"file '.*?': ", "", why), row) for why, row in letters]
 
 
 @given(

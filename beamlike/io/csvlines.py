@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import functools
+import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -11,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from beamlike.io.base import Faulty
+from beamlike.io.csvdialect import Dialect, is_blank
 from beamlike.io.faults import (
     ERRORS,
     as_text,
@@ -31,25 +34,29 @@ _LONGEST: Final = 4
 """Blocks: a quote that is not closed within them is a stray one."""
 
 _INFERRED_FROM: Final = 10_000  # records
+_USUAL: Final = Dialect()
+_LOG = logging.getLogger("beamlike")
 
-_QUOTED: Final = rb'"(?:[^"]|"")*+"'
-_FIELD: Final = rb"(?:" + _QUOTED + rb'|(?!")[^,\r\n]*+)'
 
-
-def blocks(file: str, size: int = BLOCK) -> Iterator[tuple[bytes, bytes]]:
+def blocks(
+    file: str, size: int = BLOCK, dialect: Dialect = _USUAL, header: bytes = b""
+) -> Iterator[tuple[bytes, bytes]]:
     """The header, and it with some `size` bytes of what follows, cut at a line end that is not within quotes.
 
-    After the last bytes that can be read, `Damaged` if there should be more.
+    `header` is that of a file that has none. After the last bytes that can be read, `Damaged` if there should be more.
     """
     with open_file(file) as handle:
         first = b""
         while b"\n" not in first and (read := handle.read(size)):
-            first = (first + read).removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n")
-        header = header_of(first)
-        held, length, read, damaged = list[memoryview](), 0, first[len(header) :], None
+            first = (first + read).removeprefix(BYTE_ORDER_MARK)
+            first = first if header else first.lstrip(b"\r\n")
+        if not header:
+            header = header_of(first, dialect)
+            first = first[len(header) :]
+        held, length, read, damaged = list[memoryview](), 0, first, None
         try:
             while read:
-                cut = _cut(held, read)
+                cut = _cut(held, read, dialect)
                 if not cut and length >= (_LONGEST - 1) * size:
                     cut = read.rfind(b"\n") + 1
                 # Views, and one join: a copy of megabytes costs about as much as half of their parsing.
@@ -69,21 +76,26 @@ def blocks(file: str, size: int = BLOCK) -> Iterator[tuple[bytes, bytes]]:
 
 
 def frames(
-    file: str, raw: pl.Schema, typed: Sequence[pl.Expr]
+    file: str, raw: pl.Schema, typed: Sequence[pl.Expr], dialect: Dialect, size: int = BLOCK
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
     """The file block by block, as `Parser.parse` has it; then `Damaged` if there should be more."""
     parser = None
-    for header, block in blocks(file):
-        parser = parser or Parser(file, header, raw, typed)
+    given = b"" if dialect.header else dialect.delimiter.join(map(str, range(len(raw)))).encode() + b"\n"
+    for header, block in blocks(file, size, dialect, given):
+        if parser is None:
+            parser = Parser(file, header, raw, typed, dialect)
+            parser.tell_missing()
         yield parser.parse(block)
 
 
-def infer(file: str) -> pl.Schema:
+def infer(file: str, dialect: Dialect) -> pl.Schema:
     """The columns of the header, with types that fit the first records as far as they can be read."""
     with open_file(file) as handle:
         begin = handle.read(BLOCK)
     return pl.scan_csv(
         begin[: begin.rfind(b"\n") + 1] if len(begin) == BLOCK else begin,
+        separator=dialect.delimiter,
+        quote_char=dialect.quote,
         infer_schema_length=_INFERRED_FROM,
         ignore_errors=True,
         truncate_ragged_lines=True,
@@ -92,34 +104,51 @@ def infer(file: str) -> pl.Schema:
     ).collect_schema()
 
 
-def _cut(held: Sequence[memoryview], read: bytes) -> int:
+def _cut(held: Sequence[memoryview], read: bytes, dialect: Dialect) -> int:
     """Where in `read`, which follows the bytes held, the last line ends that ends outside of quotes; 0 if none does."""
-    inside = sum(view.tobytes().count(b'"') for view in held) % 2
+    inside = sum(dialect.is_open(view.tobytes()) for view in held) % 2
     end = read.rfind(b"\n") + 1
-    if read.count(b'"', 0, end) % 2 == inside:
+    if dialect.is_open(read, 0, end) == inside:
         return end
     content = np.frombuffer(read, np.uint8)
     ends = np.flatnonzero(content == ord("\n"))
-    before = np.searchsorted(np.flatnonzero(content == ord('"')), ends)
+    before = np.searchsorted(np.flatnonzero(content == ord(dialect.quote or "\0")), ends)
     outside = ends[before % 2 == inside]
     return int(outside[-1]) + 1 if len(outside) else 0
 
 
-def header_of(block: bytes) -> bytes:
-    """The first line that is not blank, with its end."""
+def header_of(block: bytes, dialect: Dialect) -> bytes:
+    """The first line that is not blank, with its end. `Damaged` if it is many."""
     start = len(block) - len(block.lstrip(b"\r\n"))
     end = start
-    while (end := block.find(b"\n", end) + 1) and block.count(b'"', start, end) % 2:
+    while (end := block.find(b"\n", end) + 1) and dialect.is_open(block, start, end):
         pass
-    return block[start:end] if end else block[start:] + b"\n"
+    header = block[start:end] if end else block[start:] + b"\n"
+    if b"\r" in dialect.without_quoted(header).rstrip(b"\r\n"):
+        raise Damaged("its lines end with CR alone, where LF or CR LF is expected")
+    return header
 
 
-def names_of(header: bytes) -> list[str]:
+def names_of(header: bytes, dialect: Dialect) -> list[str]:
     """The columns of a header; of those with one name, only the first has it."""
     if not header.strip():
         return []
-    scan = pl.scan_csv(header, infer_schema=False, encoding="utf8-lossy", raise_if_empty=False)
+    scan = pl.scan_csv(
+        header,
+        separator=dialect.delimiter,
+        quote_char=dialect.quote,
+        infer_schema=False,
+        encoding="utf8-lossy",
+        raise_if_empty=False,
+    )
     return scan.collect_schema().names()
+
+
+@functools.lru_cache(maxsize=1_000)
+def _tell_missing(folder: str, columns: tuple[str, ...]) -> None:
+    """Once for all files of a folder."""
+    shown = ", ".join(map(repr, columns))
+    _LOG.warning("%r has files without the declared columns %s: they are null there", folder, shown)
 
 
 @attrs.frozen
@@ -133,35 +162,66 @@ class Parser:
     header: bytes
     raw: pl.Schema
     typed: Sequence[pl.Expr]
+    dialect: Dialect = _USUAL
+    _given: list[str] = attrs.field(init=False)
     _columns: pl.Schema = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        columns = {name: self.raw.get(name, pl.String()) for name in names_of(self.header)}
+        given = names_of(self.header, self.dialect)
+        columns = (
+            {name: self.raw.get(name, pl.String()) for name in given} if self.dialect.header else self.raw
+        )
+        object.__setattr__(self, "_given", given)
         object.__setattr__(self, "_columns", pl.Schema(columns))
 
     def parse(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
         """A row for each record below the header: null for columns that the file, or the record, does not have.
 
-        A record with too many fields, quotes that do not pair, or a value that is not of its type is a letter.
+        A record with too many fields, quotes that do not pair, or a value that is not of its type is a letter, and so
+        is every line of a file that has none of the columns. Blank lines are none, unless the file has one column.
         """
+        if self._columns and self.raw.keys().isdisjoint(self._columns):
+            return self._nothing(), of_lines(self.file, self._foreign(), self._lines(block))
         try:
-            found = self._declared(self._read(block, self._columns))
+            read = self._read(block, self._columns)
+            found = self._declared(read)
             frame = found.select(self.typed)
         except ERRORS:
             return self._sorted_out(block)
-        return (frame, None) if fit(found, frame) else self._sorted_out(block)
+        return (frame, None) if fit(found, frame) and not _has_empty(read) else self._sorted_out(block)
+
+    def tell_missing(self) -> None:
+        """Logs which declared columns the file does not have."""
+        missing = tuple(name for name in self.raw if name not in self._columns)
+        if missing and len(missing) < len(self.raw) and self._columns:
+            _tell_missing(os.path.dirname(self.file), missing)
+
+    def _foreign(self) -> str:
+        names = ", ".join(map(repr, self.raw))
+        return f"the header has none of the columns {names}; {self.dialect.hint(self._given, self.raw)}"
+
+    def _lines(self, block: bytes) -> list[bytes]:
+        lines = block.removeprefix(self.header).removesuffix(b"\n").split(b"\n")
+        return [line for line in lines if not is_blank(line + b"\n")]
+
+    def _nothing(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=self.raw).select(self.typed)
 
     def _read(
         self, block: bytes, columns: Mapping[str, pl.DataType], *, lenient: bool = False
     ) -> pl.DataFrame:
         # With all columns of the file in its order, polars says where a line has more fields.
-        return pl.scan_csv(
+        frame = pl.scan_csv(
             block,
-            schema=columns,
+            separator=self.dialect.delimiter,
+            quote_char=self.dialect.quote,
+            schema=dict(zip(self._given, columns.values(), strict=True)),
             ignore_errors=lenient,
             encoding="utf8-lossy",
             raise_if_empty=False,
         ).collect()
+        frame.columns = list(columns)
+        return frame
 
     def _declared(self, frame: pl.DataFrame) -> pl.DataFrame:
         """With exactly the declared columns."""
@@ -173,12 +233,13 @@ class Parser:
     def _sorted_out(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
         """The same, record by record where that is needed."""
         width, faults = len(self._columns), list[Faulty]()
-        if raises(lambda: self._as_text(block)):
-            good, ragged, unpaired = sort_out(block.removeprefix(self.header), width)
+        if raises(lambda: self._as_text(block)) or _has_empty(self._read(block, as_text(self._columns))):
+            good, ragged, unpaired = self.dialect.sort_out(block.removeprefix(self.header), width)
             for index in reversed(list(broken(good, lambda data: self._as_text(self.header + data)))):
                 unpaired.append(good.pop(index))
+            fields = f"more fields than the {width} of the {'header' if self.dialect.header else 'schema'}"
             faults += [
-                of_lines(self.file, f"more fields than the {width} of the header", ragged),
+                of_lines(self.file, fields, ragged),
                 of_lines(self.file, "quotes that do not pair", unpaired),
             ]
             block = b"".join([self.header, *good])
@@ -196,44 +257,8 @@ class Parser:
         return text.cast(pl.String).with_columns(pl.col(blank).replace("", None))
 
 
-def sort_out(block: bytes, width: int) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """The records of at most `width` fields; the lines of those with more; the lines whose quotes do not pair.
-
-    A line whose quote is not closed is taken together with those that follow, if that gives a record.
-    """
-    record = re.compile(_FIELD + rb"(?:," + _FIELD + rb")*+\r?\n")
-    good: list[bytes] = []
-    ragged: list[bytes] = []
-    unpaired: list[bytes] = []
-
-    def put(text: bytes) -> bool:
-        if record.fullmatch(text) is None:
-            return False
-        (good if _fields(text) <= width else ragged).append(text)
-        return True
-
-    left = [line + b"\n" for line in reversed(block.removesuffix(b"\n").split(b"\n"))]
-    held: list[bytes] = []
-    while left or held:
-        if not left:  # the quote that is open is never closed
-            unpaired.append(held[0])
-            left, held = held[:0:-1], []
-            continue
-        line = left.pop()
-        odd = line.count(b'"') % 2 == 1
-        if held:
-            held.append(line)
-            if odd:
-                if not put(b"".join(held)):
-                    unpaired.append(held[0])
-                    left += held[:0:-1]
-                held = []
-        elif odd:
-            held = [line]
-        elif not put(line):
-            unpaired.append(line)
-    return good, ragged, unpaired
-
-
-def _fields(record: bytes) -> int:
-    return re.sub(_QUOTED, b"", record).count(b",") + 1 if b'"' in record else record.count(b",") + 1
+def _has_empty(frame: pl.DataFrame) -> bool:
+    """Whether a row of several columns has no value: it may be of a blank line."""
+    if frame.width < 2 or not all(column.null_count() for column in frame.iter_columns()):
+        return False
+    return bool(frame.select(pl.all_horizontal(pl.all().is_null()).any()).item())

@@ -12,6 +12,7 @@ import polars as pl
 
 from beamlike.io import csvlines, jsonlines, parquetfile
 from beamlike.io.base import Declared, Faulty, Part, declared
+from beamlike.io.csvdialect import Dialect
 from beamlike.io.faults import ERRORS, joined, of_file
 from beamlike.io.parts import clear, discard, part_name, put
 from beamlike.io.paths import Damaged, list_files, path_text
@@ -181,16 +182,34 @@ class _Text(Files):
 
 @attrs.frozen
 class CSV(_Text):
-    """CSV files with a header. Columns go by name; those that a file, or a line, does not have are null.
+    """CSV files. Columns go by name; those that a file, or a line, does not have are null.
+
+    `delimiter` and `quote` are one ASCII character each; with `quote=None` there are no quotes. With `header=False` the
+    files have no header: their columns are those of `schema`, in this order. Files are written likewise.
 
     In dead letters end: a line with more fields than the header, or with a quote that is not closed; a value that
-    is not of its type. A quoted value may have line ends, and some 24 MB.
+    is not of its type; all lines of a file whose header has none of the declared columns. Blank lines are passed over
+    (in a file of one column they are a null). A quoted value may have line ends, and some 24 MB.
     """
+
+    delimiter: str = attrs.field(default=",", kw_only=True)
+    header: bool = attrs.field(default=True, kw_only=True)
+    quote: str | None = attrs.field(default='"', kw_only=True)
 
     extension: ClassVar[str] = "csv"
 
+    def __attrs_post_init__(self) -> None:
+        self._dialect()
+
+    def _dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.quote, self.header)
+
     def _infer(self, file: str) -> pl.Schema:
-        return csvlines.infer(file)
+        if not self.header:
+            raise ValueError(
+                "CSV: with header=False the columns are needed: CSV(..., header=False, schema={...})"
+            )
+        return csvlines.infer(file, self._dialect())
 
     def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
         schema = self.schema()
@@ -199,10 +218,27 @@ class CSV(_Text):
             pl.col(name) if raw[name] == dtype else from_text(pl.col(name), dtype).alias(name)
             for name, dtype in schema.items()
         ]
-        return csvlines.frames(file, pl.Schema(raw), typed)
+        return csvlines.frames(file, pl.Schema(raw), typed, self._dialect())
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
-        frame.lazy().select(csv_columns(frame.schema)).sink_csv(target)
+        text = frame.select(csv_columns(frame.schema))
+        if self.quote is None:
+            self._require_plain(text)
+        text.lazy().sink_csv(
+            target,
+            separator=self.delimiter,
+            include_header=self.header,
+            quote_char=self.quote or '"',
+            quote_style="never" if self.quote is None else None,
+        )
+
+    def _require_plain(self, frame: pl.DataFrame) -> None:
+        """Without quotes a value must not have what ends it."""
+        for column in frame.cast(pl.String).iter_columns():
+            special = column.filter(column.str.contains(rf"[\r\n\x{ord(self.delimiter):02x}]"))
+            if len(special):
+                what = f"column {column.name!r} has {special[0]!r}"
+                raise ValueError(f"{what}, which cannot be written without quotes (quote=None)")
 
 
 @attrs.frozen
