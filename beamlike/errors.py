@@ -66,7 +66,10 @@ class RunError(RuntimeError):
 
 
 class TooManyDeadLetters(RunError, StepError):
-    """A run has more dead letters than its `max_dead_letters`. `step` names the one with most of them."""
+    """A run has more dead letters than its `max_dead_letters`, or without that a step could use none of its rows.
+
+    `step` names the one with most of them.
+    """
 
 
 class SinkError(RunError):

@@ -126,7 +126,9 @@ def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> t
         if source.watermark.assigns_event_time:
             chunk = chunk.with_columns(pl.lit(now, pl.Int64).alias(EVENT_TIME))
         rows = chunk.select(columns).collect()
-        return rows, len(rows) if read is None else read
+        read = len(rows) if read is None else read
+        _note_used(source, trial, rows, len(rows), read > 0)
+        return rows, read
     future = None if source.max_future is None else Future(now, source.max_future)
     timed = read_event_time(chunk, source.time.column, source.time.unit, future)
     if any(step.python for step in source.interlude):
@@ -139,9 +141,24 @@ def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> t
     total, lost = counts.row(0)
     if lost:  # Only these need every column of the source.
         trial.take(dead.collect())
+    came, read = len(rows), total if read is None else read
     if future is not None and any(isinstance(step, WithTimestamps) for step in source.interlude):
         rows = _not_moved_too_far(source, rows, future, trial)
-    return rows, total if read is None else read
+    _note_used(source, trial, rows, total, not came and (total > lost if total else read > 0))
+    return rows, read
+
+
+def _note_used(source: SourcePlan, trial: Trial, rows: pl.DataFrame, timed: int, left_out: bool) -> None:
+    """What has used some row: `timed` have come through the prelude, `rows` are what is left.
+
+    The source itself, too, if all the rows that it could use are `left_out` by steps or dead letters of these.
+    """
+    if timed:
+        trial.passed(source.prelude)
+    if len(rows):
+        trial.passed(source.interlude)
+    if len(rows) or left_out:
+        trial.used.add(source.name)
 
 
 def _through(steps: Iterable[Step], frame: pl.LazyFrame, trial: Trial) -> pl.LazyFrame:

@@ -13,6 +13,7 @@ from narwhals.exceptions import NarwhalsError
 
 from beamlike.errors import StepError
 from beamlike.io.text import row_json
+from beamlike.uses import Unused, Uses
 
 if TYPE_CHECKING:
     from beamlike.steps import Step
@@ -52,24 +53,41 @@ def reason(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
+def _in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Each once."""
+    return tuple(sorted({*names}))
+
+
 @attrs.frozen
 class Letters:
-    """How many dead letters each step made, and the error of the last one of each."""
+    """How many dead letters each step made, and the error of the last and of the first one of each.
+
+    `used`: the steps that are known to have used some row, in the order of the alphabet.
+    """
 
     counts: Mapping[str, int] = attrs.field(factory=dict)
     errors: Mapping[str, str] = attrs.field(factory=dict)
+    firsts: Mapping[str, str] = attrs.field(factory=dict)
+    used: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
 
     @classmethod
-    def of(cls, frames: Iterable[pl.DataFrame]) -> Letters:
+    def of(cls, frames: Iterable[pl.DataFrame], used: Iterable[str] = ()) -> Letters:
         """Of frames of dead letters, in order."""
-        found = cls()
+        found = cls(used=used)
         for frame in frames:
-            last = frame.group_by("step", maintain_order=True).agg(pl.len(), pl.col("error").last())
-            steps, counts, errors = last.get_columns()
-            found = found.plus(
-                cls(dict(zip(steps, counts, strict=True)), dict(zip(steps, errors, strict=True)))
+            error = pl.col("error")
+            each = frame.group_by("step", maintain_order=True).agg(
+                pl.len(), error.last(), error.first().alias("first")
             )
+            steps, *columns = each.get_columns()
+            found = found.plus(cls(*(dict(zip(steps, column, strict=True)) for column in columns)))
         return found
+
+    @property
+    def uses(self) -> Uses:
+        """Which steps could use some row, as far as is known, and which none."""
+        none = {name: Unused(count, self.firsts[name]) for name, count in self.counts.items() if count}
+        return Uses(self.used).then(Uses((), none))
 
     @property
     def total(self) -> int:
@@ -80,7 +98,8 @@ class Letters:
         """Those of two parts of a batch, the later one last."""
         counts = Counter(self.counts)
         counts.update(other.counts)
-        return Letters(dict(counts), {**self.errors, **other.errors})
+        firsts = {**other.firsts, **self.firsts}
+        return Letters(dict(counts), {**self.errors, **other.errors}, firsts, (*self.used, *other.used))
 
     def facts(self) -> dict[str, Any]:
         """As data that JSON can hold."""
@@ -90,6 +109,23 @@ class Letters:
     def told(cls, facts: Iterable[Mapping[str, Any]]) -> Letters:
         """Of what `facts` gave, several times."""
         return reduce(cls.plus, (cls(**one) for one in facts), cls())
+
+
+@attrs.frozen
+class Attempt:
+    """What a step gives for the rows that it can use, and as dead letters the others, if there are any.
+
+    `given`: how many rows it has looked at; 0 for a step that can use any.
+    """
+
+    rows: pl.LazyFrame
+    letters: pl.DataFrame | None = None
+    given: int = 0
+
+    @property
+    def used(self) -> bool:
+        """Whether there was a row that it could use."""
+        return self.given > (0 if self.letters is None else len(self.letters))
 
 
 @attrs.define
@@ -104,11 +140,16 @@ class Trial:
     on_error: OnError = "dead_letters"
     careful: bool = False
     made: list[pl.DataFrame] = attrs.field(factory=list, init=False)
+    used: set[str] = attrs.field(factory=set, init=False)
 
     @property
     def letters(self) -> Letters:
-        """How much was set aside so far."""
-        return Letters.of(self.made)
+        """How much was set aside so far, and which steps could use some row."""
+        return Letters.of(self.made, self.used)
+
+    def passed(self, steps: Iterable[Step]) -> None:
+        """Rows have come through these steps."""
+        self.used.update(step.name for step in steps)
 
     def apply(
         self, step: Step, frame: pl.LazyFrame, *, asked: bool = False
@@ -116,11 +157,14 @@ class Trial:
         """The rows after the step, and as dead letters those that it cannot use, if there are any."""
         if not (step.python or self.careful or asked) or (step.python and self.on_error == "fail"):
             return step.apply(frame), None
-        rows, letters = step.attempt(frame)
+        attempt = step.attempt(frame)
+        if attempt.used:
+            self.passed([step])
+        letters = attempt.letters
         if letters is None or letters.is_empty():
-            return rows, None
+            return attempt.rows, None
         self.take(letters)
-        return rows, letters
+        return attempt.rows, letters
 
     def take(self, letters: pl.DataFrame) -> None:
         """These are set aside. Raises `StepError` where dead letters fail the run."""

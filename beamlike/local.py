@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import chain, islice
 from typing import Literal
 from urllib.parse import quote
@@ -127,10 +128,11 @@ class LocalRun:
         now = max(bundle.times.values())
         rows = {name: self._write(name, sink) for name, sink in sinks.items()}
         rows = {name: count for name, count in rows.items() if count}
-        finished, told = now + self._elapsed(bundle), self._letters
-        lost = {step: why for got in bundle.ingested.values() for step, why in got.lost.errors.items()}
+        finished, made = now + self._elapsed(bundle), self._letters
+        lost = reduce(Letters.plus, (got.lost for got in bundle.ingested.values()), Letters())
+        errors, uses = {**lost.errors, **made.errors}, lost.plus(made).uses
         record = BatchRecord(
-            len(self.batches), now, sources, stages, finished, rows, told.counts, {**lost, **told.errors}
+            len(self.batches), now, sources, stages, finished, rows, made.counts, errors, uses=uses
         )
         return record.following(self.batches[-1] if self.batches else None)
 

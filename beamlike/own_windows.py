@@ -7,6 +7,7 @@ from typing import cast
 import attrs
 import polars as pl
 
+from beamlike.letters import Attempt
 from beamlike.python_steps import Failures, without
 from beamlike.steps import Step, WindowInto
 from windowing.columns import PREVIOUS_END, WINDOW_COLUMNS
@@ -32,11 +33,11 @@ class ListWindows(WindowInto):
         """The rows come into memory here, once. What the function raises goes on, with a note of the step."""
         return self._listed(frame.collect(), Failures(self, strict=True)).lazy()
 
-    def attempt(self, frame: pl.LazyFrame) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+    def attempt(self, frame: pl.LazyFrame) -> Attempt:
         """The same, but a row that the function raises on, or for which it gives something else, is a dead letter."""
         given, failures = frame.collect(), Failures(self, strict=False)
         listed = self._listed(given, failures)
-        return listed.lazy(), failures.letters(given)
+        return Attempt(listed.lazy(), failures.letters(given), len(given))
 
     def _listed(self, given: pl.DataFrame, failures: Failures) -> pl.DataFrame:
         listed = cast(CustomWindows, self.windowing.windows).windows_of(given, failures.add)

@@ -48,8 +48,9 @@ class Pipeline:
 
     `on_error` says what becomes of a row that a source or step cannot use: it is set aside as one of its
     `"dead_letters"`, or the run is to `"fail"`. `max_dead_letters` fails the run when there are more of them in all: a
-    count, or as a float a share of the rows that were read, when these are a thousand or all. It is looked at after
-    each batch.
+    count, or as a float a share of the rows that were read, when these are a thousand or all. Without it, a source or
+    step fails the run that could use none of its first thousand rows, or of fewer at the end, but at least two. It is
+    looked at after each batch.
     """
 
     name: str = attrs.field()

@@ -13,7 +13,7 @@ import polars.selectors as cs
 from beamlike.describe import function_name
 from beamlike.dtypes import type_name
 from beamlike.errors import StepError, listed
-from beamlike.letters import dead_letters, error_text
+from beamlike.letters import Attempt, dead_letters, error_text
 from beamlike.results import as_columns
 from beamlike.steps import Row, Step
 from windowing.columns import SYSTEM_COLUMNS
@@ -70,14 +70,15 @@ class PythonStep(Step):
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows come into memory here, once. What the function raises goes on, with a note of the step."""
-        return self._called(frame, Failures(self, strict=True))[0]
+        return self._called(frame, Failures(self, strict=True)).rows
 
-    def attempt(self, frame: pl.LazyFrame) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+    def attempt(self, frame: pl.LazyFrame) -> Attempt:
         """The same, but a row that the function raises on, or whose result does not fit, is a dead letter."""
         return self._called(frame, Failures(self, strict=False))
 
-    def _called(self, frame: pl.LazyFrame, failures: Failures) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+    def _called(self, frame: pl.LazyFrame, failures: Failures) -> Attempt:
         given = frame.select(*self.reads, cs.by_name(*SYSTEM_COLUMNS, require_all=False)).collect()
+        count = len(given)
         fits = python_has(given.select(self.reads)) if self.by_row else None
         beyond = given.clear() if fits is None else given.filter(~fits)
         given = given if fits is None else given.filter(fits)
@@ -86,10 +87,10 @@ class PythonStep(Step):
         rows = given.select(self.reads)
         result = self.call(rows, given.drop(self.reads), failures).lazy()
         if beyond.is_empty():
-            return result, failures.letters(rows)
+            return Attempt(result, failures.letters(rows), count)
         lost = dead_letters(self.name, beyond.select(self.reads), [BEYOND] * len(beyond))
         letters = failures.letters(rows)
-        return result, lost if letters is None else pl.concat([lost, letters])
+        return Attempt(result, lost if letters is None else pl.concat([lost, letters]), count)
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
         """The results beside the system columns of the rows that they came from; `failures` gets the others."""

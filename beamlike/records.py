@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import polars as pl
 
+from beamlike.uses import Uses, as_uses
 from stages.alignment import Report
 from stages.index import Holder
 from stages.inputs import Inputs
@@ -176,7 +177,7 @@ class BatchRecord:
     `finished` is the processing time (us) at which all of it was done. `dead_letters` counts, by step, the rows that
     stages, and steps after the sources, could not use; those before are counted by their source. `errors` has, for each
     source and step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself the
-    last, as of those of long ago there may be one record for several.
+    last, as of those of long ago there may be one record for several. `uses`: which steps could use any of their rows.
     """
 
     batch: int
@@ -188,6 +189,7 @@ class BatchRecord:
     dead_letters: Mapping[str, int] = attrs.field(factory=dict)
     errors: Mapping[str, str] = attrs.field(factory=dict)
     batches: int = 1
+    uses: Uses = attrs.field(factory=Uses, converter=as_uses)
 
     @property
     def set_aside(self) -> Counter[str]:
@@ -242,6 +244,7 @@ class BatchRecord:
             dead_letters=_added(self.dead_letters, later.dead_letters),
             errors={**self.errors, **later.errors},
             batches=self.batches + later.batches,
+            uses=self.uses.then(later.uses),
         )
 
     def facts(self) -> dict[str, Any]:

@@ -120,6 +120,8 @@ def follow(
     parts: dict[str, list[pl.DataFrame]] = {}
     for (index, _), part in zip(ends, frames, strict=True):
         name = wanted[index].consumer if index < len(wanted) else UNCLAIMED
+        if len(part) and index < len(wanted):
+            trial.passed(wanted[index].steps)
         parts.setdefault(name, []).append(part)
     return {name: _whole(part) for name, part in parts.items()}
 

@@ -17,7 +17,9 @@ def route_step(plan: StagePlan, step: Step) -> Iterator[tuple[Output, Routed]]:
         error = step.refused.errors[0]
         error.add_note(f"in step {plan.name!r}")
         raise error
-    yield "main", apply_routes(step.panes, plan.routes, on_error=plan.on_error)
+    panes = apply_routes(step.panes, plan.routes, on_error=plan.on_error)
+    used = Letters(used=[plan.name] if step.elements else ())
+    yield "main", Routed(panes.frames, used.plus(panes.letters))
     yield "late", apply_routes(step.late, plan.routes, output="late", on_error=plan.on_error)
     if step.refused is not None:
         yield "dead_letters", _route_refused(plan, step.refused)

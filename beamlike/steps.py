@@ -14,7 +14,7 @@ import polars as pl
 
 from beamlike.describe import describe
 from beamlike.errors import StepError
-from beamlike.letters import dead_letters, error_text
+from beamlike.letters import Attempt, dead_letters, error_text
 from beamlike.trees import columns_read, expression_text
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS
 from windowing.custom import CustomWindows
@@ -66,9 +66,9 @@ class Step:
         """The rewritten frame; the system columns of `frame` are kept. A row that it cannot use is an error."""
         raise NotImplementedError
 
-    def attempt(self, frame: pl.LazyFrame) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+    def attempt(self, frame: pl.LazyFrame) -> Attempt:
         """The same of the rows that it can use, and the others, if there are any, as dead letters."""
-        return self.apply(frame), None
+        return Attempt(self.apply(frame))
 
     @property
     def everything(self) -> frozenset[str]:
@@ -101,7 +101,7 @@ class Relational(Step):
         native: pl.LazyFrame = self.rewrite(nw.from_native(frame)).to_native()
         return native
 
-    def attempt(self, frame: pl.LazyFrame) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+    def attempt(self, frame: pl.LazyFrame) -> Attempt:
         """The rows for which its expressions fail are found by halving, as each row is looked at for itself."""
         given = frame.collect()
         parts, wrong, errors = [self._collected(given.clear())], [given.clear()], []
@@ -118,7 +118,7 @@ class Relational(Step):
                     half = rows.height // 2
                     waiting += [rows[half:], rows[:half]]
         letters = dead_letters(self.name, pl.concat(wrong), errors) if errors else None
-        return pl.concat(parts).lazy(), letters
+        return Attempt(pl.concat(parts).lazy(), letters, len(given))
 
     def _collected(self, empty: pl.DataFrame) -> pl.DataFrame:
         """The step on no rows: what fails there is not the rows' fault."""

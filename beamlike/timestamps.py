@@ -9,7 +9,7 @@ import polars as pl
 
 from beamlike.errors import PlanError, StepError, WrongType
 from beamlike.event_time import read_event_time, why_unreadable
-from beamlike.letters import dead_letters
+from beamlike.letters import Attempt, dead_letters
 from beamlike.steps import Step
 from windowing.columns import EVENT_TIME
 from windowing.time import Duration, Microseconds, format_duration, format_time, microseconds
@@ -36,20 +36,21 @@ class WithTimestamps(Step):
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows with their new times. Raises `StepError` for one that has none, or that moves back too far."""
-        after, letters = self.attempt(frame)
-        if letters is not None:
-            raise StepError(self.name, letters["error"][0])
-        return after
+        attempt = self.attempt(frame)
+        if attempt.letters is not None:
+            raise StepError(self.name, attempt.letters["error"][0])
+        return attempt.rows
 
-    def attempt(self, frame: pl.LazyFrame) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+    def attempt(self, frame: pl.LazyFrame) -> Attempt:
         """The same, but such rows are dead letters."""
         before = frame.collect()
         after = read_event_time(before.lazy(), self.column, self.unit).collect()
         wrong = after[EVENT_TIME].is_null() | (before[EVENT_TIME] - after[EVENT_TIME] > self.allowed_skew)
         if not wrong.any():
-            return after.lazy(), None
+            return Attempt(after.lazy(), None, len(before))
         errors = self._errors(before[EVENT_TIME].filter(wrong), after.filter(wrong))
-        return after.filter(~wrong).lazy(), dead_letters(self.name, before.filter(wrong), errors)
+        letters = dead_letters(self.name, before.filter(wrong), errors)
+        return Attempt(after.filter(~wrong).lazy(), letters, len(before))
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
         """The column, and the time before, by which the skew is known."""

@@ -126,14 +126,14 @@ def test_every_kind_is_on_spark_what_it_is_in_process(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    p, sinks = build(tmp_path / "in")
+    p, sinks = build(tmp_path / "in", max_dead_letters=20)
     here = known(p.run(), sinks)
     assert here["counts"] == [9, 6, 3]
     assert here["letters"] == {"cast": 1, "halves": 1, "checked": 6, "shares": 1, "windows": 1, "summed": 1}
     assert {name: len(here[name]) for name in ("kept", *sinks)} == {
         "panes": 4, "shared": 3, "passed": 0, "uncast": 1, "unshared": 1, "sums": 3, "fives": 1, "kept": 8, "lost": 3,
     }  # fmt: skip
-    p, sinks = build(tmp_path / "in")
+    p, sinks = build(tmp_path / "in", max_dead_letters=20)
     there = p.run(bl.SparkRunner(tmp_path / "checkpoint", session=spark, shards=2, drain=True))
     assert known(there, sinks) == here
 
@@ -156,6 +156,42 @@ def test_too_many_fail_the_run_and_count_on_when_it_is_started_again(
     ):
         run(3, 2)
     assert sum(batch.sources["plays"].dead_letters for batch in run(4, 2).batches) == 2
+
+
+def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_over_runs(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in").mkdir()
+
+    def run(name: str, *times: int) -> Any:
+        (tmp_path / "in" / name).write_text("".join(f'{{"at": {at}}}\n' for at in times))
+        p = bl.Pipeline("told")
+        source = bl.JSONLines(tmp_path / "in", schema={"at": int})
+        rows = p.read("rows", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+        rows.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).named("counted").write(
+            "n", bl.Memory()
+        )
+        odd = rows.filter(bl.col("at") % 2 == 1)
+        odd.map(lambda row: {"n": 1 // (row["at"] % 2 - 1)}, {"n": int}, name="parse").write(
+            "out", bl.Memory()
+        )
+        return p.run(bl.SparkRunner(tmp_path / "checkpoint", session=spark, shards=1))
+
+    assert "counted" not in repr(run("a.jsonl", 2, 1, 400))
+    assert [entry.getMessage()[:31] for entry in caplog.records] == ["step 'parse' could not use 1 ro"]
+    with pytest.raises(
+        bl.TooManyDeadLetters, match=r"^step 'parse': it could use none of its 2 rows; .*: ZeroDiv"
+    ):
+        run("b.jsonl", 3, 4, 500)
+    done = run("c.jsonl", 600, 8)
+    assert "; 1 of 2 elements that counted dropped, as they came after their windows were closed: " in repr(
+        done
+    )
+    assert (
+        caplog.records[-1]
+        .getMessage()
+        .startswith("stage 'counted' dropped 1 of the last 2 elements up to the last")
+    )
 
 
 @pytest.mark.parametrize("name", ["cast", "halves", "windows", "summed"])

@@ -73,11 +73,15 @@ def wrong_result() -> bl.Pipeline:
 def fails() -> bl.Pipeline:
     return risky("fails", lambda row: 1 / 0)
 
-def loses_all() -> bl.Pipeline:
+def loses_all(limit: int | None = None) -> bl.Pipeline:
     p = make("loses all")
+    p.max_dead_letters = limit
     rows = p.writes[0].collection.inputs[0].inputs[0]
     rows.map(lambda row: 1 / 0, name="[bold]parse").write("more", bl.Memory())
     return p
+
+def may_lose_all() -> bl.Pipeline:
+    return loses_all(10)
 
 unwritten = bl.Pipeline("unwritten")
 '''
@@ -145,7 +149,7 @@ def test_a_step_that_could_use_no_row_is_in_the_table_and_told_at_the_end(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "70")  # the way to the letters is one line even so
-    shown = invoke("run", "mine:loses_all").stdout.splitlines()
+    shown = invoke("run", "mine:may_lose_all").stdout.splitlines()
     assert shown[-3:] == [
         "3 rows that [bold]parse could not use: see loses all-dead-letters",
         "1 row that clicks could not use: see loses all-dead-letters",
@@ -154,6 +158,11 @@ def test_a_step_that_could_use_no_row_is_in_the_table_and_told_at_the_end(
     ]
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown if "[bold]" in line]
     assert cells[0] == ["[bold]parse", "", "", "", "3"]
+    failed = invoke("run", "mine:loses_all")
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith(
+        "Error: step '[bold]parse': it could use none of its 3 rows; the first error: Zero"
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "explain"])

@@ -117,7 +117,8 @@ def late_and_grouped() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
     given = [{"text": text, "at": at} for at, text in enumerate("x1y")]
     stream = stream.add_elements(given).advance_watermark_to(60)
     stream = stream.add_elements([{"text": "z", "at": 3}, {"text": "2", "at": 4}])
-    p, sinks = bl.Pipeline("p"), {name: bl.Memory() for name in ("out", "late", "lost", "kept")}
+    p = bl.Pipeline("p", max_dead_letters=6)
+    sinks = {name: bl.Memory() for name in ("out", "late", "lost", "kept")}
     rows = p.read("rows", stream, timestamp="at", timestamp_unit="s")
     counts = rows.window_into(bl.FixedWindows("1m")).group_by("text").aggregate(n=bl.count())
     parsed = counts.map(parse, PARSED, name="parse")

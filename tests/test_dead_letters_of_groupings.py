@@ -169,7 +169,7 @@ def test_nobody_has_to_ask_for_them_and_then_the_columns_that_it_reads_are_shown
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    p = bl.Pipeline("p")
+    p = bl.Pipeline("p", max_dead_letters=2)
     windowed = read(p, ["x", "y"]).window_into(bl.FixedWindows("1m"))
     windowed.group_by("text", name="own").aggregate(x=bl.combine(Picky(1), "n", int)).write(
         "out", bl.Memory()

@@ -176,7 +176,7 @@ def test_data_is_data(kind: str, mark: Path, tmp_path: Path) -> None:
                    watermark=bl.MonotonousTimestamps())  # fmt: skip
     first.select("bytes", "text", "at", "n").write("files", FORMATS[kind](tmp_path / "in"))
     p.run()
-    p, out = bl.Pipeline("again"), bl.Memory()
+    p, out = bl.Pipeline("again", max_dead_letters=4), bl.Memory()
     schema = {"bytes": bytes, "text": str, "at": str, "n": int if kind != "parquet" else str}
     again = p.read("rows", FORMATS[kind](tmp_path / "in", schema=schema))
     again.dead_letters().write("unread", bl.JSONLines(tmp_path / "unread"))

@@ -205,11 +205,9 @@ class SparkRun:
         self._progress = Progress(self.plan.name)
 
     def _tally_so_far(self) -> Tally:
-        """With what earlier runs on the checkpoint counted, where too many fail the run."""
-        limit = self.plan.max_dead_letters
-        return Tally.of(
-            limit, () if limit is None else History.open(self.checkpoint.at(RECORDS_FILE)).batches
-        )
+        """With what earlier runs on the checkpoint counted."""
+        before = History.open(self.checkpoint.at(RECORDS_FILE)).batches
+        return Tally.of(self.plan.max_dead_letters, before)
 
     def _start_sinks(self) -> None:
         run = self._manifest["run"]

@@ -94,6 +94,7 @@ class BatchWriter:
             rows,
             made.counts,
             {**lost.errors, **made.errors},
+            uses=lost.plus(made).uses,
         )
         return record.following(self.latest)
 

@@ -1,0 +1,51 @@
+"""Which steps can use rows at all: a function that fails on every row is at fault, not the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class Unused:
+    """Rows of a step, none of which it could use: how many, and why it could not use the first one."""
+
+    rows: int
+    error: str
+
+    def plus(self, later: Unused) -> Unused:
+        """Those, and later ones."""
+        return Unused(self.rows + later.rows, self.error)
+
+
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({*given}))
+
+
+def _by_name(given: Mapping[str, Any]) -> dict[str, Unused]:
+    return {name: one if isinstance(one, Unused) else Unused(**one) for name, one in given.items()}
+
+
+@attrs.frozen
+class Uses:
+    """The sources and steps that could use `some` of their rows, and those that had rows and could use `none`.
+
+    Law: `then` is associative, so neither bundles nor shards matter for what is known at the end.
+    """
+
+    some: tuple[str, ...] = attrs.field(default=(), converter=_names)
+    none: Mapping[str, Unused] = attrs.field(factory=dict, converter=_by_name)
+
+    def then(self, later: Uses) -> Uses:
+        """Of both."""
+        some, none = {*self.some, *later.some}, dict(self.none)
+        for name, unused in later.none.items():
+            none[name] = none[name].plus(unused) if name in none else unused
+        return Uses(some, {name: unused for name, unused in none.items() if name not in some})
+
+
+def as_uses(given: Uses | Mapping[str, Any]) -> Uses:
+    """Also of what `attrs.asdict` gave."""
+    return given if isinstance(given, Uses) else Uses(**given)
