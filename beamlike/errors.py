@@ -87,6 +87,10 @@ class CheckpointError(RuntimeError):
     """A checkpoint belongs to another plan, or cannot be used."""
 
 
+class RecordsInUse(RuntimeError):
+    """The file that a run should write its records to is another run's, which goes on."""
+
+
 class ViewError(ValueError):
     """The records of a run cannot be read, or do not have what was asked for."""
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from beamlike.errors import StepError
 from beamlike.event_time import Future, count_rows, read_event_time, split_dead_letters
+from beamlike.in_hand import at
 from beamlike.io.base import Faulty, Unreadable
 from beamlike.letters import EXPRESSION_ERRORS, Letters, Trial, dead_letters, error_text
 from beamlike.plan import Plan, SourcePlan
@@ -66,6 +67,11 @@ def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
     """
     if isinstance(chunk, Faulty):
         return _unread(source, chunk)
+    with at("source", source.name):
+        return _ingest_whole(source, chunk, now)
+
+
+def _ingest_whole(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> Ingested:
     lost = Ingested({}, {})
     while True:
         try:

@@ -7,22 +7,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain, islice
-from typing import Literal
 from urllib.parse import quote
 
 import attrs
 import polars as pl
 
-from beamlike.description import describe_run
 from beamlike.drops import Drops
 from beamlike.errors import MissingFiles, PlanError
+from beamlike.in_hand import Desk, at, seated
 from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.letters import UNCLAIMED, Letters
+from beamlike.outcome import Outcome
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
-from beamlike.recording import RecordWriter
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_record, stage_record
 from beamlike.stage_routes import route_step
 from beamlike.summary import run_text
@@ -74,6 +73,10 @@ class LocalRun:
     _inputs: dict[str, Inputs] = attrs.field(factory=dict)
     _arrived: dict[str, list[pl.DataFrame]] = attrs.field(factory=dict)
     _letters: Letters = attrs.field(factory=Letters)
+    _desk: Desk = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._desk = Desk(self.runner.clock, simulated=steps_of(self.plan) is not None)
 
     @property
     def dead_letters(self) -> str:
@@ -97,24 +100,36 @@ class LocalRun:
             # So that a sink knows its columns even if no row ever comes.
             empty = output_frame(pl.DataFrame(schema=plan.schema))
             write_part(plan.sink, empty, Part(self.plan.name, 0, sink=name))
-        progress, outcome = Progress(self.plan.name), Outcome(self.runner.records, self.plan)
-        tally, drops = Tally(self.plan.max_dead_letters), Drops(self.plan)
+        outcome = Outcome.open(self.runner.records, self.plan, self._desk, fresh=True)
+        outcome.followed_by(self.runner.on_batch)
+        progress = Progress(self.plan.name)
         try:
-            for bundle in bundles:
-                record = self._batch(bundle, {**sinks, UNCLAIMED: letters})
-                self.batches.append(record)
-                outcome.write(record)
-                progress.update(record)
-                if self.runner.on_batch is not None:
-                    self.runner.on_batch(record)
-                drops.take(record)
-                tally.take(record)
-            drops.end()
-            tally.end()
+            with seated(self._desk):
+                self._take_all(bundles, {**sinks, UNCLAIMED: letters}, outcome, progress)
             outcome.close("ended")
         finally:
             outcome.close("failed")
             progress.close()
+
+    def _take_all(
+        self, bundles: Iterator[Bundle], sinks: Mapping[str, Sink], outcome: Outcome, progress: Progress
+    ) -> None:
+        tally, drops = Tally(self.plan.max_dead_letters), Drops(self.plan)
+        self._desk.begin(0)
+        for bundle in bundles:
+            record = self._batch(bundle, sinks)
+            self.batches.append(record)
+            outcome.write(record)
+            progress.update(record)
+            if self.runner.on_batch is not None:
+                with at("callback", "on_batch"):
+                    self.runner.on_batch(record)
+            drops.take(record)
+            tally.take(record)
+            # To look for more is part of the next one.
+            self._desk.begin(len(self.batches))
+        drops.end()
+        tally.end()
 
     def _batch(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
         self._arrived, self._letters = {}, Letters()
@@ -122,11 +137,16 @@ class LocalRun:
         reports: dict[str, Report] = {}
         stages: dict[str, StageRecord] = {}
         for name, plan in self.plan.stages.items():
-            reports[name], step, upstream = self._step(plan, bundle, reports)
+            with at("stage", name):
+                reports[name], step, upstream = self._step(plan, bundle, reports)
+            self._desk.done(name)
             finished = self._inputs[name].now + self._elapsed(bundle)
             stages[name] = stage_record(step, upstream, finished)
         now = max(bundle.times.values())
-        rows = {name: self._write(name, sink) for name, sink in sinks.items()}
+        rows = {}
+        for name, sink in sinks.items():
+            with at("sink", name):
+                rows[name] = self._write(name, sink)
         rows = {name: count for name, count in rows.items() if count}
         finished, made = now + self._elapsed(bundle), self._letters
         lost = reduce(Letters.plus, (got.lost for got in bundle.ingested.values()), Letters())
@@ -218,7 +238,7 @@ class LocalRun:
         while True:
             waiting = self._waiting(chunks)
             going = [name for name in chunks if name not in waiting]
-            taken = {name: chunk for name in going if (chunk := next(chunks[name], None)) is not None}
+            taken = {name: chunk for name in going if (chunk := _next(name, chunks[name])) is not None}
             chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
             now = self.runner.clock()
             ingested = {name: ingest(self.plan.sources[name], chunk, now) for name, chunk in taken.items()}
@@ -232,27 +252,6 @@ class LocalRun:
         reports = {name: self._sources[name].report(name, []) for name in chunks if name in self._sources}
         drifts = {name: source.watermark.max_drift for name, source in self.plan.sources.items()}
         return must_wait(reports, drifts)
-
-
-@attrs.define
-class Outcome:
-    """The records of a run, if somebody wants them, and how it came to its end."""
-
-    path: str | os.PathLike[str] | None
-    plan: Plan
-    _writer: RecordWriter | None = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._writer = None if self.path is None else RecordWriter.open(self.path, describe_run(self.plan))
-
-    def write(self, record: BatchRecord) -> None:
-        if self._writer is not None:
-            self._writer.write(record)
-
-    def close(self, outcome: Literal["ended", "failed"]) -> None:
-        """The first call counts."""
-        if self._writer is not None:
-            self._writer.close(outcome)
 
 
 @attrs.frozen
@@ -291,6 +290,11 @@ def _require_writable(plan: Plan) -> None:
         if isinstance(sink.sink, SparkSink):
             raise PlanError("only Spark can write it: run with runner=bl.SparkRunner(...)", step=name)
     check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
+
+
+def _next(name: str, chunks: Iterator[Chunk]) -> Chunk | None:
+    with at("source", name):
+        return next(chunks, None)
 
 
 def _chunks(source: SourcePlan, rows: int) -> Iterator[Chunk]:

@@ -13,6 +13,7 @@ import polars.selectors as cs
 from beamlike.describe import function_name
 from beamlike.dtypes import type_name
 from beamlike.errors import StepError, listed
+from beamlike.in_hand import at
 from beamlike.letters import Attempt, dead_letters, error_text
 from beamlike.results import as_columns
 from beamlike.steps import Row, Step
@@ -85,7 +86,8 @@ class PythonStep(Step):
         if failures.strict and len(beyond):
             raise StepError(self.name, BEYOND)
         rows = given.select(self.reads)
-        result = self.call(rows, given.drop(self.reads), failures).lazy()
+        with at("step", self.name):
+            result = self.call(rows, given.drop(self.reads), failures).lazy()
         if beyond.is_empty():
             return Attempt(result, failures.letters(rows), count)
         lost = dead_letters(self.name, beyond.select(self.reads), [BEYOND] * len(beyond))

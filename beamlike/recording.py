@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, BinaryIO, Final, Literal
 
 import attrs
@@ -14,11 +16,14 @@ from beamlike.records import BatchRecord
 
 RECORDS_FILE = "records.jsonl"
 
-Outcome = Literal["ended", "stopped", "failed"]
+Ending = Literal["ended", "stopped", "failed"]
 """How a run can close its records; one that was killed does not."""
 
 MOST_BYTES: Final = 16_000_000
 """How large the file may grow: then the older half of its batches is told with half as many records."""
+
+PLAN_LINE: Final = b'{"plan":'
+"""How records begin."""
 
 _BLOCK = 65_536
 
@@ -27,7 +32,8 @@ _BLOCK = 65_536
 class RecordWriter:
     """Appends to a local file: a line with the plan when it is opened, one of each batch, and one at the close.
 
-    A run that goes on appends its plan anew. `last` is the last batch that the file has, None if it has none.
+    A run that goes on appends its plan anew; a `fresh` one replaces what another has left. `last` is the last batch
+    that the file has, None if it has none.
     What a killed run left of a line is cut off. A file of `most` bytes is written anew, with one record for every two
     of the older ones: counts stay exact, and only times of long ago become coarse.
     """
@@ -38,14 +44,25 @@ class RecordWriter:
     _closed: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], run: RunDescription, most: int = MOST_BYTES) -> RecordWriter:
-        """The writer of a run; makes the folder of the file."""
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        run: RunDescription,
+        most: int = MOST_BYTES,
+        *,
+        fresh: bool = False,
+    ) -> RecordWriter:
+        """The writer of a run; makes the folder of the file. Raises `FileExistsError` for a file of something else."""
         text = path_text(path)
         if os.path.isdir(text):
             example = os.path.join(text, RECORDS_FILE)
             raise IsADirectoryError(f"records={text!r} is a folder; name a file, such as {example!r}")
         text = os.path.abspath(text)
         os.makedirs(os.path.dirname(text), exist_ok=True)
+        _require_records(text)
+        if fresh:
+            _replace(text, [_line({"plan": attrs.asdict(run)})])
+            return cls(text, None, most)
         with open(text, "ab+") as file:
             whole = _after_last_line(file)
             file.truncate(whole)
@@ -58,10 +75,10 @@ class RecordWriter:
         self._append(record.facts())
         self.last = record
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, ending: Ending) -> None:
         """Says how the run came to its end, for those who follow it. A second call changes nothing."""
         if not self._closed:
-            self._append({"closed": outcome})
+            self._append({"closed": ending})
             self._closed = True
 
     def _append(self, facts: dict[str, Any]) -> None:
@@ -78,7 +95,7 @@ def _line(facts: dict[str, Any]) -> bytes:
 
 
 def _make_coarser(path: str) -> None:
-    """The older half of the file with half as many records; who reads it sees the file before or the one after."""
+    """The older half of the file with half as many records."""
     with open(path, "rb") as file:
         lines = file.read().splitlines(keepends=True)
     half, older = sum(map(len, lines)) // 2, 0
@@ -87,7 +104,7 @@ def _make_coarser(path: str) -> None:
         older += 1
     plan, records = lines[0], list[BatchRecord]()
     for line in lines[:older]:
-        if line.startswith(b'{"plan":'):
+        if line.startswith(PLAN_LINE):
             plan = line
         elif line.startswith(b'{"batch":'):
             record = BatchRecord.from_json(line)
@@ -97,12 +114,22 @@ def _make_coarser(path: str) -> None:
     # The last one may be run again; it stays as it is.
     pairs = [one.then(other) for one, other in zip(records[:-1:2], records[1:-1:2], strict=False)]
     rest = records[2 * len(pairs) :]
-    written = f"{path}.coarser"
+    _replace(path, [plan, *(_line(record.facts()) for record in [*pairs, *rest]), *lines[older:]])
+
+
+def _replace(path: str, lines: Iterable[bytes]) -> None:
+    """Who reads it sees the file before or the one after."""
+    written = f"{path}.new"
     with open(written, "wb") as file:
-        file.write(plan)
-        file.writelines(_line(record.facts()) for record in [*pairs, *rest])
-        file.writelines(lines[older:])
+        file.writelines(lines)
     os.replace(written, path)
+
+
+def _require_records(path: str) -> None:
+    """So that no file of the user's is lost to a name given in error."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        if not PLAN_LINE.startswith(file.read(len(PLAN_LINE))):
+            raise FileExistsError(f"records={path!r} is a file of something else; name another one")
 
 
 def _after_last_line(file: BinaryIO) -> int:

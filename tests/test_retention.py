@@ -148,6 +148,6 @@ def test_records_of_before_there_were_dead_letters_of_steps_are_read() -> None:
 
 @pytest.mark.parametrize("left", [b"", b'{"plan":', b"nonsense"])
 def test_what_a_killed_run_left_of_a_new_file_is_in_nobodys_way(tmp_path: Path, left: bytes) -> None:
-    (tmp_path / "run.jsonl.coarser").write_bytes(left)
+    (tmp_path / "run.jsonl.new").write_bytes(left)
     written(tmp_path / "run.jsonl", range(200))
     assert History.open(tmp_path).latest == batch(199)

@@ -16,9 +16,9 @@ from tests.histories import PLAN, at, batch, history, source_record, stage_recor
 from windowing.time import MAX_TIME, MIN_TIME
 
 
-def text(shown: History, width: int = 80) -> str:
+def text(shown: History, width: int = 80, now: int | None = None) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(frame(shown))
+    console.print(frame(shown, now))
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()

@@ -58,7 +58,9 @@ def test_the_first_sentence_says_of_when_the_others_are():
 
 
 def test_a_run_without_a_batch_says_so():
-    assert why(history()) == ["pipeline 'scores' has not recorded a batch yet"]
+    assert why(history()) == [
+        "pipeline 'scores' has not recorded a batch yet; the run goes on, or was killed"
+    ]
 
 
 def test_a_silent_split_is_named_with_how_long_and_what_to_do():

@@ -23,6 +23,7 @@ from beamlike.io.files import Files
 from beamlike.io.paths import glob_uri, is_pattern, nothing_at, path_text
 from beamlike.plan import SourcePlan
 from beamlike.spark.control import obey, tell
+from beamlike.spark.desks import NOWHERE, TaskDesks
 from beamlike.spark.envelope import DDL, Topology, to_arrow
 from beamlike.spark.hadoop import HadoopFiles
 from beamlike.spark.workers import settled
@@ -41,15 +42,15 @@ Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def source_envelopes(
-    session: SparkSession, sources: Iterable[SourcePlan], topology: Topology
+    session: SparkSession, sources: Iterable[SourcePlan], topology: Topology, desks: TaskDesks = NOWHERE
 ) -> list[DataFrame]:
     """Streams of envelopes, in the order of the sources: one for all file sources that follow each other."""
     streams = []
     for in_files, plans in groupby(sources, lambda plan: isinstance(plan.source, Files)):
         if in_files:
-            streams.append(_file_envelopes(session, {plan.name: plan for plan in plans}, topology))
+            streams.append(_file_envelopes(session, {plan.name: plan for plan in plans}, topology, desks))
         else:
-            streams += [_row_envelopes(session, plan, topology) for plan in plans]
+            streams += [_row_envelopes(session, plan, topology, desks) for plan in plans]
     return streams
 
 
@@ -65,7 +66,9 @@ def require_files(session: SparkSession, sources: Iterable[SourcePlan], *, globs
             raise MissingFiles(nothing_at(path), step=name)
 
 
-def _file_envelopes(session: SparkSession, plans: Mapping[str, SourcePlan], topology: Topology) -> DataFrame:
+def _file_envelopes(
+    session: SparkSession, plans: Mapping[str, SourcePlan], topology: Topology, desks: TaskDesks
+) -> DataFrame:
     """Spark lists the files and keeps the offsets; the tasks read them, so rows never pass the JVM.
 
     A row for each part of a file, spread over the cores: a file is one part, or as many as its size asks for. Spark
@@ -76,7 +79,7 @@ def _file_envelopes(session: SparkSession, plans: Mapping[str, SourcePlan], topo
     # In turn from one partition: each task gets as many parts, and of a file that is alone each gets some.
     parts = files.coalesce(1).select("source", "path", _ARRIVAL, NOW, part, "parts")
     parts = parts.repartition(session.sparkContext.defaultParallelism)
-    return parts.mapInArrow(settled(_ingest_files(plans, topology)), DDL)
+    return parts.mapInArrow(settled(desks.noted(_ingest_files(plans, topology))), DDL)
 
 
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
@@ -97,7 +100,9 @@ def _listed(session: SparkSession, plan: SourcePlan) -> DataFrame:
     )
 
 
-def _row_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology) -> DataFrame:
+def _row_envelopes(
+    session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks
+) -> DataFrame:
     source = plan.source
     if not isinstance(source, SparkSource):
         raise PlanError(f"Spark cannot read {source!r}", step=plan.name)
@@ -106,7 +111,7 @@ def _row_envelopes(session: SparkSession, plan: SourcePlan, topology: Topology) 
         raise PlanError(
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
         )
-    return rows.select("*", _now()).mapInArrow(settled(_ingest_rows(plan, topology)), DDL)
+    return rows.select("*", _now()).mapInArrow(settled(desks.noted(_ingest_rows(plan, topology))), DDL)
 
 
 def _arrival() -> Column:
@@ -194,7 +199,11 @@ def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
 
 
 def control_envelopes(
-    session: SparkSession, directory: str, sources: tuple[SourcePlan, ...], topology: Topology
+    session: SparkSession,
+    directory: str,
+    sources: tuple[SourcePlan, ...],
+    topology: Topology,
+    desks: TaskDesks,
 ) -> DataFrame:
     """Control is a source too: orders as lines of JSON, one file a batch, recorded and replayed."""
 
@@ -204,7 +213,7 @@ def control_envelopes(
                 yield to_arrow(list(obey(json.loads(line), sources, topology, now)))
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
-    return lines.select("value", _now()).mapInArrow(settled(run), DDL)
+    return lines.select("value", _now()).mapInArrow(settled(desks.noted(run)), DDL)
 
 
 def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:

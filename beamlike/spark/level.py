@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 import polars as pl
 
+from beamlike.in_hand import at
 from beamlike.letters import Letters
 from beamlike.plan import Plan, StagePlan
 from beamlike.records import source_record, stage_record
@@ -108,10 +109,12 @@ class Level:
             name: inputs.report(name, self.topology.origins(name)).moved_back(plan.skews.get(name, 0))
             for name in plan.inputs
         }
-        step = plan.stage.step(store, _together(mail.frames, plan), inputs.clock(upstream.values()))
+        with at("stage", plan.name):
+            step = plan.stage.step(store, _together(mail.frames, plan), inputs.clock(upstream.values()))
+            ways = list(route_step(plan, step))
         origin = shard_name(plan.name, shard)
         letters = Letters()
-        for output, routed in route_step(plan, step):
+        for output, routed in ways:
             letters = letters.plus(routed.letters)
             for consumer, frame in routed.frames.items():
                 # After the panes, for a consumer that takes several.

@@ -6,7 +6,8 @@ A level in which processing time passes keeps one timer per shard, which is due 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import attrs
@@ -20,6 +21,9 @@ from beamlike.spark.envelope import ARROW, DDL, Envelope
 from beamlike.spark.level import Level
 from beamlike.spark.sinks import PartWriter
 from beamlike.spark.workers import settle
+
+Noted = Callable[[], AbstractContextManager[None]]
+"""A task notes what it is at meanwhile."""
 
 _FRAME_BYTES = 64_000_000
 
@@ -50,11 +54,15 @@ class MapStateStore:
 
 @attrs.frozen
 class LevelOperator:
-    """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes."""
+    """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes.
+
+    `noted`: the task notes what it is at meanwhile.
+    """
 
     level: Level
     writer: PartWriter | None
     ticks: bool
+    noted: Noted = nullcontext
 
     def rows(
         self,
@@ -90,7 +98,8 @@ class LevelOperator:
         sent = self.level.run(label, arrived, MapStateStore(state), now)
         if self.writer is not None:
             sent = self.writer.write(sent, self.level.topology.labels.index(label))
-        yield from _frames(sent)
+        with self.noted():
+            yield from _frames(sent)
         settle(type(self).__name__)
 
 
@@ -153,13 +162,20 @@ def _frame(envelopes: list[Envelope]) -> pd.DataFrame:
     return pd.DataFrame(columns).astype({"shard": "int32", "sequence": "int64"})
 
 
-def apply_level(envelopes: DataFrame, level: Level, writer: PartWriter | None, *, ticks: bool) -> DataFrame:
-    """The stream of envelopes after one level; the last one has a writer.
+def apply_level(
+    envelopes: DataFrame,
+    level: Level,
+    writer: PartWriter | None,
+    *,
+    ticks: bool,
+    noted: Noted = nullcontext,
+) -> DataFrame:
+    """The stream of envelopes after one level; the last one has a writer. Its tasks are `noted` while they run.
 
     With `ticks`, processing time passes in it also without input: Spark then runs batches all the time.
     """
     return envelopes.groupBy("shard").transformWithStateInPandas(
-        on_demand(LevelOperator(level, writer, ticks)),
+        on_demand(LevelOperator(level, writer, ticks, noted)),
         outputStructType=DDL,
         outputMode="Append",
         timeMode="ProcessingTime" if ticks else "None",

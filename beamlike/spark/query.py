@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +11,7 @@ from beamlike.ingest import steps_of
 from beamlike.io import SparkSink, SparkSource
 from beamlike.manifest import needs_ticks
 from beamlike.plan import Plan
+from beamlike.spark.desks import TaskDesks
 from beamlike.spark.envelope import Topology
 from beamlike.spark.ingest import control_envelopes, source_envelopes
 from beamlike.spark.level import Level
@@ -19,21 +20,28 @@ from beamlike.spark.sinks import PartWriter, write_in_tasks
 
 
 def envelopes(
-    session: SparkSession, plan: Plan, topology: Topology, control: str, writer: PartWriter, started: int
+    session: SparkSession,
+    plan: Plan,
+    topology: Topology,
+    control: str,
+    writer: PartWriter,
+    started: int,
+    desks: TaskDesks,
 ) -> DataFrame:
     """All sources as envelopes, through one operator per level: what comes out at the end is for the driver."""
     sources = tuple(plan.sources.values())
-    streams = [control_envelopes(session, control, sources, topology)]
+    streams = [control_envelopes(session, control, sources, topology, desks)]
     if steps_of(plan) is None:  # test streams are played by control alone
-        streams = source_envelopes(session, sources, topology) + streams
+        streams = source_envelopes(session, sources, topology, desks) + streams
     stream = reduce(DataFrame.unionAll, streams)
     for number, names in enumerate(plan.levels, start=1):
         level = Level.of(plan, names, topology, started)
         last = number == len(plan.levels)
         # Reports carry the time on to later levels.
         ticks = number == 1 and needs_ticks(plan)
-        stream = apply_level(stream, level, writer if last else None, ticks=ticks)
-    return stream if plan.levels else write_in_tasks(stream, writer, topology.labels)
+        noted = partial(desks.task, number)
+        stream = apply_level(stream, level, writer if last else None, ticks=ticks, noted=noted)
+    return stream if plan.levels else write_in_tasks(stream, writer, topology.labels, desks)
 
 
 def reads_rows(plan: Plan) -> bool:

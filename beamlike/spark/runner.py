@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 import polars as pl
@@ -18,19 +18,21 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from beamlike.description import describe_run
 from beamlike.drops import Drops
 from beamlike.errors import RunError, TooManyDeadLetters
+from beamlike.in_hand import Desk
 from beamlike.ingest import steps_of
 from beamlike.io import JSONLines, SparkSink
 from beamlike.io.base import Part, output_frame
 from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
+from beamlike.outcome import Outcome
 from beamlike.plan import Plan
 from beamlike.progress import Progress
-from beamlike.recording import RECORDS_FILE, RecordWriter
+from beamlike.recording import RECORDS_FILE, Ending
 from beamlike.records import BatchRecord
 from beamlike.spark.checkpoint import Checkpoint
+from beamlike.spark.desks import TaskDesks
 from beamlike.spark.envelope import Topology
 from beamlike.spark.ingest import require_files
 from beamlike.spark.lock import RunLock
@@ -155,7 +157,7 @@ class SparkRun:
     _stopper: threading.Thread | None = None
     _manifest: dict[str, Any] = attrs.field(factory=dict)
     _progress: Progress | None = None
-    _records: RecordWriter | None = None
+    _outcome: Outcome | None = None
     _stopped: bool = False
     _given_up: bool = False
     _tally: Tally = attrs.field(factory=Tally)
@@ -194,8 +196,11 @@ class SparkRun:
         if not self._manifest["begun"]:
             self._start_sinks()
         self._tally = Tally(self.plan.max_dead_letters)
-        if self.checkpoint.is_local:
-            self._records = RecordWriter.open(self.checkpoint.at(RECORDS_FILE), describe_run(self.plan))
+        records = self.checkpoint.at(RECORDS_FILE) if self.checkpoint.is_local else None
+        desk = Desk(_wall_clock, simulated=self._plays)
+        self._outcome = Outcome.open(records, self.plan, desk, fresh=False, tasks=True)
+        self._outcome.followed_by(self.runner.on_batch)
+        if records is not None:
             self._tally = self._tally_so_far()
         steps = steps_of(self.plan)
         if steps is not None:
@@ -344,8 +349,8 @@ class SparkRun:
         self.batches.append(record)
         if self._progress is not None:
             self._progress.update(record)
-        if self._records is not None:
-            self._records.write(record)
+        if self._outcome is not None:
+            self._outcome.write(record)
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
         self._drops.take(record)
@@ -355,17 +360,18 @@ class SparkRun:
             self._excess = error
             raise
 
-    def _close_records(self, outcome: Literal["ended", "stopped", "failed"]) -> None:
+    def _close_records(self, ending: Ending) -> None:
         """How the run came to its end; the first call counts."""
-        if self._records is not None:
-            self._records.close(outcome)
+        if self._outcome is not None:
+            self._outcome.close(ending)
 
     def _start(self) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
         letters = JSONLines(self.dead_letters)
         run = self._manifest["run"]
-        last = None if self._records is None else self._records.last
-        writer = BatchWriter(self.plan, run, self._record, last, None if self._plays else _wall_clock)
+        assert self._outcome is not None
+        clock = None if self._plays else _wall_clock
+        writer = BatchWriter(self.plan, run, self._record, self._outcome.last, clock, self._outcome.desk)
         if self.runner.trigger == "available_now":
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
@@ -375,7 +381,8 @@ class SparkRun:
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)
             started = MIN_TIME if self._plays else _wall_clock()
-            stream = envelopes(self.session, self.plan, topology, self.checkpoint.control(), parts, started)
+            desks, control = TaskDesks(self._outcome.tasks), self.checkpoint.control()
+            stream = envelopes(self.session, self.plan, topology, control, parts, started, desks)
             self._gate = Gate(writer)
             query = stream.writeStream.foreachBatch(self._gate).queryName(self._name())
             query = query.option("checkpointLocation", uri(self.checkpoint.path))

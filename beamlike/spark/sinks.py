@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from beamlike.in_hand import Desk, at, seated
 from beamlike.io import SparkSink
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files import Files
@@ -22,6 +23,7 @@ from beamlike.io.paths import absolute, uri
 from beamlike.letters import UNCLAIMED, Letters
 from beamlike.plan import Plan
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged, source_record
+from beamlike.spark.desks import TaskDesks, batch_of
 from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
 from beamlike.spark.workers import settled
 from beamlike.writing import write_part
@@ -37,7 +39,8 @@ Note = tuple[str, dict[str, Any]]
 class BatchWriter:
     """The `foreachBatch` function of a run; `on_batch` gets the record of each batch. `latest`: the last before it.
 
-    `clock` gives the processing time (us) at which a batch is done; None where time is simulated.
+    `clock` gives the processing time (us) at which a batch is done; None where time is simulated. `desk` is where the
+    driver keeps what it is at.
     """
 
     plan: Plan
@@ -45,6 +48,7 @@ class BatchWriter:
     on_batch: Callable[[BatchRecord], None]
     latest: BatchRecord | None
     clock: Callable[[], int] | None
+    desk: Desk
     _sources: dict[str, Inputs] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -55,17 +59,25 @@ class BatchWriter:
         }
 
     def __call__(self, envelopes: DataFrame, batch: int) -> None:
+        with seated(self.desk):
+            self.desk.begin(batch)
+            self._take(envelopes, batch)
+            self.desk.end()
+
+    def _take(self, envelopes: DataFrame, batch: int) -> None:
         arrived = [Envelope(*row) for row in envelopes.collect()]
         arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
         rows = {}
         for name, sink in self.plan.sinks.items():
             frames = [envelope.frame() for envelope in arrived if envelope.target == name]
             if frames:
-                self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
+                with at("sink", name):
+                    self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
         notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
         self.latest = self._record(batch, notes, rows)
-        self.on_batch(self.latest)
+        with at("callback", "on_batch"):
+            self.on_batch(self.latest)
 
     @staticmethod
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:
@@ -155,7 +167,8 @@ class PartWriter:
             if parts:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 frame = output_frame(pl.concat([part.frame() for part in parts]))
-                write_part(self.sinks[name], frame, Part(self.run, _batch(), task, name))
+                with at("sink", name):
+                    write_part(self.sinks[name], frame, Part(self.run, _batch(), task, name))
                 yield note(parts[0].shard, RECORDS, name, Kind.RECORD, {"rows": len(frame)})
 
 
@@ -184,14 +197,15 @@ def _anywhere(sink: Sink) -> Sink:
 
 def _batch() -> int:
     """The number of the batch that this task is of."""
-    context = TaskContext.get()
-    number = context.getLocalProperty("streaming.sql.batchId") if context else None
+    number = batch_of(TaskContext.get())
     if number is None:
         raise RuntimeError("Spark does not tell its task which batch it is of")
-    return int(number)
+    return number
 
 
-def write_in_tasks(envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...]) -> DataFrame:
+def write_in_tasks(
+    envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], desks: TaskDesks
+) -> DataFrame:
     """An operator that only writes: for a query without levels, whose last level would do it.
 
     Rows go to the partition of their label first, so that a batch that is replayed has the same parts, on however
@@ -206,4 +220,4 @@ def write_in_tasks(envelopes: DataFrame, writer: PartWriter, labels: tuple[int, 
         for label, sent in arrived.items():
             yield to_arrow(list(writer.write(sent, labels.index(label))))
 
-    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(write), DDL)
+    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(desks.noted(write, 1)), DDL)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
 import attrs
 
 from beamlike.description import RunDescription
 from beamlike.errors import ViewError, listed, nearest
+from beamlike.in_hand import InHand
 from beamlike.records import BatchRecord
+from beamlike.slips import is_alive, read_slip, slip_of, with_tasks
+from beamlike.view.present import Present
 from beamlike.view.runs import find_run, is_run
 
 
@@ -34,6 +38,9 @@ class History:
     batches: list[BatchRecord] = attrs.field(factory=list)
     closed: str | None = None
     path: str | None = None
+    in_hand: InHand | None = None
+    alive: bool | None = None
+    simulated: bool = False
     _offset: int = attrs.field(default=0, init=False, repr=False)
     _lines: int = attrs.field(default=0, init=False, repr=False)
     _file: int | None = attrs.field(default=None, init=False, repr=False)
@@ -65,11 +72,26 @@ class History:
         hint = nearest(name, self.plan.stages)
         raise UnknownStage(f"there is no stage {name!r}; the stages are {listed(self.plan.stages)}{hint}")
 
+    def present(self, now: int | None = None) -> Present:
+        """The run at `now` (us), by default that of this machine; a run that is over is as of its last batch."""
+        if self.closed is not None:
+            return Present(self.latest, simulated=self.simulated)
+        if self.alive is False:
+            return Present(self.latest, self.in_hand, simulated=self.simulated)
+        if now is None and (self.alive or self.in_hand):
+            now = time.time_ns() // 1000
+        return Present(self.latest, self.in_hand, now, self.simulated)
+
     def refresh(self) -> bool:
         """Reads what has been appended since; whether there was anything. A line that is not whole yet waits."""
         if self.path is None:
             return False
-        with open(self.path, "rb") as file:
+        appended = self._read(self.path)
+        self._look(self.path)  # last, so that nothing is in hand that was complete before
+        return appended
+
+    def _read(self, path: str) -> bool:
+        with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
             if facts.st_ino != self._file or facts.st_size < self._offset:
                 # Another file has taken its place.
@@ -83,6 +105,14 @@ class History:
             self._take(line)
         self._offset += len(whole)
         return bool(whole)
+
+    def _look(self, path: str) -> None:
+        """At the slip beside the records."""
+        slip = read_slip(slip_of(path)) or {"in_hand": None, "simulated": self.simulated}
+        self.alive, self.simulated = is_alive(slip_of(path)), slip["simulated"]
+        levels = {name: stage.level for name, stage in self.plan.stages.items()}
+        in_hand = slip["in_hand"]
+        self.in_hand = None if in_hand is None else with_tasks(in_hand, path, levels)
 
     def _take(self, line: bytes) -> None:
         try:

@@ -13,10 +13,12 @@ from string import Template
 from beamlike.records import BatchRecord, StageRecord, is_a_time
 from beamlike.view.charts import Charts
 from beamlike.view.drawing import Picture
+from beamlike.view.health import Health
 from beamlike.view.history import History
 from beamlike.view.plot import stage_facts
+from beamlike.view.present import Present
 from beamlike.view.totals import Total, others, totals
-from beamlike.view.why import why
+from beamlike.view.why import going, why
 from beamlike.view.words import clock, counts, holder_text, length, rows
 
 _GRAPH = (
@@ -54,22 +56,27 @@ _LEAST = 0.75  # of its size, to which a picture that is wider than the page is 
 _CODE = re.compile("`([^`]*)`")
 
 
-def write_report(history: History, path: str | os.PathLike[str]) -> None:
-    """Writes the page of a run to a file, and makes its folder. The same history gives the same page."""
+def write_report(history: History, path: str | os.PathLike[str], now: int | None = None) -> None:
+    """Writes the page of a run at `now` (us; by default this machine's) to a file, and makes its folder.
+
+    The same history gives the same page; that of a run that goes on changes with the time.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(report(history), encoding="utf-8")
+    target.write_text(report(history, now), encoding="utf-8")
 
 
-def report(history: History) -> str:
+def report(history: History, now: int | None = None) -> str:
     """The page of a run as text."""
     template = Template(files("beamlike.view").joinpath("report.html").read_text(encoding="utf-8"))
-    charts = Charts.of(history)
+    charts, present = Charts.of(history), history.present(now)
+    health = Health(history, present, charts.series, charts.frame)
     return template.substitute(
         title=escape(f"{history.plan.pipeline}: watermarks"),
         heading=escape(history.plan.pipeline),
+        verdict="".join(_paragraph(text) for text in health.verdict()),
         summary=escape(_summary(history)),
-        body="\n".join(_sections(charts)),
+        body="\n".join(_sections(charts, present)),
     )
 
 
@@ -77,7 +84,7 @@ def _summary(history: History) -> str:
     first, last = (history.batches[0], history.batches[-1]) if history.batches else (None, None)
     if first is None or last is None:
         return "no batch has been recorded yet"
-    state = history.closed or "not closed: it goes on, or was killed"
+    state = going(history)
     count = sum(batch.batches for batch in history.batches)
     took = length((last.finished or last.processing_time) - first.processing_time)
     return (
@@ -86,7 +93,7 @@ def _summary(history: History) -> str:
     )
 
 
-def _sections(charts: Charts) -> Iterable[str]:
+def _sections(charts: Charts, present: Present) -> Iterable[str]:
     history = charts.history
     latest, moving = history.latest, _last_before_the_end(history)
     yield f"<h2>Where it {'stood' if moving is not latest else 'stands'}</h2>"
@@ -96,9 +103,9 @@ def _sections(charts: Charts) -> Iterable[str]:
     yield _figure(charts.graph(moving), "graph", "The graph of the pipeline", _GRAPH, fit=False)
     if moving is None or latest is None:
         return
-    yield _watermarks(charts, moving)
+    yield _watermarks(charts, present if moving is latest else Present(moving), moving)
     yield f"<h2>What it waits for after batch {latest.batch}</h2>"
-    yield _sentences(why(history)[1:])
+    yield _sentences(why(history, now=present.now)[1:])
     yield "<h2>What came and what went</h2>"
     yield _work(charts, latest)
     yield "<h2>Sources</h2>"
@@ -148,7 +155,7 @@ def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: b
     return f"<figure{' class=fit' if fit else ''}>{svg}{below}</figure>"
 
 
-def _watermarks(charts: Charts, batch: BatchRecord) -> str:
+def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
     """Where every watermark stands, how far behind, and what holds it."""
     text = charts.frame.event.clock
     lines = []
@@ -157,24 +164,27 @@ def _watermarks(charts: Charts, batch: BatchRecord) -> str:
             source = batch.sources[name]
             held = f"split {source.split}" if source.split is not None else source.awaited
             held = "idle" if source.idle else held
-            lines.append([name, "", text(source.watermark), _lag(charts, batch, source.watermark), "", held])
+            lines.append(
+                [name, "", text(source.watermark), _lag(charts, present, source.watermark), "", held]
+            )
     for name in charts.history.plan.stages:
         if name in batch.stages:
             stage = batch.stages[name]
-            system = length(batch.output_system_lag(name))
-            marks = [text(stage.input), text(stage.output), _lag(charts, batch, stage.output), system]
+            system = length(present.output_system_lag(name))
+            marks = [text(stage.input), text(stage.output), _lag(charts, present, stage.output), system]
             held = stage.holder if stage.window is None else holder_text(stage.window, text)
             lines.append([name, *marks, held])
     names = ["source or stage", "input", "output", charts.frame.lag_title, "processing-time lag", "held by"]
     return _table(names, lines, numbers=range(1, 5))
 
 
-def _lag(charts: Charts, batch: BatchRecord, watermark: int) -> str:
+def _lag(charts: Charts, present: Present, watermark: int) -> str:
     """Behind processing time, or behind the newest source, as in the charts."""
     if not is_a_time(watermark):
         return ""
-    marks = [source.watermark for source in batch.sources.values() if is_a_time(source.watermark)]
-    reference = batch.processing_time if charts.frame.newest is None else max(marks, default=watermark)
+    sources = present.batch.sources.values() if present.batch is not None else ()
+    marks = [source.watermark for source in sources if is_a_time(source.watermark)]
+    reference = present.time if charts.frame.newest is None else max(marks, default=watermark)
     return length(reference - watermark)
 
 

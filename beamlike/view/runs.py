@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from beamlike.errors import ViewError
 from beamlike.io.paths import is_remote, path_text
-from beamlike.recording import RECORDS_FILE
+from beamlike.recording import PLAN_LINE, RECORDS_FILE
 
 _DEPTH = 3
 _MOST_LISTED = 5
@@ -78,6 +78,6 @@ def is_run(path: str) -> bool:
     """Whether the file begins as the records of a run do."""
     try:
         with open(path, "rb") as file:
-            return file.read(8) == b'{"plan":'
+            return file.read(len(PLAN_LINE)) == PLAN_LINE
     except OSError:
         return False

@@ -8,6 +8,7 @@ import attrs
 
 from beamlike.description import RunDescription
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind
+from beamlike.view.present import Present
 from beamlike.view.words import holder_text, length, moment, rows
 from stages.index import Holder
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
@@ -22,9 +23,10 @@ _HOLDS = {
 
 @attrs.define
 class Trail:
-    """The way upstream through the records of one batch; `told` has the stages and sources that it came by."""
+    """The way upstream through the last batch of a run; `told` has the stages and sources that it came by."""
 
     plan: RunDescription
+    present: Present
     batch: BatchRecord
     told: set[str] = attrs.field(factory=set)
 
@@ -149,7 +151,7 @@ class Trail:
 
     def _silence(self, name: str, record: SourceRecord) -> str:
         """How long nothing has come of it, and what would let the others pass."""
-        silent = 0 if record.since is None else self.batch.processing_time - record.since
+        silent = 0 if record.since is None else self.present.time - record.since
         awaited = f"which has no watermark until {record.awaited} has spoken" if record.awaited else ""
         if silent <= 0:
             return (

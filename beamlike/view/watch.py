@@ -16,6 +16,7 @@ from rich.text import Text
 
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.view.history import History
+from beamlike.view.present import Present
 from beamlike.view.totals import others, totals
 from beamlike.view.words import clock, holder_text, length
 from windowing.time import MAX_TIME, format_time
@@ -30,32 +31,40 @@ def watch(
     *,
     console: Console | None = None,
     wait: Callable[[float], object] = time.sleep,
+    now: Callable[[], int] | None = None,
 ) -> None:
-    """Shows a run until it has ended or Ctrl-C is pressed; where standard output is no terminal, its end only."""
+    """Shows a run until it is over or Ctrl-C is pressed; where standard output is no terminal, its end only.
+
+    `now` tells the time (us), by default this machine's.
+    """
     history = History.open(run)
     console = console or Console()
-    live = Live(
-        frame(history), console=console, auto_refresh=False, transient=False, vertical_overflow="visible"
-    )
+
+    def shown() -> RenderableType:
+        return frame(history, None if now is None else now())
+
+    live = Live(shown(), console=console, auto_refresh=False, transient=False, vertical_overflow="visible")
     with live, suppress(KeyboardInterrupt):
-        while history.closed is None:
+        while history.closed is None and history.alive is not False:
             wait(REFRESH_SECONDS)
-            if history.refresh():
-                live.update(frame(history), refresh=True)
+            if history.refresh() or history.alive:  # lags grow also while nothing comes
+                live.update(shown(), refresh=True)
     if not console.is_terminal:
         console.line()  # a terminal gets it already
 
 
-def frame(history: History) -> RenderableType:
-    """What stands on the terminal after the batches that are there. Readable in eighty columns."""
-    batch = history.latest
-    name = history.plan.pipeline
+def frame(history: History, now: int | None = None) -> RenderableType:
+    """What stands on the terminal at `now` (us; by default this machine's). Readable in eighty columns."""
+    present = history.present(now)
+    batch, name = present.batch, history.plan.pipeline
+    text = present.in_words()
+    in_hand = [] if text is None else [Text(text)]
     if batch is None:
-        return Text(f"{name}: no batch yet")
-    state = history.closed or "runs"
+        return Group(Text(f"{name}: no batch yet"), *in_hand)
+    state = history.closed or ("was killed" if history.alive is False else "runs")
     title = Text(f"{name}: batch {batch.batch} at {clock(batch.processing_time)}, {state}", style="bold")
-    blocks = _watermarks(history, batch), _work(history, batch), _holders(history, batch)
-    return Group(title, *(part for block in blocks for part in ("", block)))
+    blocks = _watermarks(history, present), _work(history, batch), _holders(history, present)
+    return Group(title, *in_hand, *(part for block in blocks for part in ("", block)))
 
 
 def _table(*headings: str, title: str) -> Table:
@@ -70,20 +79,22 @@ def _table(*headings: str, title: str) -> Table:
     return table
 
 
-def _watermarks(history: History, batch: BatchRecord) -> Table:
+def _watermarks(history: History, present: Present) -> Table:
     """Event times and lags behind processing time: in event time that of the data, in processing time the system's."""
+    assert present.batch is not None
+    batch = present.batch
     days = {day for day, t, _ in (format_time(mark).partition("T") for mark in _marks(history, batch)) if t}
     day = f", {next(iter(days))}" if len(days) == 1 else ""
     title = f"Watermarks{day}; lag of data and system"
     table = _table("input", "output", "lag in", "lag out", "sys in", "sys out", title=title)
     short = len(days) == 1
     for name, source in _sources(history, batch):
-        lag = _length(batch.lag(source.watermark))
+        lag = _length(present.lag(source.watermark))
         table.add_row(Text(name), "", _time(source.watermark, short), "", lag, "", "")
         _add_percentiles(table, source.percentiles, short)
     for name, stage in _stages(history, batch):
-        data = _length(batch.lag(stage.input)), _length(batch.lag(stage.output))
-        system = length(batch.input_system_lag(name)), length(batch.output_system_lag(name))
+        data = _length(present.lag(stage.input)), _length(present.lag(stage.output))
+        system = length(present.input_system_lag(name)), length(present.output_system_lag(name))
         table.add_row(Text(name), _time(stage.input, short), _time(stage.output, short), *data, *system)
         _add_percentiles(table, stage.percentiles, short)
     return table
@@ -149,32 +160,34 @@ def _bytes(size: int) -> str:
     return f"{size:,} GB"
 
 
-def _holders(history: History, batch: BatchRecord) -> Table:
+def _holders(history: History, present: Present) -> Table:
     """Whom every output watermark waits for."""
+    assert present.batch is not None
+    batch, at = present.batch, present.time
     table = _table(title="Held by")
     table.show_header = False
     table.add_column(overflow="fold")
     for name, source in _sources(history, batch):
-        table.add_row(Text(name), Text(_source_holder(batch, source)))
+        table.add_row(Text(name), Text(_source_holder(at, source)))
     for name, stage in _stages(history, batch):
-        table.add_row(Text(name), Text(_stage_holder(batch, stage)))
+        table.add_row(Text(name), Text(_stage_holder(at, stage)))
     return table
 
 
-def _source_holder(batch: BatchRecord, source: SourceRecord) -> str:
+def _source_holder(at: int, source: SourceRecord) -> str:
     if source.watermark >= MAX_TIME:
         return "nothing"
     parts = [f"split {source.split}"] if source.split is not None else []
     parts += [f"{source.awaited}, awaited"] if source.awaited else []
-    silent = 0 if source.since is None else batch.processing_time - source.since
+    silent = 0 if source.since is None else at - source.since
     parts += [f"silent for {length(silent)}"] if silent > 0 else []
     return ", ".join([*parts, *(["idle"] if source.idle else [])]) or "its newest elements"
 
 
-def _stage_holder(batch: BatchRecord, stage: StageRecord) -> str:
+def _stage_holder(at: int, stage: StageRecord) -> str:
     text = stage.holder if stage.window is None else holder_text(stage.window)
     text = _MOMENT.sub(r"\1 \2", text)
-    stood = 0 if stage.since is None else batch.processing_time - stage.since
+    stood = 0 if stage.since is None else at - stage.since
     return f"{text}, for {length(stood)}" if stood > 0 and is_a_time(stage.output) else text
 
 

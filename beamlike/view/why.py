@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beamlike.records import BatchRecord, is_a_time
+from beamlike.records import is_a_time
 from beamlike.view.asked import UnknownWindow, Window, parse_window
 from beamlike.view.history import History
 from beamlike.view.trail import Trail
@@ -14,31 +14,40 @@ from windowing.time import MAX_TIME
 
 
 def why(
-    history: History, *, stage: str | None = None, key: str | None = None, window: str | None = None
+    history: History,
+    *,
+    stage: str | None = None,
+    key: str | None = None,
+    window: str | None = None,
+    now: int | None = None,
 ) -> list[str]:
     """Sentences: which watermark a stage or its window waits for, how far that is, who holds it and since when.
 
     Without a stage, all that are not at the end of input, the furthest downstream first. `window` is START/END or a
     time in it, in ISO 8601; `key` is as it is shown elsewhere, several key columns with a comma between.
-    Raises `UnknownStage` and `UnknownWindow`.
+    `now` (us) is that of this machine by default; a run that is over is as it was after its last batch.
+    Raises `UnknownStage`, `UnknownWindow` and `UnknownKey`.
     """
     if stage is not None:
         history.require_stage(stage)
-    if history.latest is None:
-        return [f"pipeline {history.plan.pipeline!r} has not recorded a batch yet"]
-    batch = history.latest
-    return [_when(history, batch), *_answers(Trail(history.plan, batch), history, stage, key, window)]
+    present = history.present(now)
+    in_hand = [text] if (text := present.in_words()) is not None else []
+    if present.batch is None:
+        none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {going(history)}"
+        return [none, *in_hand]
+    when = f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}; {going(history)}"
+    trail = Trail(history.plan, present, present.batch)
+    return [when, *in_hand, *_answers(trail, history, stage, key, window)]
 
 
-def _when(history: History, batch: BatchRecord) -> str:
-    going = {
-        None: "the run goes on, or was killed",
-        "ended": "the run has ended",
-        "stopped": "the run was stopped",
-        "failed": "the run failed",
-    }
-    state = going.get(history.closed, f"the run {history.closed}")
-    return f"after batch {batch.batch}, at {clock(batch.processing_time)}; {state}"
+def going(history: History) -> str:
+    """Whether the run goes on, or how it ended."""
+    states = {"ended": "the run has ended", "stopped": "the run was stopped", "failed": "the run failed"}
+    if history.closed is not None:
+        return states.get(history.closed, f"the run {history.closed}")
+    if history.alive is None:
+        return "the run goes on, or was killed"
+    return "the run goes on" if history.alive else "the run was killed"
 
 
 def _answers(
@@ -53,9 +62,9 @@ def _answers(
         waiting = [name for name in waiting if name == stage]
     for name in waiting:
         if name not in trail.told:
-            yield _stands(trail, name)
+            yield stands(trail, name)
             yield from trail.output_waits(name)
-    if waiting and history.closed is not None:
+    if waiting and (history.closed is not None or history.alive is False):
         yield (
             "nothing moves until the run goes on: with the same checkpoint and new input, or with drain=True, which "
             "closes all windows"
@@ -65,15 +74,16 @@ def _answers(
         yield f"{who} at the end of input: nothing waits any more"
 
 
-def _stands(trail: Trail, name: str) -> str:
-    batch, record = trail.batch, trail.stage(name)
+def stands(trail: Trail, name: str) -> str:
+    """Where the output watermark of a stage is, and for how long it has been there."""
+    present, record = trail.present, trail.stage(name)
     text = f"the output watermark of stage `{name}` is at {moment(record.output)}"
-    lag = batch.lag(record.output)
+    lag = present.lag(record.output)
     if lag is not None:
         text += f", {length(lag)} behind processing time"
-    since = batch.processing_time if record.since is None else record.since
-    if since < batch.processing_time and is_a_time(record.output):
-        text += f", and has stood there for {length(batch.processing_time - since)}, since {clock(since)}"
+    since = trail.batch.processing_time if record.since is None else record.since
+    if since < present.time and is_a_time(record.output):
+        text += f", and has stood there for {length(present.time - since)}, since {clock(since)}"
     return text
 
 

@@ -1,0 +1,142 @@
+"""What a run is at right now: the batch in hand, and the source, step, stage or sink that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, runtime_checkable
+
+import attrs
+
+
+@attrs.frozen
+class Work:
+    """Something that a batch is in: a "source", "step", "stage", "sink" or "callback", since when (us).
+
+    `inside` has the kind and name of what it is a part of; `tasks` says in how many tasks at once it is.
+    """
+
+    kind: str
+    name: str
+    since: int
+    inside: str = ""
+    tasks: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.kind} `{self.name}`" + (f" (in {self.inside})" if self.inside else "")
+
+
+def _works(works: Iterable[Work | Mapping[str, Any]]) -> tuple[Work, ...]:
+    return tuple(work if isinstance(work, Work) else Work(**work) for work in works)
+
+
+@attrs.frozen
+class InHand:
+    """A batch that is not complete: its number, when it began (us), and what it is in, the longest first.
+
+    `done` has the stages that are done with it, and when (us) they were.
+    """
+
+    batch: int
+    started: int
+    works: tuple[Work, ...] = attrs.field(default=(), converter=_works)
+    done: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class Desk:
+    """Where a process keeps what it is at; `tell` is called with each change.
+
+    `simulated`: processing time is that of test streams, and stands still in between. `going` until the run is over.
+    `more` adds what other processes are at.
+    """
+
+    clock: Callable[[], int]
+    tell: Callable[[InHand | None], None] = lambda in_hand: None
+    simulated: bool = False
+    more: Callable[[InHand], InHand] = lambda in_hand: in_hand
+    going: bool = attrs.field(default=True, init=False)
+    _in_hand: InHand | None = attrs.field(default=None, init=False)
+    _outer: list[Work] = attrs.field(factory=list, init=False)
+
+    @property
+    def in_hand(self) -> InHand | None:
+        """What is in hand now; also for those who follow the run from another thread."""
+        in_hand = self._in_hand
+        return None if in_hand is None else self.more(in_hand)
+
+    def begin(self, batch: int) -> None:
+        """This batch is in hand from now on."""
+        self._outer.clear()
+        self._put(InHand(batch, self.clock()))
+
+    def end(self) -> None:
+        """No batch is."""
+        self._put(None)
+
+    def close(self) -> None:
+        """The run is over."""
+        self._in_hand, self.going = None, False
+
+    def done(self, stage: str) -> None:
+        """The stage is done with the batch in hand."""
+        if self._in_hand is not None:
+            self._put(attrs.evolve(self._in_hand, done={**self._in_hand.done, stage: self.clock()}))
+
+    def enter(self, kind: str, name: str) -> None:
+        """The batch in hand is in this from now on, as a part of what it was in."""
+        inside = f"{self._outer[-1].kind} `{self._outer[-1].name}`" if self._outer else ""
+        self._outer.append(Work(kind, name, self.clock(), inside))
+        self._now()
+
+    def leave(self) -> None:
+        """It is no more in what it entered last."""
+        if self._outer:
+            self._outer.pop()
+        self._now()
+
+    def _now(self) -> None:
+        if self._in_hand is not None:
+            self._put(attrs.evolve(self._in_hand, works=self._outer[-1:]))
+
+    def _put(self, in_hand: InHand | None) -> None:
+        self._in_hand = in_hand
+        self.tell(in_hand)
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """An `on_batch` that also wants to know, at any time, what the run is at."""
+
+    def follow(self, desk: Desk) -> None:
+        """A run begins, which keeps there what it is at."""
+
+
+_DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)
+
+
+@contextmanager
+def seated(desk: Desk) -> Iterator[None]:
+    """What `at` says meanwhile goes to this desk."""
+    before = _DESK.get()
+    _DESK.set(desk)
+    try:
+        yield
+    finally:
+        # Not by a token: a generator may be closed in another context than the one in which it began.
+        _DESK.set(before)
+
+
+@contextmanager
+def at(kind: str, name: str) -> Iterator[None]:
+    """The batch in hand, if there is one, is in this meanwhile."""
+    desk = _DESK.get()
+    if desk is None:
+        yield
+        return
+    desk.enter(kind, name)
+    try:
+        yield
+    finally:
+        desk.leave()
