@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from tests.databases import rows_of
+from tests.databases import execute, postgres, rows_of
 
 FORMATS = {"csv": bl.CSV, "json": bl.JSONLines, "parquet": bl.Parquet}
 PLAYS = [("a", 1), ("b", 2), ("a", 30), ("a", 70), ("b", 130), ("b", 200), ("a", 290)]
@@ -30,8 +30,11 @@ class Disk:
         self.batches.append(batch)
 
 
-def pipeline(out: Path, disk: Disk) -> bl.Pipeline:
-    """To every kind of sink, the failing one last: sinks are written in the order of their names."""
+def pipeline(out: Path, disk: Disk, server: str | None = None) -> bl.Pipeline:
+    """To every kind of sink, the failing one last: sinks are written in the order of their names.
+
+    `server`: the URL of a database that tasks can write to.
+    """
     p = bl.Pipeline("p")
     source = bl.Rows([{"user": user, "at": at} for user, at in PLAYS], rows_per_batch=2)
     plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -46,6 +49,10 @@ def pipeline(out: Path, disk: Disk) -> bl.Pipeline:
     url = f"sqlite:///{out}/out.db"
     counts.write("table", bl.Table(url, "counts"))
     plays.write("log", bl.Table(url, "log", mode="append"))
+    if server is not None:
+        counts.write("counts there", bl.Table(server, "counts"))
+        plays.write("log there", bl.Table(server, "log", mode="append"))
+        plays.write("log again", bl.Table(f"{server}&connect_timeout=9", "other.log", mode="append"))
     return counts.write("zz", bl.Callback(disk.write)).pipeline
 
 
@@ -104,14 +111,31 @@ def test_on_spark_the_batch_is_done_again_with_nothing_lost_or_doubled(
 ) -> None:
     runner = bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=2, drain=True)
     disk = Disk()
+    with postgres() as server:
+        execute(server, "CREATE SCHEMA other")
+        fail_once_and_go_on(runner, tmp_path, disk, server, unbroken)
+        there = {name: rows_of(server, name) for name in ("counts", "log", "other.log")}
+    here = rows_of(f"sqlite:///{tmp_path}/out.db", "counts")
+    assert told(there["counts"]) == told(here)
+    assert told(there["log"]) == told(there["other.log"]) == sorted(PLAYS, key=str)
+
+
+def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What the two kinds of database show alike of the rows."""
+    return sorted((tuple(row[name] for name in ("user", "n", "at") if name in row) for row in rows), key=str)
+
+
+def fail_once_and_go_on(
+    runner: bl.SparkRunner, tmp_path: Path, disk: Disk, server: str, unbroken: dict[str, list[Any]]
+) -> None:
     with pytest.raises(bl.RunError) as caught:
-        pipeline(tmp_path, disk).run(runner)
+        pipeline(tmp_path, disk, server).run(runner)
     says = "sink 'zz': batch 2 could not be written to Callback(write): OSError: disk full"
     assert says in str(caught.value)
     assert disk.batches == [0, 1]
     # The batch is in all other sinks, as after a crash between their writes and Spark's commit.
-    assert len(found(tmp_path)["log"]) == 6
-    pipeline(tmp_path, disk).run(runner)
+    assert len(found(tmp_path)["log"]) == len(rows_of(server, "log")) == 6
+    pipeline(tmp_path, disk, server).run(runner)
     assert disk.batches[2] == 2
     assert found(tmp_path) == unbroken
 

@@ -60,7 +60,7 @@ def table(url: str, name: str = "t", key: RowKey | None = KEY, schema: pl.Schema
 
 
 def anew(url: str, name: str = "t") -> str:
-    execute(url, f"DROP TABLE IF EXISTS {name}")
+    execute(url, f"DROP TABLE IF EXISTS {name}", "DROP TABLE IF EXISTS beamlike_ledger")
     return url
 
 
@@ -133,13 +133,12 @@ def batch(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
 
 
 def test_appended_rows_are_there_once_for_every_run(url: str) -> None:
-    execute(url, "DROP TABLE IF EXISTS beamlike_batches")
     anew(url)
     sink = table(url, key=None, schema=pl.Schema({"n": pl.Int64()}))
     for run, number in (("q", 0), ("q", 0), ("q", 3), ("q", 3), ("other", 3)):
         sink.write(pl.DataFrame({"n": [number]}), Part(run, number))
     assert [row["n"] for row in rows_of(url, "t")] == [0, 3, 3]
-    assert len(rows_of(url, "beamlike_batches")) == 2
+    assert len(rows_of(url, "beamlike_ledger")) == 2
     sink.start("q")
     sink.write(pl.DataFrame({"n": [7]}), Part("q", 0))
     assert len(rows_of(url, "t")) == 4

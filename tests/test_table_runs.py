@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import datetime
@@ -53,7 +54,37 @@ def test_only_what_is_not_secret_of_the_url_is_shown() -> None:
         assert "hunter2" not in text
         assert "bob" not in text
     assert isinstance(sink, Sink)
-    assert not sink.distributed
+    assert sink.distributed
+    assert not Table("sqlite:///x.db", "t").distributed  # a file on the driver's machine
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("sqlite:///out.db", "t"), ("sqlite:///./out.db", "T")),
+        (("sqlite:///out.db", "t"), (f"sqlite:///{os.getcwd()}/out.db?timeout=9", "main.t")),
+        (
+            ("postgresql+psycopg://a@localhost/x", "t"),
+            ("postgresql+psycopg://b@127.0.0.1:5432/x", "public.t"),
+        ),
+        (("postgresql+psycopg:///x", "t"), ("postgresql+psycopg:///x?host=localhost", "t")),
+    ],
+)
+def test_two_sinks_of_one_table_are_refused_however_it_is_spelt(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    p = bl.Pipeline("p")
+    totals = grouped(p)
+    totals.write("first", Table(*one, mode="append"))
+    with pytest.raises(PlanError, match=f"step 'second': writes to table '{other[1]}', and so does 'first'"):
+        totals.write("second", Table(*other, mode="append"))
+
+
+def test_tables_of_other_servers_databases_and_schemas_are_other_tables() -> None:
+    url = "postgresql+psycopg://a@db/x"
+    others = [url.replace("db", "there"), url.replace("/x", "/y"), url.replace("db", "db:5433")]
+    places = {Table(u, "t").place for u in (url, *others)} | {Table(url, "s.t").place, Table(url, "T").place}
+    assert len(places) == 6
 
 
 def test_a_run_fills_the_table_and_the_next_one_leaves_it_the_same(tmp_path: Path) -> None:

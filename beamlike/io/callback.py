@@ -15,7 +15,8 @@ from beamlike.io.base import Part
 class Callback:
     """Calls `fn(frame, batch)` on the driver for every batch with rows.
 
-    After a failure a batch may come again, under the same number and with the same rows.
+    The frame has all rows of the batch, in the memory of the driver. After a failure a batch may come again, under the
+    same number and with the same rows.
     """
 
     fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=attrs.validators.is_callable())

@@ -81,7 +81,10 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pl.Schema | None) -> 
 
 @attrs.frozen(eq=False)
 class Memory:
-    """Keeps what was written, for tests and notebooks. A copy that was pickled is empty."""
+    """Keeps what was written, for tests and notebooks: all rows of the run, in the memory of this process.
+
+    A copy that was pickled is empty.
+    """
 
     _parts: dict[Part, pl.DataFrame] = attrs.field(factory=dict, init=False, repr=False)
     _columns: dict[str, pl.DataType] = attrs.field(factory=dict, init=False, repr=False)

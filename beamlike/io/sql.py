@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -14,16 +15,22 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
 from beamlike.dtypes import type_name
-from beamlike.io.text import csv_columns
-
-BATCHES: Final = "beamlike_batches"
-"""The table that says which batch of a run was appended last to a table."""
+from beamlike.io import bulk
+from beamlike.io.bulk import WIDE
 
 Columns = Mapping[str, TypeEngine[Any]]
 
-# A Python datetime or date shows the years 1 to 9999.
-_DAYS: Final = (-719_162, 2_932_896)
-_TICKS: Final = {"ms": 86_400_000, "us": 86_400_000_000}
+_PATIENCE: Final = 60  # seconds
+_HERE: Final = ("localhost", "127.0.0.1", "::1")
+_PORTS: Final[dict[str, int]] = {
+    "postgresql": 5432,
+    "mysql": 3306,
+    "mariadb": 3306,
+    "mssql": 1433,
+    "oracle": 1521,
+}
+_SCHEMAS: Final = {"sqlite": "main", "postgresql": "public", "mssql": "dbo"}
+
 # Nothing else has text of any length in a key, nor times finer than a second by default.
 _SHORT_KEYS: Final = ("mysql", "mariadb", "mssql", "oracle")
 _WHOLE: Final[dict[type[pl.DataType], type[sa.Integer]]] = {
@@ -35,9 +42,6 @@ _WHOLE: Final[dict[type[pl.DataType], type[sa.Integer]]] = {
     pl.UInt16: sa.Integer,
     pl.UInt32: sa.BigInteger,
 }
-_WIDE: Final[dict[type[pl.DataType], int]] = {pl.UInt64: 20, pl.Int128: 39}
-"""Whole numbers that only decimals can hold, and the digits that they may have."""
-
 _HOLDS: Final[dict[type, set[type]]] = {
     bool: {bool, int},
     int: {int, float, Decimal},
@@ -55,12 +59,33 @@ _HOLDS: Final[dict[type, set[type]]] = {
 @functools.lru_cache
 def engine(url: sa.URL) -> sa.Engine:
     """The engine of a database. Connections last as long as their transaction: batches may be hours apart."""
-    return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True)
+    # SQLite has one writer at a time, and whoever comes second waits for so long.
+    waits = {"timeout": _PATIENCE} if url.get_backend_name() == "sqlite" else {}
+    return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=waits)
 
 
 def shown(url: sa.URL) -> str:
     """The URL without user, password and options, for people to read."""
     return str(sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database))
+
+
+def place_of(url: sa.URL, table: str) -> tuple[str, ...]:
+    """Kind of database, host, port, database, schema and table, such that two spellings of one table are the same.
+
+    A path is made absolute, and this machine, the usual port and the schema that a database takes by default have one
+    name each. Two names of one server, or views, are not seen through.
+    """
+    kind, (schema, _, name) = url.get_backend_name(), table.rpartition(".")
+    schema = schema or _SCHEMAS.get(kind, "")
+    if kind == "sqlite":
+        path = os.path.realpath(str(url.database).removeprefix("file:"))
+        return kind, path, schema.casefold(), name.casefold()
+    host = str(url.query.get("host") or url.host or "localhost")
+    port = url.port or _PORTS.get(kind)
+    where = ("localhost" if host in _HERE else host, str(port))
+    if kind in ("mysql", "mariadb"):
+        return "mysql", *where, schema or str(url.database), name
+    return kind, *where, str(url.database), schema, name
 
 
 # Types
@@ -74,7 +99,7 @@ def column_types(schema: Mapping[str, pl.DataType], key: Collection[str] = ()) -
 def _column_type(name: str, dtype: pl.DataType, key: bool) -> TypeEngine[Any]:
     if found := _WHOLE.get(type(dtype)):
         return found()
-    if digits := _WIDE.get(type(dtype)):
+    if digits := WIDE.get(type(dtype)):
         return _decimal(digits, 0)
     match dtype:
         case pl.Decimal():
@@ -106,40 +131,6 @@ def _decimal(digits: int, scale: int) -> TypeEngine[Any]:
     return sa.Numeric(digits, scale).with_variant(sa.Text(), "sqlite")
 
 
-def values(frame: pl.DataFrame, dialect: sa.Dialect) -> list[dict[str, Any]]:
-    """The rows as the parameters of a statement: times in UTC, durations in microseconds, nested values as JSON.
-
-    A time outside the years 1 to 9999 is null, as in `output_frame`.
-    """
-    plain = csv_columns(frame.schema)
-    return frame.select(
-        _value(name, dtype, text, dialect).alias(name)
-        for (name, dtype), text in zip(frame.schema.items(), plain, strict=True)
-    ).to_dicts()
-
-
-def _value(name: str, dtype: pl.DataType, text: pl.Expr, dialect: sa.Dialect) -> pl.Expr:
-    value = pl.col(name)
-    if isinstance(dtype, pl.Datetime):
-        within = value if dtype.time_unit == "ns" else _within(value, _TICKS[dtype.time_unit])
-        moment = within.dt.cast_time_unit("us")
-        return moment if dtype.time_zone is None else moment.dt.convert_time_zone("UTC")
-    if dtype == pl.Date:
-        return _within(value, 1)
-    if dtype == pl.Duration:
-        return value.dt.total_microseconds()
-    if dtype.is_nested():
-        return text
-    if dialect.name == "sqlite" and (dtype.is_decimal() or type(dtype) in _WIDE):
-        return value.cast(pl.String)
-    return value.cast(pl.String) if isinstance(dtype, pl.Categorical | pl.Enum) else value
-
-
-def _within(value: pl.Expr, ticks: int) -> pl.Expr:
-    first, last = _DAYS
-    return pl.when(value.to_physical().is_between(first * ticks, (last + 1) * ticks - 1)).then(value)
-
-
 # What tables look like
 
 
@@ -150,18 +141,6 @@ def table_of(name: str, types: Columns, key: Sequence[str] = ()) -> sa.Table:
     columns = [sa.Column(column, dtype, quote=True) for column, dtype in types.items()]
     unique = [sa.UniqueConstraint(*key)] if key else []
     return sa.Table(plain, sa.MetaData(), *columns, *unique, schema=schema or None, quote=True)
-
-
-def batches_of(table: sa.Table) -> sa.Table:
-    """The table of batches beside a table."""
-    return sa.Table(
-        BATCHES,
-        sa.MetaData(),
-        sa.Column("run", sa.String(255), primary_key=True),
-        sa.Column("target", sa.String(255), primary_key=True),
-        sa.Column("batch", sa.BigInteger, nullable=False),
-        schema=table.schema,
-    )
 
 
 def as_found(connection: sa.Connection, table: sa.Table) -> sa.Table:
@@ -250,9 +229,12 @@ def is_upserting(dialect: sa.Dialect) -> bool:
 
 def insert(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None:
     """Puts the rows in."""
-    if not rows.is_empty():
-        found = values(rows, connection.dialect)
-        connection.execute(table.insert().values(_given(table, rows, connection.dialect)), found)
+    if rows.is_empty():
+        return
+    if bulk.copies(connection.dialect):
+        bulk.copy(connection, table, rows)
+    else:
+        bulk.execute(connection, table.insert().values(_given(table, rows, connection.dialect)), rows)
 
 
 def upsert(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
@@ -271,14 +253,24 @@ def _upsert_natively(
 ) -> None:
     if rows.is_empty():
         return
-    kind = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = kind(table).values(_given(table, rows, connection.dialect))
-    others = {name: statement.excluded[name] for name in rows.columns if name not in key}
+    if not bulk.copies(connection.dialect):
+        given = (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(table)
+        given = given.values(_given(table, rows, connection.dialect))
+        bulk.execute(connection, _replacing(given, key, rows.columns), rows)
+        return
+    staged = bulk.stage(connection, table, "beamlike_rows", rows)
+    given = postgresql.insert(table).from_select(rows.columns, sa.select(staged))
+    connection.execute(_replacing(given, key, rows.columns))
+
+
+def _replacing(
+    statement: postgresql.Insert | sqlite.Insert, key: Sequence[str], columns: Sequence[str]
+) -> postgresql.Insert | sqlite.Insert:
+    """The insert, in which a row replaces the one that is there with its key."""
+    others = {name: statement.excluded[name] for name in columns if name not in key}
     if others:
-        statement = statement.on_conflict_do_update(index_elements=list(key), set_=others)
-    else:
-        statement = statement.on_conflict_do_nothing(index_elements=list(key))
-    connection.execute(statement, values(rows, connection.dialect))
+        return statement.on_conflict_do_update(index_elements=list(key), set_=others)
+    return statement.on_conflict_do_nothing(index_elements=list(key))
 
 
 def delete(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
@@ -286,10 +278,16 @@ def delete(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows:
     keys = rows.select(key)
     with_null = pl.any_horizontal(pl.all().is_null())
     for found, nulls in ((keys.filter(~with_null), False), (keys.filter(with_null), True)):
-        if not found.is_empty():
-            same = (_same(table.columns[name], nulls) for name in key)
+        if found.is_empty():
+            continue
+        if bulk.copies(connection.dialect) and not nulls:
+            staged = bulk.stage(connection, table, "beamlike_removed", found)
+            same = (table.columns[name] == staged.columns[name] for name in key)
+            connection.execute(table.delete().where(*same))
+        else:
+            matching = (_same(table.columns[name], nulls) for name in key)
             prefixed = found.rename({name: f"key {name}" for name in key})
-            connection.execute(table.delete().where(*same), values(prefixed, connection.dialect))
+            bulk.execute(connection, table.delete().where(*matching), prefixed)
 
 
 def _same(column: sa.Column[Any], nulls: bool) -> sa.ColumnElement[bool]:
@@ -306,20 +304,3 @@ def _given(table: sa.Table, rows: pl.DataFrame, dialect: sa.Dialect) -> dict[str
         json = isinstance(dtype, sa.JSON)
         given[name] = sa.cast(sa.bindparam(name, type_=sa.Text()), dtype) if json else sa.bindparam(name)
     return given
-
-
-def last_batch(connection: sa.Connection, table: sa.Table, run: str) -> int:
-    """The last batch of the run that was appended; -1 before the first."""
-    batches = batches_of(table)
-    mine = (batches.c.run == run) & (batches.c.target == table.name)
-    found: int | None = connection.scalar(sa.select(batches.c.batch).where(mine))
-    return -1 if found is None else found
-
-
-def note_batch(connection: sa.Connection, table: sa.Table, run: str, batch: int) -> None:
-    """From now on, this is the last one; none, if it is -1."""
-    batches = batches_of(table)
-    mine = (batches.c.run == run) & (batches.c.target == table.name)
-    connection.execute(batches.delete().where(mine))
-    if batch >= 0:
-        connection.execute(batches.insert().values(run=run, target=table.name, batch=batch))

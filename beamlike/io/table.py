@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import attrs
 import polars as pl
@@ -116,7 +116,8 @@ class Table:
     pane that is taken back takes its row away. With `per_pane` there is a row per key, window and pane, and those
     that were taken back are marked. `mode="append"`: for any rows; a batch that is replayed is not appended again.
 
-    A batch is written by the driver, in one transaction.
+    On Spark each task writes its rows of a batch, in one transaction; into SQLite, a file on this machine, the driver
+    does.
     """
 
     url: sa.URL = attrs.field(converter=_parsed, repr=lambda url: f'"{_sql().shown(url)}"')
@@ -127,8 +128,6 @@ class Table:
     # The table that rows are put in, with those columns that the one in the database has: looked up once.
     _checked: dict[str, sa.Table] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
-    distributed: ClassVar[bool] = False
-
     def __attrs_post_init__(self) -> None:
         if self.per_pane and self.mode == "append":
             raise ValueError(
@@ -136,9 +135,14 @@ class Table:
             )
 
     @property
-    def place(self) -> tuple[str, str]:
-        """What it writes to; two sinks must not share it."""
-        return _sql().shown(self.url), self.table
+    def distributed(self) -> bool:
+        """Whether tasks on other machines may write: not into SQLite, whose file is on the driver's."""
+        return self.url.get_backend_name() != "sqlite"
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What it writes to, however it is spelt; two sinks must not share it."""
+        return _sql().place_of(self.url, self.table)  # type: ignore[no-any-return]
 
     def fitted(self, rows: Feed) -> Self:
         """The sink, told what it gets. Raises `PlanError` for a column that no table can hold."""
@@ -163,11 +167,12 @@ class Table:
 
         A table that is there need not have those of the engine's columns that tell no rows apart.
         """
+        from beamlike.io import ledger
+
         sql, rows = _sql(), self._declared()
         wanted = sql.table_of(self.table, sql.column_types(rows.schema, rows.key_columns), rows.key_columns)
         with self._begin() as connection:
-            if self.mode == "append":
-                sql.batches_of(wanted).create(connection, checkfirst=True)
+            ledger.prepare(connection, wanted)
             wanted.create(connection, checkfirst=True)
             found = list(sql.misfits(connection, wanted, rows.required, rows.key_columns))
             if found:
@@ -176,22 +181,26 @@ class Table:
             self._checked["table"] = sql.as_found(connection, wanted)
 
     def start(self, run: str) -> None:
-        """Makes or checks the table. Its rows stay; what an earlier run of this name has appended is forgotten."""
+        """Makes or checks the table. Its rows stay; what the ledger knows of an earlier run of this name goes."""
+        from beamlike.io import ledger
+
         table = self._found()
-        if self.mode == "append":
-            with self._begin() as connection:
-                _sql().note_batch(connection, table, run, -1)
+        with self._begin() as connection:
+            ledger.forget(connection, table, run)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Writes the rows of a batch, all or none."""
+        """Writes the rows of a part, all or none."""
         if frame.is_empty():
             return
+        from beamlike.io import ledger
+
         sql, table, key = _sql(), self._found(), self._declared().key
         with self._begin() as connection:
+            if not ledger.claim(connection, table, part, replaces=key is not None):
+                return
             if key is not None:
                 self._replace(connection, table, frame, key)
-            elif sql.last_batch(connection, table, part.query) < part.batch:
-                sql.note_batch(connection, table, part.query, part.batch)
+            else:
                 sql.insert(connection, table, frame.select(table.columns.keys()))
 
     def _replace(self, connection: sa.Connection, table: sa.Table, frame: pl.DataFrame, key: RowKey) -> None:
