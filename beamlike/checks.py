@@ -24,6 +24,7 @@ from beamlike.errors import (
     unknown_column,
 )
 from beamlike.inference import Shape
+from beamlike.io.base import SHOWN
 from beamlike.io.paths import is_hidden, is_pattern, real
 from beamlike.io.table import Table
 from beamlike.origins import DeadLetters, Group, Origin, Read
@@ -228,6 +229,13 @@ def aggregated(
         if name in result:
             raise DuplicateName(f"the aggregate {name!r} has the name of a key", step=step)
         result[name] = _aggregate_type(schema, name, aggregate, step)
+        if name in SHOWN:
+            # A sink would get it in place of the engine's column, which readers of the sink know by that name.
+            raise ReservedName(
+                f"an aggregate must not be named {name!r}, as sinks get a column of that name with every pane; "
+                f"choose another, such as {f'{type(aggregate).__name__.lower()}_{name}'!r}",
+                step=step,
+            )
     return pl.Schema(result)
 
 

@@ -190,6 +190,24 @@ STEPS = {
         WrongType,
         "step 'means': mean: mean('user') needs a column of numbers, but the column is String",
     ),
+    **{
+        f"aggregate: {name}": (
+            lambda name=name: (
+                windowed().group_by("user", name="ends").aggregate(n=bl.count(), **{name: bl.max("at")})
+            ),
+            ReservedName,
+            f"step 'ends': an aggregate must not be named {name!r}, as sinks get a column of that name with every "
+            f"pane; choose another, such as 'max_{name}'",
+        )
+        for name in (
+            "window_start",
+            "window_end",
+            "event_time",
+            "pane_timing",
+            "pane_index",
+            "pane_retracted",
+        )
+    },
     "aggregate: the name of a step": (
         lambda: windowed().aggregate(name="totals"),
         WrongType,

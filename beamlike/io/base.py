@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol, Self, runtime_checkable
 
 import attrs
@@ -38,6 +38,13 @@ def declared(schema: SchemaLike | Declared | None) -> Declared | None:
     for name in columns:
         require_column_name(name, None)
     return tuple((name, column_dtype(name, dtype)) for name, dtype in columns.items())
+
+
+_BEFORE: Final = (WINDOW_START, WINDOW_END)
+_AFTER: Final = (EVENT_TIME, PANE_TIMING, PANE_INDEX, PANE_RETRACTED)
+_MOMENTS: Final = (*_BEFORE, EVENT_TIME)
+SHOWN: Final = tuple(name.removeprefix(RESERVED_PREFIX) for name in (*_BEFORE, *_AFTER))
+"""The names under which sinks get system columns, before and after the columns of the user."""
 
 
 @runtime_checkable
@@ -134,19 +141,16 @@ def output_schema(schema: Mapping[str, pl.DataType]) -> pl.Schema:
 
 def _output(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     users = [name for name in schema if not name.startswith(RESERVED_PREFIX)]
-    before = {WINDOW_START: _moment(WINDOW_START), WINDOW_END: _moment(WINDOW_END)}
-    after = {
-        EVENT_TIME: _moment(EVENT_TIME),
-        PANE_TIMING: pl.col(PANE_TIMING),
-        PANE_INDEX: pl.col(PANE_INDEX),
-        PANE_RETRACTED: pl.col(PANE_RETRACTED),
-    }
 
-    def shown(system: dict[str, pl.Expr]) -> list[pl.Expr]:
+    def shown(system: Iterable[str]) -> list[pl.Expr]:
         names = {name: name.removeprefix(RESERVED_PREFIX) for name in system if name in schema}
-        return [system[name].alias(plain) for name, plain in names.items() if plain not in users]
+        return [
+            (_moment(name) if name in _MOMENTS else pl.col(name)).alias(plain)
+            for name, plain in names.items()
+            if plain not in users
+        ]
 
-    return [*shown(before), *(pl.col(name) for name in users), *shown(after)]
+    return [*shown(_BEFORE), *(pl.col(name) for name in users), *shown(_AFTER)]
 
 
 def _moment(column: str) -> pl.Expr:
