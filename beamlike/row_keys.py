@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from beamlike.describe import describe
 from beamlike.errors import PlanError, listed
 from beamlike.io.base import output_schema
+from beamlike.io.files import Files
+from beamlike.io.hive import require_columns
 from beamlike.io.table import Feed, RowKey, Table
 from beamlike.origins import Configure, DeadLetters, Flatten, Group, Late, Origin
 from beamlike.python_steps import FlatMap, Map, MapBatches
@@ -26,6 +28,8 @@ _REMEDY = "write it with mode='append'"
 
 def fitted(sink: Sink, collection: Collection, step: str) -> Sink:
     """The sink of `step`; a `Table` is told its columns and, if it replaces rows, what tells them apart."""
+    if isinstance(sink, Files) and sink.partition_by:
+        require_columns(sink.partition_by, output_schema(collection.shape.everything()), step)
     if not isinstance(sink, Table):
         return sink
     key = row_key(collection, step, per_pane=sink.per_pane) if sink.mode == "upsert" else None

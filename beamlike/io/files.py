@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar, Self
 
 import attrs
 import polars as pl
 
-from beamlike.io import csvlines, jsonlines, parquetfile
+from beamlike.io import csvlines, hive, jsonlines, parquetfile
 from beamlike.io.base import Declared, Faulty, Part, declared
 from beamlike.io.csvdialect import Dialect
 from beamlike.io.faults import ERRORS, joined, of_file
-from beamlike.io.parts import clear, discard, part_name, put
+from beamlike.io.hive import Piece
+from beamlike.io.parts import (
+    clear,
+    discard,
+    folder_beside,
+    forget_beside,
+    of_others,
+    part_name,
+    publish,
+    put,
+)
 from beamlike.io.paths import Damaged, list_files, path_text
 from beamlike.io.text import csv_columns, from_text, json_columns, reads_natively
 
 _LOG = logging.getLogger("beamlike")
 
-Piece = tuple[pl.LazyFrame | Faulty, int]
-"""Some rows of a file, or letters, and how many."""
+
+def _column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 @attrs.frozen
@@ -32,6 +45,9 @@ class Files:
 
     `schema` names the columns and their types; without it they are read from the first file. With
     `max_files_per_trigger`, a batch is exactly that many files.
+
+    Folders that are named as Hive's are, such as `date=2026-01-01`, give the files below them a column: of the type
+    that is declared, else text. The columns of `partition_by` are written so, and left out of the files.
     """
 
     path: str = attrs.field(converter=path_text)
@@ -40,7 +56,10 @@ class Files:
         default=None,
         validator=attrs.validators.optional([attrs.validators.instance_of(int), attrs.validators.gt(0)]),
     )
+    partition_by: tuple[str, ...] = attrs.field(default=(), converter=_column_names, kw_only=True)
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
+    # Where a sink writes until its run is over, if not to its path.
+    _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # What was read from the first file, once: it travels with the declaration, so that workers need not look.
     _found: dict[str, pl.Schema] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
@@ -74,7 +93,8 @@ class Files:
         for file in files:
             with suppress(*ERRORS, Damaged):  # its rows are dead letters
                 if found := self._infer(file):
-                    return found
+                    folders = dict.fromkeys(hive.values_of(file), pl.String())
+                    return pl.Schema({**folders, **found})
         raise FileNotFoundError(f"there are no files with columns at {self.path!r} ({advice})")
 
     def for_event_time(self, column: str) -> Self:
@@ -102,26 +122,57 @@ class Files:
         for file in files:
             yield from self._counted(file, rows, 0, 1)
 
+    def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        """The pieces, none of them empty, and how many rows each is."""
+        schema = self.schema()
+        folders = {name: text for name, text in hive.values_of(file).items() if name in schema}
+        own = pl.Schema({name: dtype for name, dtype in schema.items() if name not in folders})
+        if not own:
+            raise ValueError(
+                f"file {file!r}: its folders give all columns of schema=; declare one of the file's, too"
+            )
+        pieces = self._read(file, own, rows, part, parts)
+        yield from hive.added(pieces, file, schema, folders) if folders else pieces
+
+    def beside(self, run: str) -> Self:
+        """The same sink, but what it writes is seen only when `publish` has put it in place of what was there."""
+        return attrs.evolve(self, beside=folder_beside(self.path, run, self.extension))
+
     def start(self, run: str) -> None:
         """Makes the directory and removes the files that an earlier run of this name left; tells of those of others."""
-        if others := clear(self.path, run, self.extension):
+        if others := of_others(self.path, run, self.extension):
             told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
             _LOG.warning(told, self.path, others)
+        self.forget(run)
+        if self._beside is None:
+            clear(self.path, run, self.extension)
+
+    def publish(self, run: str) -> None:
+        """Puts what was written beside in place of the files that an earlier run of this name left."""
+        publish(self.path, run, self.extension)
+
+    def forget(self, run: str) -> None:
+        """Removes what was written beside."""
+        forget_beside(self.path, run, self.extension)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows."""
-        name = part_name(part, self.extension)
-        if frame.is_empty():
-            discard(self.path, name)
-        else:
-            put(self.path, name, lambda target: self._save(frame, target))
+        name, folder = part_name(part, self.extension), self._beside or self.path
+        parts = hive.split(frame, self.partition_by) if self.partition_by else [("", frame)]
+        written = []
+        for below, rows in parts:
+            if len(rows):
+                put(os.path.join(folder, below), name, partial(self._save, rows))
+                written.append(below)
+        if self.partition_by or not written:
+            discard(folder, name, but=written)
 
     def _infer(self, file: str) -> pl.Schema:
         """The columns of a file; none if it is empty."""
         raise NotImplementedError
 
-    def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        """The pieces, none of them empty, and how many rows each is."""
+    def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        """The pieces with these columns, none of them empty, and how many rows each is."""
         raise NotImplementedError
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
@@ -142,8 +193,8 @@ class Parquet(Files):
     def _infer(self, file: str) -> pl.Schema:
         return parquetfile.scan(file).collect_schema()
 
-    def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        return parquetfile.pieces(file, self.schema(), rows, part, parts)
+    def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        return parquetfile.pieces(file, schema, rows, part, parts)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         frame.lazy().sink_parquet(target)
@@ -161,9 +212,9 @@ class _Text(Files):
             schema = pl.Schema({**schema, time: pl.String()})
         return schema
 
-    def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
+    def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
         try:
-            for frame, faulty in self._frames(file):
+            for frame, faulty in self._frames(file, schema):
                 if faulty is not None:
                     yield faulty, len(faulty.letters)
                 for piece in frame.iter_slices(rows):
@@ -172,7 +223,7 @@ class _Text(Files):
         except Damaged as error:
             yield of_file(file, str(error)), 1
 
-    def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
         """The file, some megabytes at a time: its rows, and what is none; `Damaged` if there should be more.
 
         `TypeError` for types without text form.
@@ -211,8 +262,7 @@ class CSV(_Text):
             )
         return csvlines.infer(file, self._dialect())
 
-    def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        schema = self.schema()
+    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
         raw = {name: dtype if reads_natively(dtype) else pl.String() for name, dtype in schema.items()}
         typed = [
             pl.col(name) if raw[name] == dtype else from_text(pl.col(name), dtype).alias(name)
@@ -253,8 +303,8 @@ class JSONLines(_Text):
     def _infer(self, file: str) -> pl.Schema:
         return jsonlines.infer(next(jsonlines.blocks(file), b""))
 
-    def _frames(self, file: str) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        columns = {name: jsonlines.column(name, dtype) for name, dtype in self.schema().items()}
+    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+        columns = {name: jsonlines.column(name, dtype) for name, dtype in schema.items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         return jsonlines.frames(file, raw, [typed for _, typed in columns.values()])
 

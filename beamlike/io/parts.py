@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -25,39 +27,102 @@ def _safe(query: str) -> str:
     return quote(query, safe="").replace("~", "%7E").replace("%", "~")
 
 
-def clear(folder: str, run: str, extension: str) -> int:
-    """Makes the directory and removes the parts, and pieces of parts, that a run of this name left there.
+def folder_beside(folder: str, run: str, extension: str) -> str:
+    """The hidden folder, in a sink's own, that has the parts of a run of this name until it is over."""
+    return f"{folder.rstrip('/')}/.part-{_safe(run)}.{extension}.tmp"
 
-    Gives how many parts of other runs there are, which stay.
-    """
-    ours = re.compile(rf"\.?part-{re.escape(_safe(run))}-{_NUMBERS}\.{extension}(\..*\.tmp)?")
-    parts = re.compile(rf"part-.*-{_NUMBERS}\.{extension}")
-    if is_remote(folder):
-        left = _clear_remote(folder, ours)
-    else:
+
+def of_others(folder: str, run: str, extension: str) -> int:
+    """Makes the directory; how many parts it has of runs of other names."""
+    if not is_remote(folder):
         _make(folder)
-        left = _clear_local(folder, ours)
-    return sum(parts.fullmatch(name) is not None for name in left)
+    parts = re.compile(rf"part-.*-{_NUMBERS}\.{extension}")
+    ours = _ours(run, extension)
+    names = [os.path.basename(name) for name in _files(folder)]
+    return sum(bool(parts.fullmatch(name) and not ours.fullmatch(name)) for name in names)
 
 
-def _clear_local(folder: str, ours: re.Pattern[str]) -> list[str]:
-    """The names that are left."""
-    names = os.listdir(folder)
-    for name in filter(ours.fullmatch, names):
+def clear(folder: str, run: str, extension: str) -> None:
+    """Removes the parts, and pieces of parts, that a run of this name left there."""
+    ours = _ours(run, extension)
+    names = [name for name in _files(folder) if ours.fullmatch(os.path.basename(name))]
+    if is_remote(folder):
+        system, bare = file_system(folder)
+        for name in names:
+            system.delete_file(f"{bare}/{name}")
+        return
+    for name in names:
         os.unlink(os.path.join(folder, name))
-    return [name for name in names if not ours.fullmatch(name)]
+    for below in reversed([*_partitions(folder)][1:]):
+        with suppress(OSError):  # something is in it
+            os.rmdir(os.path.join(folder, below))
 
 
-def _clear_remote(folder: str, ours: re.Pattern[str]) -> list[str]:
+def forget_beside(folder: str, run: str, extension: str) -> None:
+    """Removes the folder beside, with whatever is in it."""
+    beside = folder_beside(folder, run, extension)
+    if not is_remote(folder):
+        shutil.rmtree(beside, ignore_errors=True)
+        return
+    system, bare = file_system(beside)
+    if system.get_file_info(bare).type.name == "Directory":
+        system.delete_dir(bare)
+
+
+def publish(folder: str, run: str, extension: str) -> None:
+    """Puts the parts from beside in place of those that an earlier run of this name left.
+
+    Those go first, so that nobody ever reads some of both.
+    """
+    beside = folder_beside(folder, run, extension)
+    names = _files(beside) if is_remote(folder) or os.path.isdir(beside) else []
+    if names or is_remote(folder) or os.path.isdir(folder):
+        clear(folder, run, extension)
+    for name in names:
+        _move(f"{beside}/{name}", f"{folder.rstrip('/')}/{name}")
+    forget_beside(folder, run, extension)
+
+
+def _move(source: str, target: str) -> None:
+    if not is_remote(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.replace(source, target)
+        return
+    system, bare = file_system(target)
+    system.create_dir(os.path.dirname(bare), recursive=True)
+    system.move(file_system(source)[1], bare)
+
+
+def _ours(run: str, extension: str) -> re.Pattern[str]:
+    return re.compile(rf"\.?part-{re.escape(_safe(run))}-{_NUMBERS}\.{extension}(\..*\.tmp)?")
+
+
+def _files(folder: str) -> list[str]:
+    """What is in the folder, and in those of it that are named as Hive's are (`date=2026-01-01`), by path below it."""
+    if is_remote(folder):
+        return _remote_files(folder)
+    found = []
+    for below in _partitions(folder):
+        found += [os.path.join(below, name) for name in os.listdir(os.path.join(folder, below))]
+    return found
+
+
+def _partitions(folder: str, below: str = "") -> Iterator[str]:
+    """The folders of the columns' values, by path below the folder; first it itself."""
+    yield below
+    with os.scandir(os.path.join(folder, below)) as entries:
+        inner = [entry.name for entry in entries if "=" in entry.name and entry.is_dir()]
+    for name in inner:
+        yield from _partitions(folder, os.path.join(below, name))
+
+
+def _remote_files(folder: str) -> list[str]:
     from pyarrow import fs
 
     system, bare = file_system(folder)
-    found = system.get_file_info(fs.FileSelector(bare, allow_not_found=True))
-    files = [info for info in found if info.type == fs.FileType.File]
-    for info in files:
-        if ours.fullmatch(info.base_name):
-            system.delete_file(info.path)
-    return [info.base_name for info in files if not ours.fullmatch(info.base_name)]
+    found = system.get_file_info(fs.FileSelector(bare, allow_not_found=True, recursive=True))
+    paths = [info.path[len(bare) :].strip("/") for info in found if info.type == fs.FileType.File]
+    return [path for path in paths if all("=" in name for name in path.split("/")[:-1])]
 
 
 def put(folder: str, name: str, save: Callable[[str], object]) -> None:
@@ -80,13 +145,18 @@ def put(folder: str, name: str, save: Callable[[str], object]) -> None:
         raise
 
 
-def discard(folder: str, name: str) -> None:
-    """Removes what an earlier attempt wrote of a part that turned out to be empty."""
+def discard(folder: str, name: str, *, but: Collection[str] = ()) -> None:
+    """Removes what an earlier attempt wrote of a part, but for that in these folders of columns' values.
+
+    An object store is not searched for it.
+    """
     if is_remote(folder) or not os.path.isdir(folder):
         return
-    _forget_attempts(folder, name)
-    if os.path.exists(target := os.path.join(folder, name)):
-        os.unlink(target)
+    for below in _partitions(folder):
+        if below not in but:
+            _forget_attempts(os.path.join(folder, below), name)
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, below, name))
 
 
 def _forget_attempts(folder: str, name: str) -> None:
