@@ -178,7 +178,8 @@ class LocalRun(Shown):
         arrived = bundle.arrived(
             sources, max(times), {name: reports[name] for name in plan.inputs if name in reports}
         )
-        inputs = self._inputs.get(plan.name, Inputs()).receive(arrived, sources)
+        stages = {name: [name] for name in plan.inputs if name in reports}
+        inputs = self._inputs.get(plan.name, Inputs()).receive(arrived, sources, stages=stages)
         self._inputs[plan.name] = inputs
         upstream = {
             name: inputs.report(name, [name]).moved_back(plan.skews.get(name, 0)) for name in plan.inputs
@@ -188,8 +189,7 @@ class LocalRun(Shown):
         step = plan.stage.step(self._store, arrivals, inputs.clock(upstream.values()))
         for _, routed in route_step(plan, step):
             self._send(routed.frames, routed.letters)
-        idle = together(upstream.values()).idle
-        return Report(step.watermarks.output, step.percentiles, idle), step, upstream
+        return step.report(idle=together(upstream.values()).idle), step, upstream
 
     def _write(self, name: str, sink: Sink) -> int:
         """What has come for a sink in this batch is written: how many rows."""

@@ -12,11 +12,12 @@ import polars as pl
 
 from beamlike.uses import Uses, as_uses
 from stages.alignment import Report
+from stages.histogram import Histogram, merge_histograms
 from stages.index import Holder
 from stages.inputs import Inputs
 from stages.stage import Step
 from stages.strategies import WatermarkStrategy
-from stages.watermarks import Watermarks
+from stages.watermarks import Watermarks, held_percentiles
 from windowing.columns import PANE_RETRACTED, PANE_TIMING
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
@@ -102,7 +103,8 @@ class StageRecord:
     as one placed), and `pending` wait in state for a pane.
     `panes` counts by timing, and those that were "retracted"; `live` is the number of (key, window) rows in state,
     `keys` that of keys (one that is in several buckets of state counts in each), `bytes` what they take.
-    `percentiles` are those of the output watermark. `since` is the processing time (us) at which the output
+    `percentiles` are those of the output watermark; before `following`, of the input, and `holds` is where pending
+    elements of a shard, or all, hold those of the output. `since` is the processing time (us) at which the output
     watermark reached where it is, and `finished` that at which the stage was done with the batch. `window` is the
     key and window in its own state with the least hold, where that holds the output back.
     """
@@ -124,6 +126,7 @@ class StageRecord:
     placed: int | None = None
     emitted: int | None = None
     pending: int | None = None
+    holds: Histogram = attrs.field(factory=dict)
 
     @property
     def lag(self) -> int:
@@ -167,6 +170,18 @@ class StageRecord:
             _sum(self.placed, other.placed),
             _sum(self.emitted, other.emitted),
             _sum(self.pending, other.pending),
+            merge_histograms(self.holds, other.holds),
+        )
+
+    def following(self, before: StageRecord | None, now: int) -> StageRecord:
+        """After the batch before, at this processing time (us): the output's percentiles, and since when it is there."""
+        reached = {} if before is None else before.percentiles
+        stands = before is not None and before.output == self.output and before.since is not None
+        return attrs.evolve(
+            self,
+            percentiles=held_percentiles(self.percentiles, self.holds, self.output, reached),
+            holds={},
+            since=before.since if before is not None and stands else now,
         )
 
 
@@ -218,21 +233,13 @@ class BatchRecord:
         return max(own, self.input_system_lag(name))
 
     def following(self, before: BatchRecord | None) -> BatchRecord:
-        """With the time since when each stage's output watermark has stood where it is. `before`: the batch before."""
-        return attrs.evolve(
-            self,
-            stages={
-                name: attrs.evolve(
-                    stage, since=self._since(stage, before.stages.get(name) if before else None)
-                )
-                for name, stage in self.stages.items()
-            },
-        )
-
-    def _since(self, stage: StageRecord, before: StageRecord | None) -> int:
-        if before is None or before.since is None or before.output != stage.output:
-            return self.processing_time
-        return before.since
+        """With what the batch before tells of each stage's output: since when it stands, and where percentiles were."""
+        earlier = {} if before is None else before.stages
+        stages = {
+            name: stage.following(earlier.get(name), self.processing_time)
+            for name, stage in self.stages.items()
+        }
+        return attrs.evolve(self, stages=stages)
 
     def then(self, later: BatchRecord) -> BatchRecord:
         """One record for this and the next ones: where the later one left things, and the counts of both."""
@@ -249,7 +256,7 @@ class BatchRecord:
 
     def facts(self) -> dict[str, Any]:
         """As data that JSON can hold; the number of the batch comes first."""
-        return attrs.asdict(self)
+        return attrs.asdict(self, filter=lambda field, _: field.name != "holds")
 
     def to_json(self) -> str:
         """As one line."""
@@ -293,6 +300,7 @@ def stage_record(step: Step, upstream: Mapping[str, Report], finished: int) -> S
         placed=step.placed,
         emitted=step.emitted,
         pending=step.pending,
+        holds=step.holds,
     )
 
 

@@ -8,18 +8,23 @@ from typing import Any, Self
 import attrs
 from windowing.time import MAX_TIME, MIN_TIME
 
+from stages.histogram import Histogram, merge_histograms
+from stages.watermarks import held_percentiles
+
 
 @attrs.frozen
 class Report:
     """Where a source, a stage or a shard of it stands: what it still may send has no event time before `watermark`.
 
     `percentiles` are the watermarks of those that are known; another stands where the watermark does. Who is `idle`
-    is left out of the minimum downstream.
+    is left out of the minimum downstream. Of one shard of a stage, `percentiles` are those of the stage's input, and
+    `holds` is where its own pending elements hold them: all shards together tell those of the output (`of_shards`).
     """
 
     watermark: int = MIN_TIME
     percentiles: Mapping[int, int] = attrs.field(factory=dict)
     idle: bool = False
+    holds: Histogram = attrs.field(factory=dict)
 
     def followed_by(self, report: Report) -> Report:
         """After a later report: no watermark goes back."""
@@ -27,7 +32,7 @@ class Report:
             share: max(time, self.percentiles.get(share, MIN_TIME))
             for share, time in report.percentiles.items()
         }
-        return Report(max(self.watermark, report.watermark), shares, report.idle)
+        return Report(max(self.watermark, report.watermark), shares, report.idle, report.holds)
 
     def moved_back(self, by: int) -> Report:
         """After a step that may set event times back by so many microseconds; the ends of time stay."""
@@ -38,13 +43,14 @@ class Report:
 
     def facts(self) -> dict[str, Any]:
         """As data that JSON can hold."""
-        return attrs.asdict(self)
+        facts = attrs.asdict(self)
+        return facts if self.holds else {name: fact for name, fact in facts.items() if name != "holds"}
 
     @classmethod
     def load(cls, facts: Mapping[str, Any]) -> Self:
         """What `facts` gave, also after JSON has made text of the keys."""
         shares = {int(share): time for share, time in facts["percentiles"].items()}
-        return cls(facts["watermark"], shares, facts["idle"])
+        return cls(facts["watermark"], shares, facts["idle"], facts.get("holds", {}))
 
 
 def _moved_back(watermark: int, by: int) -> int:
@@ -71,6 +77,15 @@ def together(reports: Iterable[Report]) -> Report:
         },
         idle,
     )
+
+
+def of_shards(shards: Iterable[Report], before: Mapping[int, int]) -> Report:
+    """A stage, of the latest reports of all its shards, and how far its percentile watermarks had come `before`."""
+    known = list(shards)
+    least = together(known)
+    holds = merge_histograms(*(report.holds for report in known))
+    percentiles = held_percentiles(least.percentiles, holds, least.watermark, before)
+    return Report(least.watermark, percentiles, least.idle)
 
 
 def must_wait(sources: Mapping[str, Report], drifts: Mapping[str, int | None]) -> frozenset[str]:

@@ -124,12 +124,12 @@ class Grouping:
         )
 
     @property
-    def holds_by_parts(self) -> bool:
-        """Whether a window that has not merged yet may hold earlier than the one that it will be part of.
+    def holds_together(self) -> bool:
+        """Whether arrivals that wait may hold elsewhere than the window that they will be part of.
 
-        The watermark cannot be past that hold before the part is over, and so looked at; a percentile of it can.
+        The watermark cannot be past that hold before the window is over, and so looked at; a percentile of it can.
         """
-        return self.merging and self.windowing.timestamp_combiner.depends_on_window
+        return self.merging or not self.windowing.timestamp_combiner.depends_on_window
 
     def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         """Arrivals that have been admitted as the state rows that they are by themselves."""

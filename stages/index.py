@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import polars as pl
@@ -11,6 +11,7 @@ from windowing.columns import WINDOW_END, WINDOW_START
 from windowing.time import MIN_TIME, format_time
 
 from stages.buckets import BUCKET
+from stages.histogram import Histogram, histogram, merge_histograms
 from stages.keys import key_shown
 from stages.rows import HOLD, PENDING
 from stages.state import StateStore, decode, encode
@@ -69,8 +70,9 @@ class Index:
 
     buckets: pl.DataFrame
     watermarks: Watermarks = attrs.field(factory=Watermarks)
-    percentiles: Mapping[int, int] = attrs.field(factory=dict)
     times: Times = attrs.field(factory=Times)
+    holds: Mapping[int, Histogram] | None = None
+    """Of each bucket, of pending elements; None where nobody has asked, as percentile watermarks are not in use."""
 
     @classmethod
     def load(cls, store: StateStore, stage: str, clocks: Sequence[str]) -> Index:
@@ -79,16 +81,19 @@ class Index:
         if value is None:
             return cls(pl.DataFrame(schema=_schema(clocks)))
         frame, facts = decode(value)
-        percentiles = {int(share): time for share, time in facts["percentiles"].items()}
-        return cls(frame, Watermarks(facts["input"], facts["output"]), percentiles, Times(facts["times"]))
+        holds = facts.get("holds")
+        if holds is not None:
+            holds = {int(bucket): histogram for bucket, histogram in holds.items()}
+        return cls(frame, Watermarks(facts["input"], facts["output"]), Times(facts["times"]), holds)
 
     def save(self, store: StateStore, stage: str) -> None:
-        facts = {
+        facts: dict[str, Any] = {
             "input": self.watermarks.input,
             "output": self.watermarks.output,
-            "percentiles": dict(self.percentiles),
             "times": dict(self.times.times),
         }
+        if self.holds is not None:
+            facts["holds"] = self.holds
         store.put(stage, KEY, encode(self.buckets, facts))
 
     def due(self, now: Times) -> list[int]:
@@ -104,12 +109,17 @@ class Index:
         """The buckets that there are."""
         return {bucket: Size(*sizes) for bucket, *sizes in self.buckets.select(BUCKET, *SIZES).iter_rows()}
 
-    def replace(self, touched: Collection[int], summary: pl.DataFrame) -> Index:
+    def replace(
+        self, touched: Collection[int], summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None
+    ) -> Index:
         """With these buckets described anew; one that the summary lacks is empty."""
         others = self.buckets.filter(~pl.col(BUCKET).is_in(list(touched)))
-        return attrs.evolve(self, buckets=pl.concat([others, summary]).sort(BUCKET))
+        if holds is not None:
+            known = self.holds or {}
+            holds = {bucket: known[bucket] for bucket in known if bucket not in touched} | dict(holds)
+        return attrs.evolve(self, buckets=pl.concat([others, summary]).sort(BUCKET), holds=holds)
 
-    def add(self, summary: pl.DataFrame) -> Index:
+    def add(self, summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None) -> Index:
         """With what the summary describes in addition."""
         if summary.is_empty():
             return self
@@ -120,7 +130,11 @@ class Index:
             pl.col("^holder_.*$").get(least),
             pl.col("hold", *(name for name in summary.columns if name.startswith(DEADLINE))).min(),
         )
-        return attrs.evolve(self, buckets=folded.select(summary.columns).sort(BUCKET))
+        if holds is not None:
+            known = self.holds or {}
+            more = {bucket: merge_histograms(known.get(bucket, {}), part) for bucket, part in holds.items()}
+            holds = {**known, **more}
+        return attrs.evolve(self, buckets=folded.select(summary.columns).sort(BUCKET), holds=holds)
 
     @property
     def rows(self) -> int:
@@ -131,6 +145,11 @@ class Index:
     def pending(self) -> int:
         """Elements that are in no pane yet, each counted in every window that it is in."""
         return int(self.buckets["pending"].sum())
+
+    @property
+    def pending_holds(self) -> Histogram:
+        """Where pending elements hold the output watermark, each counted in every window that it is in."""
+        return merge_histograms(*(self.holds or {}).values())
 
     @property
     def keys(self) -> int:
@@ -150,6 +169,14 @@ class Index:
             return None
         least = held.row(held["hold"].arg_min(), named=True)
         return Holder(least["hold"], least["holder_key"], least["holder_start"], least["holder_end"])
+
+
+def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
+    """State rows with their bucket -> where their pending elements hold the output watermark, by bucket."""
+    held = rows.filter(pl.col(HOLD).is_not_null() & (pl.col(PENDING) > 0))
+    counted = held.group_by(BUCKET, HOLD).agg(pl.col(PENDING).sum())
+    parts = counted.partition_by(BUCKET, as_dict=True).items()
+    return {bucket: histogram(part[HOLD], part[PENDING]) for (bucket,), part in sorted(parts)}
 
 
 def _schema(clocks: Sequence[str]) -> pl.Schema:

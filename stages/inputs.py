@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 import attrs
 from windowing.time import MIN_TIME
 
-from stages.alignment import Report, together
-from stages.splits import Holder, SourceState, SourceSummary
+from stages.alignment import Report, of_shards, together
+from stages.splits import Holder, SourceState, SourceSummary, whole_keys
 from stages.strategies import WatermarkStrategy
 from stages.watermarks import Clock
 
@@ -34,20 +35,26 @@ class Arrived:
 class Inputs:
     """The state of each source that is read, the latest report of each origin upstream, and the processing time.
 
-    `times` has the processing time (us) of each source.
+    `times` has the processing time (us) of each source, `percentiles` how far those of each stage upstream have come.
     """
 
     sources: Mapping[str, SourceState] = attrs.field(factory=dict)
     reports: Mapping[str, Report] = attrs.field(factory=dict)
     now: int = MIN_TIME
     times: Mapping[str, int] = attrs.field(factory=dict)
+    percentiles: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
 
     def receive(
-        self, arrived: Arrived, strategies: Mapping[str, WatermarkStrategy], started: int = MIN_TIME
+        self,
+        arrived: Arrived,
+        strategies: Mapping[str, WatermarkStrategy],
+        started: int = MIN_TIME,
+        stages: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> Inputs:
         """After a batch. `strategies` are those of the sources that the stage reads.
 
         `started` is when the run began (us): silence before that, while nobody looked, is held against no source.
+        `stages` are those that it reads, with the names under which their shards report.
         """
         now = max(self.now, arrived.now)
         times = {
@@ -63,7 +70,15 @@ class Inputs:
         reports = {
             origin: self._latest(origin).followed_by(report) for origin, report in arrived.reports.items()
         }
-        return Inputs(sources, {**self.reports, **reports}, now, times)
+        return Inputs(sources, {**self.reports, **reports}, now, times, self.percentiles)._settled(stages)
+
+    def _settled(self, stages: Mapping[str, Sequence[str]]) -> Inputs:
+        """With the percentile watermarks of these stages, where there are any, as all their shards together tell."""
+        percentiles = {
+            name: of_shards(map(self._latest, origins), self.percentiles.get(name, {})).percentiles
+            for name, origins in stages.items()
+        }
+        return attrs.evolve(self, percentiles={name: known for name, known in percentiles.items() if known})
 
     def _latest(self, origin: str) -> Report:
         """The latest report; who has not reported yet holds at the beginning of time."""
@@ -74,7 +89,8 @@ class Inputs:
         if name in self.sources:
             state = self.sources[name]
             return Report(state.watermark, state.percentiles, state.idle)
-        return together(map(self._latest, origins))
+        least = together(map(self._latest, origins))
+        return Report(least.watermark, self.percentiles.get(name, least.percentiles), least.idle)
 
     def holder(self, name: str, strategy: WatermarkStrategy) -> Holder | None:
         """What a source's watermark waits for."""
@@ -92,6 +108,7 @@ class Inputs:
             "reports": {origin: report.facts() for origin, report in self.reports.items()},
             "now": self.now,
             "times": dict(self.times),
+            "percentiles": {name: dict(known) for name, known in self.percentiles.items()},
         }
 
     @classmethod
@@ -102,4 +119,6 @@ class Inputs:
             {origin: Report.load(report) for origin, report in facts["reports"].items()},
             facts["now"],
             facts["times"],
+            # Who wrote it before there was this had one report for each shard, capped at its least hold.
+            {name: whole_keys(known) for name, known in facts.get("percentiles", {}).items()},
         )

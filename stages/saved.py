@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 import polars as pl
 
@@ -24,7 +22,6 @@ class Saved:
 
     rows: pl.DataFrame
     watermarks: Watermarks
-    percentiles: Mapping[int, int]
     times: Times
 
 
@@ -36,7 +33,7 @@ def save(stage: Stage, store: StateStore) -> Saved:
     advanced = stage.grouping.advance(
         visit.rows, admitted, index.watermarks, index.times, index.times, visit.unmerged
     )
-    return Saved(advanced.rows, index.watermarks, index.percentiles, index.times)
+    return Saved(advanced.rows, index.watermarks, index.times)
 
 
 def restore(stage: Stage, store: StateStore, saved: Saved) -> None:
@@ -47,9 +44,7 @@ def restore(stage: Stage, store: StateStore, saved: Saved) -> None:
         buckets = buckets.split(bucket, chunks.size_of(part))
     nothing = saved.rows.clear().with_columns(pl.lit(False).alias(STALE))
     index: Index = storage.replace([], [buckets.place(saved.rows)], nothing, saved.times)
-    attrs.evolve(index, watermarks=saved.watermarks, percentiles=saved.percentiles, times=saved.times).save(
-        store, stage.name
-    )
+    attrs.evolve(index, watermarks=saved.watermarks, times=saved.times).save(store, stage.name)
 
 
 def _numbers(placed: pl.DataFrame) -> list[int]:

@@ -13,8 +13,9 @@ import polars as pl
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 
+from stages.histogram import histogram, merge_histograms
 from stages.keys import key_text
-from stages.lateness import HALF_LIFE, Lateness, histogram, learn, merge_histograms, percentile_watermark
+from stages.lateness import HALF_LIFE, Lateness, learn, percentile_watermark
 from stages.strategies import Summary, WatermarkStrategy
 
 SourceSummary = dict[str, Summary]
@@ -272,11 +273,12 @@ class SourceState:
     def load(cls, facts: Mapping[str, Any]) -> Self:
         """What `facts` gave, also after JSON has made text of the keys."""
         splits = {
-            name: Split(**split | {"percentiles": _whole_keys(split["percentiles"])})
+            name: Split(**split | {"percentiles": whole_keys(split["percentiles"])})
             for name, split in facts["splits"].items()
         }
-        return cls(**{**facts, "percentiles": _whole_keys(facts["percentiles"]), "splits": splits})
+        return cls(**{**facts, "percentiles": whole_keys(facts["percentiles"]), "splits": splits})
 
 
-def _whole_keys(percentiles: Mapping[Any, int]) -> dict[int, int]:
+def whole_keys(percentiles: Mapping[Any, int]) -> dict[int, int]:
+    """As JSON gave them, which makes text of keys."""
     return {int(share): time for share, time in percentiles.items()}

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 import attrs
 import polars as pl
 
+from stages.alignment import Report
 from stages.grouping import Grouping
+from stages.histogram import Histogram
 from stages.index import Holder, Index
 from stages.refused import Refused
 from stages.state import StateStore
 from stages.storage import Storage
 from stages.visit import visit
-from stages.watermarks import Clock, Watermarks, advance_percentiles
+from stages.watermarks import Clock, Watermarks
 
 
 @attrs.frozen
@@ -28,8 +30,9 @@ class Step:
     `elements` came. An element counts in every window that it is in: `placed` of what came, `emitted` of what is in
     panes for the first time, `pending` of what is in none yet; what was pending and placed is now emitted, dropped or
     pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
-    `late` has the arrivals that were dropped, if the grouping shows them; `percentiles` are those of the output
-    watermark. What was `refused` is not among the elements.
+    `late` has the arrivals that were dropped, if the grouping shows them. `percentiles` are those of the input, and
+    where there are any, `holds` is where pending elements hold those of the output. What was `refused` is not among the
+    elements.
     """
 
     panes: pl.DataFrame
@@ -45,7 +48,12 @@ class Step:
     bytes: int
     late: pl.DataFrame
     percentiles: Mapping[int, int]
+    holds: Histogram
     refused: Refused | None = None
+
+    def report(self, *, idle: bool) -> Report:
+        """What the shard tells those downstream; `idle`: all that is upstream is."""
+        return Report(self.watermarks.output, self.percentiles, idle, self.holds)
 
 
 @attrs.frozen
@@ -84,8 +92,7 @@ class Stage:
         holder = index.holder
         hold = None if holder is None else holder.hold
         watermarks = before.advance([clock.watermark], hold)
-        percentiles = advance_percentiles(index.percentiles, now.percentiles, hold)
-        attrs.evolve(index, watermarks=watermarks, percentiles=percentiles, times=now).save(store, self.name)
+        attrs.evolve(index, watermarks=watermarks, times=now).save(store, self.name)
         return Step(
             advanced.panes,
             watermarks,
@@ -99,6 +106,7 @@ class Stage:
             keys=index.keys,
             bytes=index.bytes,
             late=advanced.late,
-            percentiles=percentiles,
+            percentiles=now.percentiles,
+            holds=index.pending_holds,
             refused=admitted.refused,
         )

@@ -12,7 +12,8 @@ from windowing.triggers import Moment
 from stages import chunks
 from stages.buckets import BUCKET, Buckets, partition
 from stages.grouping import Grouping
-from stages.index import Index, Size, summarize
+from stages.histogram import Histogram
+from stages.index import Index, Size, histograms, summarize
 from stages.near import NEAR, STALE, Near
 from stages.rows import NEW_HOLD
 from stages.state import StateStore
@@ -78,8 +79,9 @@ class Storage:
         for bucket in sorted({*looked, *parts, NEAR} & set(self.sizes)):
             left = range(sizes.get(bucket, Size()).chunks, self.sizes[bucket].chunks)
             chunks.remove(self.store, self.stage, bucket, left)
-        described = [*rows, near.drop(STALE).with_columns(pl.lit(NEAR, pl.Int64).alias(BUCKET))]
-        return self.index.replace({*looked, *sizes, NEAR}, self._summary(pl.concat(described), sizes, now))
+        described = pl.concat([*rows, near.drop(STALE).with_columns(pl.lit(NEAR, pl.Int64).alias(BUCKET))])
+        touched = {*looked, *sizes, NEAR}
+        return self.index.replace(touched, self._summary(described, sizes, now), _holds(described, now))
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
         """Puts arrivals, with their bucket, beside its rows; `index` describes the rows already."""
@@ -91,7 +93,7 @@ class Storage:
             written = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part)
             sizes[bucket] = Size(chunks=len(written), log=sum(written))
         alone = self.grouping.alone(waiting.drop(BUCKET), now).with_columns(waiting[BUCKET])
-        return index.add(self._summary(alone, sizes, now))
+        return index.add(self._summary(alone, sizes, now), _holds(alone, now))
 
     def _size(self, bucket: int) -> Size:
         return self.sizes.get(bucket, Size())
@@ -111,3 +113,8 @@ class Storage:
         moment = Moment(now.times, self.grouping.merging)
         deadlines = {clock: self.grouping.deadline(moment, clock) for clock in self.grouping.clocks()}
         return summarize(rows, self.grouping.keys, deadlines, sizes)
+
+
+def _holds(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:
+    """Histograms of holds cost as much as they are long, so they are made only where somebody looks at them."""
+    return histograms(rows) if now.percentiles else None

@@ -15,15 +15,8 @@ from windowing.columns import EVENT_TIME
 from windowing.time import MIN_TIME, Microseconds, microseconds
 
 import stages.fields as fields
-from stages.lateness import (
-    HALF_LIFE,
-    Histogram,
-    Lateness,
-    histogram,
-    learn,
-    merge_histograms,
-    percentile_watermark,
-)
+from stages.histogram import Histogram, histogram, merge_histograms
+from stages.lateness import HALF_LIFE, Lateness, learn, percentile_watermark
 
 Summary = dict[str, Any]
 

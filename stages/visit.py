@@ -124,8 +124,8 @@ def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
 def _due(storage: Storage, now: Times) -> list[int]:
     """The buckets in which something is due."""
     index = storage.index
-    if storage.grouping.holds_by_parts and now.percentiles.keys() - index.times.percentiles.keys():
-        # Of what waits, the holds may be too early for a percentile that nobody has asked for before.
+    if now.percentiles and index.holds is None:
+        # Nobody has asked for percentiles before.
         return list(storage.sizes)
     return index.due(now)
 
@@ -144,7 +144,7 @@ def _stale_and_due(storage: Storage, near: Near, now: Times) -> Iterable[int]:
 def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
     """The buckets whose arrivals cannot wait, or had better not."""
     grouping, touched = storage.grouping, placed[BUCKET].unique().to_list()
-    if not grouping.waits or (now.percentiles and grouping.holds_by_parts):
+    if not grouping.waits or (now.percentiles and grouping.holds_together):
         return touched
     over = placed.filter(pl.col(WINDOW_END) <= now.time(WATERMARK))[BUCKET].unique().to_list()
     return [*over, *(bucket for bucket in touched if not _may_grow(storage.sizes.get(bucket, Size())))]

@@ -8,6 +8,8 @@ import attrs
 from windowing.time import MAX_TIME, MIN_TIME
 from windowing.triggers import PROCESSING_TIME, WATERMARK, clock_percentile, percentile_clock
 
+from stages.histogram import Histogram, percentile
+
 
 @attrs.frozen
 class Watermarks:
@@ -27,12 +29,18 @@ class Watermarks:
         return Watermarks(max(self.input, min(reports, default=MAX_TIME)), self.output)
 
 
-def advance_percentiles(
-    outputs: Mapping[int, int], inputs: Mapping[int, int], hold: int | None
+def held_percentiles(
+    inputs: Mapping[int, int], holds: Histogram, output: int, before: Mapping[int, int]
 ) -> dict[int, int]:
-    """Percentile watermarks of a stage's output, by the rule for the watermark itself, which is the 100th."""
-    held = {share: time if hold is None else min(time, hold) for share, time in inputs.items()}
-    return {share: max(time, outputs.get(share, MIN_TIME)) for share, time in held.items()}
+    """Percentile watermarks of a stage's output: the 66th is where a third of the pending elements hold it earlier.
+
+    None is ahead of that of the input, behind the `output` watermark, which is the 100th, or where it was `before`.
+    """
+    held = {share: percentile(holds, 100 - share) for share in inputs}
+    return {
+        share: max(output, before.get(share, MIN_TIME), min(time, MAX_TIME if hold is None else hold))
+        for (share, time), hold in zip(inputs.items(), held.values(), strict=True)
+    }
 
 
 @attrs.frozen

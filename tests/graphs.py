@@ -180,10 +180,15 @@ class Clocks:
         return attrs.evolve(self, watermark=watermark, percentiles={33: third, 66: two_thirds})
 
     def reaching(self, step: Step, shares: Mapping[int, int], now: int) -> Clocks:
-        """Of the output of a stage, after a step that its hold keeps from where its input is."""
-        held = {share: time if step.hold is None else min(time, step.hold) for share, time in shares.items()}
-        reached = {share: max(time, self.percentiles[share]) for share, time in held.items()}
-        return Clocks(step.output_watermark, reached, now)
+        """Of the output of a stage, after a step in which pending elements keep it from where its input is.
+
+        The 66th is kept by the first one of them that no more than 34 % of them hold it earlier than.
+        """
+        marks = {}
+        for share, time in shares.items():
+            kept = [step.held[(100 - share) * len(step.held) // 100]] if step.held else []
+            marks[share] = max(step.output_watermark, self.percentiles[share], min([time, *kept]))
+        return Clocks(step.output_watermark, marks, now)
 
     def ended(self) -> Clocks:
         return attrs.evolve(self, watermark=MAX_TIME, percentiles=dict.fromkeys(SHARES, MAX_TIME))

@@ -124,7 +124,8 @@ class Pane:
 class Step:
     """What one step gives: panes, elements dropped as (element, window) pairs or as in no window, and what is left.
 
-    `hold` is the least hold, `live` counts the open windows and the closed ones that are still remembered.
+    `hold` is the least hold, `live` counts the open windows and the closed ones that are still remembered. `held` has
+    the hold of each pending element, in order, if percentile watermarks were told.
     """
 
     panes: list[Pane]
@@ -135,6 +136,7 @@ class Step:
     output_watermark: int
     hold: int | None
     live: int
+    held: list[int] = attrs.Factory(list)
 
 
 @attrs.define
@@ -189,7 +191,13 @@ class Model:
         late, closed, nowhere = (
             sum(reason == why for *_, reason in dropped) for why in ("late", "closed", "no window")
         )
-        return Step(panes, dropped, late, closed, nowhere, self.output_watermark, hold, live)
+        held = self._held() if percentiles else []
+        return Step(panes, dropped, late, closed, nowhere, self.output_watermark, hold, live, held)
+
+    def _held(self) -> list[int]:
+        """Where each pending element holds the output watermark: where its window does."""
+        holds = [[state.hold] * state.pending for state in self.active.values() if state.hold is not None]
+        return sorted(hold for of_window in holds for hold in of_window)
 
     def _process(self, elements: Iterable[Element]) -> tuple[list[Pane], list[Dropped]]:
         """4.1 process_elements."""

@@ -11,6 +11,7 @@ import polars as pl
 from stages.aggregates import Aggregate, Collect, Count, Sum
 from stages.combine import CombineFn
 from stages.grouping import Grouping
+from stages.histogram import Histogram
 from stages.refused import Refused
 from stages.stage import Stage
 from stages.state import DictStore
@@ -83,6 +84,7 @@ class StageRun:
             output_watermark=step.watermarks.output,
             hold=None if step.holder is None else step.holder.hold,
             live=step.live,
+            held=_each_time(step.holds) if percentiles else [],
         )
 
 
@@ -106,6 +108,13 @@ def arrivals(elements: Iterable[Element]) -> pl.DataFrame:
     """Elements as a stage gets them."""
     rows = [(key, value, value is not None and chosen(value), time) for key, value, time in elements]
     return pl.DataFrame(rows, schema=ARRIVALS, orient="row")
+
+
+def _each_time(holds: Histogram) -> list[int]:
+    """The times of a histogram that is exact."""
+    assert holds.get("level", 0) == 0
+    counted = zip(holds.get("buckets", ()), holds.get("counts", ()), strict=True)
+    return [time for time, count in counted for _ in range(count)]
 
 
 def _dropped(row: dict[str, Any]) -> Dropped:

@@ -126,10 +126,11 @@ class Batch:
         mine = [envelope for envelope in self.envelopes if envelope.target == sink]
         return [envelope.frame() for envelope in sorted(mine, key=lambda sent: (sent.origin, sent.sequence))]
 
-    def stages(self) -> dict[str, StageRecord]:
-        """The record of each stage, of all its shards together."""
+    def stages(self, before: Mapping[str, StageRecord] | None = None) -> dict[str, StageRecord]:
+        """The record of each stage, of all its shards together; with those of the batch before, after these."""
         notes = [(sent.origin, sent.facts()) for sent in self.envelopes if sent.target == RECORDS]
-        return merged((name, StageRecord(**facts["stage"])) for name, facts in notes if "stage" in facts)
+        records = merged((name, StageRecord(**facts["stage"])) for name, facts in notes if "stage" in facts)
+        return {name: record.following((before or {}).get(name), 0) for name, record in records.items()}
 
     def sent(self, kind: Kind, level: int) -> list[Envelope]:
         """What of this kind left a level, the first of which is 1."""

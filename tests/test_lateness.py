@@ -11,17 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.lateness import (
-    BUCKETS,
-    HALF_LIFE,
-    Histogram,
-    Lateness,
-    histogram,
-    learn,
-    merge_histograms,
-    percentile_watermark,
-    quantile,
-)
+from stages.histogram import BUCKETS, Histogram, histogram, merge_histograms
+from stages.lateness import HALF_LIFE, Lateness, learn, percentile_watermark, quantile
 from stages.strategies import PercentileLateness
 from windowing.time import MAX_TIME, MIN_TIME
 

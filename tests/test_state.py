@@ -21,6 +21,7 @@ from polars.testing.parametric import dataframes
 
 from stages import keys
 from stages.buckets import TIMES, Buckets
+from stages.histogram import histogram
 from stages.index import DEADLINE, SCHEMA, Index, Size, summarize
 from stages.keys import key_hash, shard_of
 from stages.rows import HOLD, PENDING
@@ -192,11 +193,11 @@ def test_an_index_is_read_back_with_its_watermarks_and_clocks() -> None:
     store = DictStore()
     assert Index.load(store, STAGE, CLOCKS).watermarks == Watermarks(MIN_TIME, MIN_TIME)
     times = Times().advance(Clock(MAX_TIME, 8, {33: 7}))
-    marks = Watermarks(MAX_TIME, 3)
-    saved = attrs.evolve(index_of((1, "a", 5)), watermarks=marks, percentiles={33: 5}, times=times)
+    marks, holds = Watermarks(MAX_TIME, 3), {1: histogram(pl.Series([5, 5, 7]))}
+    saved = attrs.evolve(index_of((1, "a", 5)), watermarks=marks, holds=holds, times=times)
     saved.save(store, STAGE)
     read = Index.load(store, STAGE, CLOCKS)
-    assert (read.watermarks, read.percentiles, read.times) == (marks, {33: 5}, times)
+    assert (read.watermarks, read.holds, read.times) == (marks, holds, times)
     assert_frame_equal(read.buckets, saved.buckets)
     assert Index.load(store, "another", CLOCKS).sizes() == {}
 

@@ -103,7 +103,8 @@ class Level:
     ) -> Iterator[Envelope]:
         sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
         mail = Mail.read(arrived, sources, now)
-        inputs = self._load(plan, store).receive(mail.arrived, sources, self.started)
+        stages = {name: self.topology.origins(name) for name in plan.inputs if name not in sources}
+        inputs = self._load(plan, store).receive(mail.arrived, sources, self.started, stages)
         store.put(plan.name, _INPUTS, json.dumps(inputs.facts(), sort_keys=True).encode())
         upstream = {
             name: inputs.report(name, self.topology.origins(name)).moved_back(plan.skews.get(name, 0))
@@ -120,7 +121,7 @@ class Level:
                 # After the panes, for a consumer that takes several.
                 sender = origin if output == "main" else f"{origin}:{output}"
                 yield from self.topology.data(consumer, frame, sender)
-        report = Report(step.watermarks.output, step.percentiles, together(upstream.values()).idle)
+        report = step.report(idle=together(upstream.values()).idle)
         yield from self._report(plan, origin, report, inputs.now)
         facts = {
             "stage": attrs.asdict(stage_record(step, upstream, self._finished(inputs.now))),

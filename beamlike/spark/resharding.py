@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 import polars as pl
@@ -22,6 +22,8 @@ from stages.saved import Saved, restore, save
 from stages.splits import SourceState
 from stages.state import DictStore, StateStore
 from stages.watermarks import Times, Watermarks
+
+Name = TypeVar("Name", str, int)
 
 INPUTS: Final = "inputs"
 """Where a level keeps the `Inputs` of a stage's shard: whatever has taken a step has them."""
@@ -49,7 +51,6 @@ def take_apart(
     facts = {
         "inputs": _input_facts(stage, json.loads(values[INPUTS]), before, now),
         "watermarks": attrs.astuple(saved.watermarks),
-        "percentiles": dict(saved.percentiles),
         "times": dict(saved.times.times),
     }
     payload = json.dumps(facts, sort_keys=True).encode()
@@ -70,7 +71,8 @@ def _input_facts(
         for origin in now.origins(name)
     }
     times = {name: time for name, time in inputs.times.items() if name in sources}
-    return Inputs(sources, reports, inputs.now, times).facts()
+    percentiles = {name: known for name, known in inputs.percentiles.items() if name in stage.inputs}
+    return Inputs(sources, reports, inputs.now, times, percentiles).facts()
 
 
 def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore) -> None:
@@ -81,7 +83,6 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
     saved = Saved(
         pl.concat([pl.DataFrame(schema=stage.stage.grouping.layout.state), *rows]),
         Watermarks(*(min(times) for times in zip(*(fact["watermarks"] for fact in facts), strict=True))),
-        {int(share): time for share, time in _least(fact["percentiles"] for fact in facts).items()},
         Times(_least(fact["times"] for fact in facts)),
     )
     restore(stage.stage, store, saved)
@@ -98,14 +99,18 @@ def _together(inputs: list[Inputs]) -> Inputs:
                 sources[name] = state
     origins = {origin for known in inputs for origin in known.reports}
     reports = {origin: together(known.reports[origin] for known in inputs) for origin in sorted(origins)}
-    return Inputs(
-        sources, reports, max(known.now for known in inputs), _least(known.times for known in inputs)
-    )
+    now, times = max(known.now for known in inputs), _least(known.times for known in inputs)
+    stages = {name for known in inputs for name in known.percentiles}
+    percentiles = {
+        name: _least(known.percentiles[name] for known in inputs if name in known.percentiles)
+        for name in sorted(stages)
+    }
+    return Inputs(sources, reports, now, times, percentiles)
 
 
-def _least(times: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _least(times: Iterable[Mapping[Name, int]]) -> dict[Name, int]:
     """The least by name of those that are known."""
-    least: dict[str, int] = {}
+    least: dict[Name, int] = {}
     for known in times:
         for name, time in known.items():
             least[name] = min(time, least.get(name, time))
