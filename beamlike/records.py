@@ -174,7 +174,7 @@ class StageRecord:
         )
 
     def following(self, before: StageRecord | None, now: int) -> StageRecord:
-        """After the batch before, at this processing time (us): the output's percentiles, and since when it is there."""
+        """After the batch before, at this processing time (us): where its output stands, and since when."""
         reached = {} if before is None else before.percentiles
         stands = before is not None and before.output == self.output and before.since is not None
         return attrs.evolve(

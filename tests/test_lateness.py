@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 from functools import reduce
+from itertools import count
 
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.histogram import BUCKETS, Histogram, histogram, merge_histograms
+from stages.histogram import BUCKETS, Histogram, histogram, merge_histograms, percentile
 from stages.lateness import HALF_LIFE, Lateness, learn, percentile_watermark, quantile
 from stages.strategies import PercentileLateness
 from windowing.time import MAX_TIME, MIN_TIME
@@ -62,13 +63,38 @@ def test_a_histogram_has_the_finest_buckets_that_are_few_enough(times: list[int]
     assert found["newest"] == max(times)
 
 
+@given(st.lists(st.tuples(times, st.integers(1, 9)), max_size=30))
+def test_times_may_count_several_times(counted: list[tuple[int, int]]) -> None:
+    at = pl.Series([time for time, _ in counted], dtype=pl.Int64)
+    counts = pl.Series([count for _, count in counted], dtype=pl.Int64)
+    assert histogram(at, counts) == of([time for time, count in counted for _ in range(count)])
+
+
+@given(few | many(), st.integers(0, 99))
+def test_a_percentile_is_the_latest_time_that_no_more_than_so_many_are_before(
+    times: list[int], percent: int
+) -> None:
+    known = of(times)
+    found = percentile(known, percent)
+    if not times:
+        assert found is None
+        return
+    latest = max(
+        time
+        for time, before in zip(sorted(times), count(), strict=False)
+        if 100 * before <= percent * len(times)
+    )
+    assert found is not None
+    assert found <= latest < found + 2 ** known["level"]
+
+
 @given(few | many(), few | many(), few | many())
 def test_merging_histograms_is_associative_and_commutative_with_nothing_as_identity(
     one: list[int], two: list[int], three: list[int]
 ) -> None:
     a, b, c = of(one), of(two), of(three)
     merge = merge_histograms
-    assert merge(merge(a, b), c) == merge(a, merge(b, c)) == of([*one, *two, *three])
+    assert merge(merge(a, b), c) == merge(a, merge(b, c)) == merge(b, c, a) == of([*one, *two, *three])
     assert merge(a, b) == merge(b, a)
     assert merge(a, {}) == a == merge({}, a)
 

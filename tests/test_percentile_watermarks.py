@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from itertools import groupby, pairwise
 
+import polars as pl
 import pytest
 from hypothesis import given
 
+import beamlike as bl
 from beamlike.testing.times import instant
 from stages.splits import SourceState, summarize
 from stages.strategies import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
@@ -94,3 +96,35 @@ def test_about_such_a_share_of_elements_comes_before_its_percentile_has_passed_t
         passed += state.percentiles.get(share, MIN_TIME) > time
         state = state.advance(strategy, summarize(strategy, frame([(time, "a", False)])), arrival)
     assert passed / len(events) == pytest.approx(1 - share / 100, abs=0.1)
+
+
+def long_session_among_others(minutes: int) -> bl.TestStream:
+    """One user goes on and on, a play a minute; in each minute eight others come and go."""
+    stream = bl.TestStream({"user": str, "at": int})
+    for minute in range(minutes):
+        users = ["old", *(f"{minute} {number}" for number in range(8))]
+        stream = stream.add_elements([{"user": user, "at": 60 * minute} for user in users])
+        known = 60 * (minute + 1)
+        stream = stream.advance_watermark_to(known, percentiles={66: known})
+    return stream
+
+
+def test_one_old_open_session_does_not_hold_the_percentiles() -> None:
+    """Up to the fourth minute, less than a third of the pending plays are those of the old session."""
+    stream = long_session_among_others(4)
+    plays = bl.Pipeline("p").read("plays", stream, timestamp="at", timestamp_unit="s")
+    sessions = (
+        plays.window_into(bl.Sessions("90s"), timestamp_combiner=bl.EARLIEST)
+        .group_by("user")
+        .aggregate(n=bl.count())
+        .named("sessions")
+    )
+    early = bl.AfterWatermark(early=bl.AfterWatermark(percentile=66))
+    out = bl.Memory()
+    sessions.window_into(bl.FixedWindows("1m"), trigger=early).aggregate(n=bl.count()).write("out", out)
+    batches = sessions.pipeline.run().batches
+    moved = [batch.stages["sessions"] for batch in batches[1:-1:2]]
+    assert [stage.output // MINUTE for stage in moved] == [0, 0, 0, 0]
+    assert [stage.percentiles[66] // MINUTE for stage in moved] == [0, 1, 2, 3]
+    early_panes = out.frame().filter(pl.col("pane_timing") == "early")
+    assert early_panes["n"].to_list() == [8, 8, 8, 1]  # the last is the old one: the input has ended

@@ -28,7 +28,9 @@ from stages.rows import HOLD, PENDING
 from stages.state import ENCODING, DictStore, decode, encode
 from stages.watermarks import Clock, Times, Watermarks
 from tests.model import MAX_TIME, MIN_TIME
-from windowing import Sessions, Windowing
+from tests.runs import StageRun
+from tests.strategies import us
+from windowing import FixedWindows, Sessions, Windowing
 from windowing.columns import WINDOW_END, WINDOW_START
 from windowing.triggers import WATERMARK
 
@@ -200,6 +202,15 @@ def test_an_index_is_read_back_with_its_watermarks_and_clocks() -> None:
     assert (read.watermarks, read.holds, read.times) == (marks, holds, times)
     assert_frame_equal(read.buckets, saved.buckets)
     assert Index.load(store, "another", CLOCKS).sizes() == {}
+
+
+def test_an_index_of_before_there_were_histograms_of_holds_is_read_and_they_are_made() -> None:
+    run = StageRun(Windowing(FixedWindows(us(10))))
+    run.step([("a", 1, 5), ("a", 2, 15), ("b", 1, 17)], 0)
+    frame, facts = decode(run.store.values["grouping", "index"])
+    assert "holds" not in facts  # nor are there any where nobody asks for percentiles
+    run.store.put("grouping", "index", encode(frame, {**facts, "percentiles": {}}))
+    assert run.step([], 1, percentiles={66: 5}).held == [9, 19, 19]
 
 
 # Where keys are placed. Checkpoints depend on these numbers: they must never change.

@@ -107,9 +107,11 @@ def test_watermarks_never_go_back_and_output_is_at_most_input(graph: Graph) -> N
     for name in graph.nodes:
         stages = [batch.stages[name] for batch in played.batches]
         assert all(stage.output <= stage.input for stage in stages)
+        assert all(stage.percentiles[33] >= stage.percentiles[66] >= stage.output for stage in stages)
         for before, after in pairwise(stages):
             assert before.input <= after.input
             assert before.output <= after.output
+            assert all(before.percentiles[share] <= after.percentiles[share] for share in (33, 66))
 
 
 @law

@@ -9,7 +9,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.alignment import Report
+from stages.alignment import Report, of_shards
+from stages.histogram import histogram
 from stages.inputs import Arrived, Inputs
 from stages.splits import WHOLE, summarize
 from stages.strategies import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
@@ -104,6 +105,31 @@ def test_what_is_known_of_upstream_is_read_back_as_it_was() -> None:
     }
     rows = pl.DataFrame({EVENT_TIME: [1, 5_000_000], "part": ["x", None]})
     summaries = {name: summarize(strategy, rows) for name, strategy in strategies.items()}
-    reports = {"s\x1f1": Report(7, {33: 9}, idle=True)}
-    inputs = Inputs().receive(Arrived(summaries, frozenset({"b"}), reports, 7), strategies)
+    reports = {"s\x1f1": Report(7, {33: 9}, idle=True, holds=histogram(pl.Series([7, 8])))}
+    stages = {"s": ["s\x1f1"]}
+    inputs = Inputs().receive(Arrived(summaries, frozenset({"b"}), reports, 7), strategies, stages=stages)
+    assert inputs.report("s", stages["s"]) == Report(7, {33: 8}, idle=True)
     assert Inputs.load(json.loads(json.dumps(inputs.facts()))) == inputs
+
+
+def test_a_stage_stands_where_the_pending_elements_of_all_its_shards_hold_it() -> None:
+    def told(*holds: int) -> Report:
+        times = pl.Series(holds, dtype=pl.Int64)
+        return Report(min([*holds, 50]), {25: 90, 50: 60, 99: 55}, holds=histogram(times))
+
+    shards = [told(10, 70), told(80, 80), told()]  # in all 10, 70, 80, 80
+    assert of_shards(shards, {}) == Report(10, {25: 80, 50: 60, 99: 10})
+    assert of_shards(shards, {}) == of_shards([told(70, 80), told(10), told(80)], {})
+    assert of_shards(shards, {25: 85, 50: 7}) == Report(10, {25: 85, 50: 60, 99: 10})
+    assert "holds" not in Report(5, {33: 7}).facts()  # who asks for no percentiles pays for none
+
+
+def test_what_comes_behind_a_percentile_watermark_does_not_take_it_back() -> None:
+    stages = {"one": ["one"], "two": ["two"]}
+    inputs = Inputs()
+    for holds in ({"one": 10, "two": 3}, {"one": 5, "two": 8}):
+        reports = {
+            name: Report(0, {66: 20}, holds=histogram(pl.Series([hold]))) for name, hold in holds.items()
+        }
+        inputs = inputs.receive(Arrived(reports=reports), {}, stages=stages)
+    assert [inputs.report(name, [name]).percentiles for name in stages] == [{66: 10}, {66: 8}]
