@@ -32,6 +32,7 @@ class Query:
     tasks: int = 1
     seed: int = 0
     stores: Stores = attrs.field(factory=lambda: defaultdict(DictStore))
+    latest: Mapping[str, StageRecord] = attrs.field(factory=dict)
     topology: Topology = attrs.field(init=False)
     levels: list[Level] = attrs.field(init=False)
 
@@ -93,7 +94,9 @@ class Query:
         for number in range(len(self.levels)):
             envelopes = self.level(number, envelopes, now if number == 0 else None)
             after.append(list(envelopes))
-        return Batch(self.plan, list(envelopes), after)
+        batch = Batch(self.plan, list(envelopes), after, self.latest)
+        self.latest = batch.stages()
+        return batch
 
     def level(self, number: int, envelopes: Iterable[Envelope], now: int | None = None) -> list[Envelope]:
         """What leaves a level when these envelopes have come to it, shard by shard."""
@@ -115,22 +118,23 @@ class Query:
 
 @attrs.frozen
 class Batch:
-    """What has reached the end in a batch, and what left each level."""
+    """What has reached the end in a batch, what left each level, and the records of the stages in the batch before."""
 
     plan: Plan
     envelopes: list[Envelope]
     levels: list[list[Envelope]]
+    before: Mapping[str, StageRecord]
 
     def frames(self, sink: str) -> list[pl.DataFrame]:
         """The rows for a sink, in order."""
         mine = [envelope for envelope in self.envelopes if envelope.target == sink]
         return [envelope.frame() for envelope in sorted(mine, key=lambda sent: (sent.origin, sent.sequence))]
 
-    def stages(self, before: Mapping[str, StageRecord] | None = None) -> dict[str, StageRecord]:
-        """The record of each stage, of all its shards together; with those of the batch before, after these."""
+    def stages(self) -> dict[str, StageRecord]:
+        """The record of each stage, of all its shards together."""
         notes = [(sent.origin, sent.facts()) for sent in self.envelopes if sent.target == RECORDS]
         records = merged((name, StageRecord(**facts["stage"])) for name, facts in notes if "stage" in facts)
-        return {name: record.following((before or {}).get(name), 0) for name, record in records.items()}
+        return {name: record.following(self.before.get(name), 0) for name, record in records.items()}
 
     def sent(self, kind: Kind, level: int) -> list[Envelope]:
         """What of this kind left a level, the first of which is 1."""

@@ -78,9 +78,9 @@ def test_on_any_number_of_shards_every_stage_is_where_a_naive_propagation_has_it
     p, sinks = declare(graph)
     plan = p.plan()
     windowings = {name: stage.stage.grouping.windowing for name, stage in plan.stages.items()}
-    naive, stages = Naive(graph, windowings), dict[str, StageRecord]()
+    naive = Naive(graph, windowings)
     for number, batch in enumerate(Query(plan, shards, seed=shards).batches()):
-        expected, stages = naive.step(number), batch.stages(stages)
+        expected, stages = naive.step(number), batch.stages()
         for name in graph.nodes:
             for task, frame in enumerate(batch.frames(f"{name} panes")):
                 sinks[name].write(output_frame(frame), Part("q", number, task))
