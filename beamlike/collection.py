@@ -85,14 +85,18 @@ class Collection:
         return collection_html(self)
 
     def named(self, name: str) -> Collection:
-        """The same, with this name for its step: names appear in errors, metrics, plans and state."""
+        """The same, with this name for its step: names appear in errors, metrics, plans and state.
+
+        What has been made of it before, a sink among that, is made of the step of this name, too.
+        """
         if isinstance(self.origin, Read):
             raise PlanError(
                 "the name of a source is given in read(...) or with_watermark(...)", step=self.name
             )
-        self.pipeline.rename(self.name, name)
         origin = attrs.evolve(self.origin, name=name) if isinstance(self.origin, Step) else self.origin
-        return attrs.evolve(self, name=name, base=name, origin=origin)
+        after: Collection = attrs.evolve(self, name=name, base=name, origin=origin)
+        self.pipeline.rename(self, after)
+        return after
 
     def filter(self, *conditions: IntoColumn, name: str | None = None) -> Collection:
         """The rows for which all conditions are true."""

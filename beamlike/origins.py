@@ -166,12 +166,14 @@ def _require_no_unit(unit: str | None, step: str) -> None:
 def _since_read(collection: Collection, step: str) -> tuple[Read, tuple[Step, ...]]:
     """The source of a collection, and the steps from there; what is no step in between is refused."""
     steps: tuple[Step, ...] = ()
+    collection = collection.pipeline.latest(collection)
     while not isinstance(collection.origin, Read):
         origin = collection.origin
         if not isinstance(origin, Step) or isinstance(origin, WindowInto):
             raise PlanError(_refusal(origin, collection.name), step=step)
         steps = (origin, *steps)
-        (collection,) = collection.inputs
+        (before,) = collection.inputs
+        collection = before.pipeline.latest(before)
     return collection.origin, steps
 
 

@@ -58,6 +58,7 @@ class Pipeline:
     max_dead_letters: int | float | None = attrs.field(default=None, kw_only=True)
     writes: list[Write] = attrs.field(factory=list, init=False, repr=False)
     _names: set[str] = attrs.field(factory=set, init=False, repr=False)
+    _renamed: dict[Collection, Collection] = attrs.field(factory=dict, init=False, repr=False)
 
     @name.validator
     def _is_a_name(self, attribute: attrs.Attribute[str], value: object) -> None:
@@ -137,11 +138,19 @@ class Pipeline:
         """The name is taken from now on."""
         self._names.add(name)
 
-    def rename(self, before: str, after: str) -> None:
-        """One name is given up for another."""
-        self.new_name(after, "")
-        self._names.discard(before)
-        self.register(after)
+    def rename(self, before: Collection, after: Collection) -> None:
+        """A step gives up its name for another: `after` takes its place, also where it has been used already."""
+        self.new_name(after.name, "")
+        latest = self.latest(before)
+        self._names.discard(latest.name)
+        self.register(after.name)
+        self._renamed[latest] = after
+
+    def latest(self, collection: Collection) -> Collection:
+        """The collection as it is called now."""
+        while collection in self._renamed:
+            collection = self._renamed[collection]
+        return collection
 
     def plan(self) -> Plan:
         """What runners run: a pure function of what has been declared."""

@@ -12,10 +12,11 @@ import polars as pl
 
 from beamlike.checks import require_apart
 from beamlike.collection import Collection
-from beamlike.errors import DuplicateName, PlanError, listed
+from beamlike.errors import PlanError, listed
 from beamlike.letters import OnError
 from beamlike.origins import DeadLetters, EventTime, Flatten, Group, Late, Read
 from beamlike.own_windows import parts
+from beamlike.renaming import writes_of
 from beamlike.routes import Output, Route
 from beamlike.steps import NotRetracted, Step, WindowInto
 from beamlike.watermarks import NoEventTime, own_watermark
@@ -29,7 +30,7 @@ from windowing.triggers import percentile_clock
 
 if TYPE_CHECKING:
     from beamlike.io.base import Sink, Source
-    from beamlike.pipeline import Pipeline
+    from beamlike.pipeline import Pipeline, Write
 
 
 @attrs.frozen
@@ -176,8 +177,8 @@ def compile_plan(pipeline: Pipeline) -> Plan:
     """The plan of everything that leads to a sink. Raises `PlanError` where nothing does."""
     if not pipeline.writes:
         raise PlanError(f"pipeline {pipeline.name!r} writes to no sink; call collection.write('name', sink)")
-    reached = _reached(pipeline)
-    writes = sorted(pipeline.writes, key=lambda write: write.name)
+    writes = writes_of(pipeline)
+    reached = _reached(writes)
     ways = {name: list(_ways(found.inputs[0])) for name, found in reached.items() if _is_group(found)}
     written = {write.name: list(_ways(write.collection)) for write in writes}
     graph = StageGraph.from_inputs({name: _producers(ways.get(name, ())) for name in reached})
@@ -215,20 +216,15 @@ def compile_plan(pipeline: Pipeline) -> Plan:
     return Plan(pipeline.name, sources, stages, sinks, graph, levels, pipeline.max_dead_letters)
 
 
-def _reached(pipeline: Pipeline) -> dict[str, Collection]:
+def _reached(writes: Iterable[Write]) -> dict[str, Collection]:
     """Sources and groupings that lead to a sink, by name in the order of the alphabet."""
     seen: dict[str, Collection] = {}
-    waiting = [write.collection for write in pipeline.writes]
+    waiting = [write.collection for write in writes]
     while waiting:
         collection = waiting.pop()
         if collection.name not in seen:
             seen[collection.name] = collection
             waiting += collection.inputs
-        elif seen[collection.name] is not collection:
-            # After x.named(...) one can still build on x, whose old name may by then be that of another step.
-            raise DuplicateName(
-                "two steps have this name; build on what named(...) gave", step=collection.name
-            )
     return {name: seen[name] for name in sorted(seen) if isinstance(seen[name].origin, Read | Group)}
 
 

@@ -364,17 +364,6 @@ def test_names_are_one_line_of_text(name):
         plays(bl.Pipeline(name) if name is None else None, name)
 
 
-def test_a_step_built_on_a_name_given_up_clashes_with_the_one_that_took_it():
-    p = bl.Pipeline("p")
-    source = plays(p)
-    old = source.filter("won")
-    old.named("winners").write("winners out", bl.Memory())
-    old.write("old", bl.Memory())
-    source.filter("won").write("new", bl.Memory())
-    with pytest.raises(DuplicateName, match=r"step 'plays.filter': .*named"):
-        p.plan()
-
-
 def test_a_pipeline_must_write_to_a_sink():
     p = bl.Pipeline("silent")
     plays(p)
