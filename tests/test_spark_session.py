@@ -117,6 +117,14 @@ def test_our_settings_go_on_top_and_the_users_config_on_top_of_them(spark: Spark
     assert beside(spark).conf.get("spark.sql.session.timeZone") == "UTC"
 
 
+def test_spark_that_is_started_here_is_patient_with_a_busy_machine(spark: SparkSession) -> None:
+    given = spark.sparkContext.getConf()
+    assert given.get("spark.python.authenticate.socketTimeout") == "60s"
+    assert given.get("spark.network.timeout") == "300s"
+    # Spark tells its Python workers, and this process, in seconds.
+    assert os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] == "60"
+
+
 def test_there_are_as_many_shards_as_cores_by_default(spark: SparkSession) -> None:
     opened = open_session(spark, master=None, shards=None, name="test", config={})
     assert opened.conf.get("spark.sql.shuffle.partitions") == "2"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer
@@ -17,6 +20,7 @@ import beamlike as bl
 from beamlike.spark.envelope import Topology
 from beamlike.spark.level import Level
 from beamlike.spark.operators import LevelOperator, on_demand
+from beamlike.spark.session import EARLY
 from beamlike.spark.workers import settle, settled
 from examples.session_lengths import pipeline
 
@@ -62,3 +66,44 @@ print({"beamlike", "stages", "polars", "pandas"} & set(sys.modules))
 """
     process = subprocess.run([sys.executable, "-c", asked], input=pickled, capture_output=True, check=True)
     assert process.stdout.decode().splitlines() == ["state ['key'] ['value']", "set()"]
+
+
+# pyspark as it is on a busy machine: it takes as long as it takes.
+SLOW = """
+import sys
+sys.stdin.readline()
+__path__ = [{path!r}]
+exec(compile(open({path!r} + "/__init__.py").read(), __file__, "exec"))
+"""
+
+
+def test_the_worker_that_spark_waits_ten_seconds_for_connects_before_it_imports_anything(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark/__init__.py").write_text(SLOW.format(path=str(Path(pyspark.__file__).parent)))
+    (tmp_path / "sitecustomize.py").write_text("print('the own one of this Python', flush=True)")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "pyspark.sql.streaming.transform_with_state_driver_worker"],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(EARLY), str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+                "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
+                "PYTHON_WORKER_FACTORY_SECRET": "secret",
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        with server.accept()[0] as connection, connection.makefile("rwb") as stream:
+            assert stream.read(4 + len("secret")) == (6).to_bytes(4, "big") + b"secret"
+            stream.write((2).to_bytes(4, "big") + b"ok")
+            stream.flush()
+            assert worker.stdin is not None
+            worker.stdin.write(b"go on\n")
+            worker.stdin.flush()
+            assert int.from_bytes(stream.read(4), "big") == worker.pid
+        told, _ = worker.communicate(timeout=30)
+    assert told.startswith(b"the own one of this Python\n")

@@ -26,6 +26,10 @@ from beamlike.spark.java import find_java
 _DEFAULTS = {
     "spark.driver.memory": "2g",
     "spark.executorEnv.POLARS_MAX_THREADS": "1",  # tasks share the cores, so each has one thread
+    # On a busy machine Python, and Java while it collects garbage, may be slow to answer: by default they are given up
+    # after 15 and 120 seconds.
+    "spark.python.authenticate.socketTimeout": "60s",
+    "spark.network.timeout": "300s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -42,7 +42,7 @@ from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter
 from beamlike.spark.stopping import Gate, answer, signals
-from beamlike.summary import Shown
+from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
@@ -141,8 +141,8 @@ class SparkRunner:
         return session
 
 
-@attrs.define(repr=False)
-class SparkRun(Shown):
+@attrs.define
+class SparkRun:
     """A run on Spark: its records, and the means to wait for it and to stop it. It holds the checkpoint's lock."""
 
     plan: Plan
@@ -163,6 +163,9 @@ class SparkRun(Shown):
     _tally: Tally = attrs.field(factory=Tally)
     _drops: Drops = attrs.field(init=False)
     _excess: TooManyDeadLetters | None = None
+
+    def __repr__(self) -> str:
+        return run_text(self)
 
     def __attrs_post_init__(self) -> None:
         self._drops = Drops(self.plan)

@@ -44,6 +44,7 @@ _WORKERS = {
     # Spark sets this for mapInArrow only. With it everywhere, all operators share the same worker processes.
     "SPARK_SIMPLIFIED_TRACEBACK": "1",
 }
+EARLY = Path(__file__).with_name("early")  # its `sitecustomize` is for the worker on this machine
 _ARCHIVE = "beamlike.archive"  # the archive that was shipped for a session is a setting of that session
 
 
@@ -138,7 +139,7 @@ def worker_environment(session: SparkSession) -> Iterator[None]:
     if shipped := session.conf.get(_ARCHIVE, None):
         # The path is right on this machine, also for Spark's Python worker on the driver, which knows nothing
         # of files that were sent. Elsewhere it leads nowhere, but makes workers that never served other code.
-        paths = [shipped, before.get("PYTHONPATH", "")]
+        paths = [shipped, str(EARLY), before.get("PYTHONPATH", "")]
         variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         variables["PYTHONSAFEPATH"] = "1"  # or else what lies in the working directory would come first
         archives = [] if _is_local(context) else [Path(shipped).name]

@@ -1,0 +1,1 @@
+"""Goes onto the module path of Spark's Python workers, for the `sitecustomize` in it."""

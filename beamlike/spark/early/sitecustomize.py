@@ -1,0 +1,62 @@
+"""Lets a Python worker that Spark waits for connect back before it imports pyspark.
+
+For the one that looks at stateful operators on the driver Spark waits ten seconds, which is in its code, and what it
+imports first can take longer on a busy machine. Python imports this file whenever it starts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import socket
+import sys
+from importlib.machinery import PathFinder
+from typing import Any, Final
+
+_WAITED_FOR: Final = "pyspark.sql.streaming.transform_with_state_driver_worker"
+
+
+def _connected(port: int, secret: str) -> tuple[io.BufferedRWPair, socket.socket]:
+    """What `pyspark.util.local_connect_and_auth` gives; SocketAuthHelper, on the other end, waits for the secret."""
+    host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "").lower() == "true" else "127.0.0.1"
+    connection = socket.create_connection(
+        (host, port), float(os.environ.get("SPARK_AUTH_SOCKET_TIMEOUT", 15))
+    )
+    stream = connection.makefile("rwb")
+    sent = secret.encode()
+    stream.write(len(sent).to_bytes(4, "big") + sent)
+    stream.flush()
+    length = int.from_bytes(stream.read(4), "big")
+    if stream.read(length) != b"ok":
+        raise ConnectionError("Spark did not take the secret that it gave")
+    return stream, connection
+
+
+def _connect_first() -> None:
+    """Connect, and have pyspark find the connection that it would make."""
+    made = [
+        _connected(int(os.environ["PYTHON_WORKER_FACTORY_PORT"]), os.environ["PYTHON_WORKER_FACTORY_SECRET"])
+    ]
+    import pyspark.util
+
+    connect = pyspark.util.local_connect_and_auth
+
+    def found(*asked: Any) -> Any:
+        return made.pop() if made else connect(*asked)
+
+    setattr(pyspark.util, connect.__name__, found)
+
+
+def _import_next() -> None:
+    """The `sitecustomize` that Python would have imported without this one."""
+    here = os.path.dirname(__file__)
+    spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != here])
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+# Not where there are no ports, but sockets of the file system; nor in a process that inherits the variables.
+if _WAITED_FOR in sys.orig_argv and "PYTHON_WORKER_FACTORY_PORT" in os.environ:
+    _connect_first()
+_import_next()
