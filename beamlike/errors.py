@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from stages.errors import StepError as StepError
+
 
 class PlanError(ValueError):
     """A pipeline cannot be run as it is declared. `step` names the step at fault, where there is one."""
@@ -48,17 +50,6 @@ class UnboundedGrouping(PlanError):
 
 class MissingFiles(PlanError, FileNotFoundError):
     """The path or glob of a source names nothing."""
-
-
-class StepError(RuntimeError):
-    """A user's function gave something that its step cannot use."""
-
-    def __init__(self, step: str, message: str) -> None:
-        super().__init__(step, message)
-        self.step = step
-
-    def __str__(self) -> str:
-        return f"step {self.args[0]!r}: {self.args[1]}"
 
 
 class RunError(RuntimeError):

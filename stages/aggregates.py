@@ -11,6 +11,8 @@ import attrs
 import polars as pl
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
+from stages.sums import NARROW, narrow, wide
+
 Schema = pl.Schema
 
 
@@ -53,7 +55,7 @@ class Aggregate:
         """The accumulators of a group of accumulators, in order of arrival; nulls are those of nothing."""
         return {}
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         """The result."""
         raise NotImplementedError
 
@@ -83,7 +85,7 @@ class Count(Aggregate):
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {"count": acc["count"].sum()}
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc["count"]
 
 
@@ -133,7 +135,7 @@ def _summed(dtype: pl.DataType) -> pl.DataType:
 class Sum(_Numeric):
     """The sum of a column, nulls left out; 0 for no values.
 
-    Whole numbers of up to 64 bits are added in 128: a sum that its type cannot hold is an error, not another number.
+    A sum that its type cannot hold is an error, not another number; what is added up on the way may be beyond it.
     """
 
     subtractable: ClassVar[bool] = True
@@ -142,20 +144,36 @@ class Sum(_Numeric):
         return _summed(dtype)
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        return {"sum": Part(self._added(schema), 0)}
+        dtype = self.dtype(schema)
+        if halves := wide(dtype):
+            return {"sum": Part(dtype, 0), "high": Part(halves.high, 0)}
+        return {"sum": Part(pl.Int128() if dtype in NARROW else dtype, 0)}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        return {"sum": pl.col(self.column).cast(self._added(schema))}
-
-    def _added(self, schema: Schema) -> pl.DataType:
         dtype = self.dtype(schema)
-        return pl.Int128() if dtype in (pl.Int64, pl.UInt64) else dtype
+        value = pl.col(self.column)
+        if halves := wide(dtype):
+            return dict(zip(("sum", "high"), halves.split(value.cast(dtype)), strict=True))
+        return {"sum": value.cast(pl.Int128() if dtype in NARROW else dtype)}
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        return {"sum": acc["sum"].sum()}
+        return {part: sums.sum() for part, sums in acc.items()}
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
-        return acc["sum"]
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        dtype, what = self.dtype(schema), f"sum({self.column!r})"
+        halves = wide(dtype)
+        if halves:
+            return pl.map_batches(
+                [acc["sum"], acc["high"]],
+                lambda sums: halves.total(sums[0], sums[1], what),
+                return_dtype=dtype,
+                is_elementwise=True,
+            )
+        if dtype not in NARROW:
+            return acc["sum"]
+        return acc["sum"].map_batches(
+            lambda sums: narrow(sums, dtype, what), return_dtype=dtype, is_elementwise=True
+        )
 
 
 @attrs.frozen
@@ -181,7 +199,7 @@ class Mean(_Numeric):
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {"sum": acc["sum"].sum(), "count": acc["count"].sum()}
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return pl.when(acc["count"] > 0).then(acc["sum"] / acc["count"])
 
 
@@ -197,7 +215,7 @@ class _Extreme(_OfColumn):
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
         return {"value": pl.col(self.column)}
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc["value"]
 
 
@@ -238,7 +256,7 @@ class Collect(_OfColumn):
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {"values": acc["values"].list.explode(keep_nulls=False, empty_as_null=False)}
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc["values"]
 
 
@@ -253,7 +271,7 @@ class _ByTime(_OfColumn):
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
         return {"time": pl.col(EVENT_TIME), "value": pl.col(self.column)}
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc["value"]
 
 
@@ -285,7 +303,7 @@ class WindowLength(Aggregate):
     def dtype(self, schema: Schema) -> pl.DataType:
         return pl.Float64()
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         start, end = (pl.col(column).cast(pl.Float64) for column in (WINDOW_START, WINDOW_END))
         # By a column: a constant polars turns into its reciprocal, for frames of several rows only, and the last
         # digit would depend on how many windows emit together.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import reprlib
 from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
+from polars.exceptions import PolarsError
 from windowing.python_values import Failed, for_each_value
 
 from stages.aggregates import Aggregate, Part, Schema
+from stages.errors import ResultError
 
 PICKLE: Final = "pickle"
 """The accumulator column."""
@@ -94,7 +97,7 @@ class Combine(Aggregate):
         lists = acc[PICKLE].drop_nulls().implode()
         return {PICKLE: lists.map_batches(self._merge, return_dtype=pl.Binary, is_elementwise=True)}
 
-    def extract(self, acc: dict[str, pl.Expr]) -> pl.Expr:
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc[PICKLE].map_batches(self._extract, return_dtype=self.result, is_elementwise=True)
 
     def _merge(self, groups: pl.Series) -> pl.Series:
@@ -111,4 +114,18 @@ class Combine(Aggregate):
             fn.extract_output(fn.create_accumulator() if data is None else pickle.loads(data))
             for data in column.to_list()
         ]
-        return pl.Series(column.name, results, self.result)
+        try:
+            return pl.Series(column.name, results, self.result)
+        except (TypeError, ValueError, OverflowError, PolarsError) as error:
+            raise ResultError(self._unfit(results)) from error
+
+    def _unfit(self, results: list[Any]) -> str:
+        """What is wrong with the first of these that the type of the result cannot hold."""
+        called = f"extract_output of {type(self.fn).__name__}"
+        for value in results:
+            try:
+                pl.Series([value], dtype=self.result)
+            except Exception:  # whatever it is that polars makes of it
+                given = f"{reprlib.repr(value)}, of type {type(value).__name__},"
+                return f"{called} gave {given} for a result of type {self.result}"
+        return f"{called} gave values of several types for a result of type {self.result}"

@@ -164,7 +164,7 @@ class Layout:
     def extract(self) -> dict[str, pl.Expr]:
         """Results of rows."""
         return {
-            name: aggregate.extract(self.accumulators(name)).cast(self.panes[name])
+            name: aggregate.extract(self.accumulators(name), self.schema).cast(self.panes[name])
             for name, aggregate in self.aggregates.items()
         }
 

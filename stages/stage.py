@@ -13,6 +13,7 @@ import attrs
 import polars as pl
 
 from stages.alignment import Report
+from stages.errors import ResultError, StepError
 from stages.grouping import Grouping
 from stages.histogram import Histogram
 from stages.index import Holder, Index
@@ -71,6 +72,8 @@ class Stage:
         """
         try:
             return self._step(store, arrivals, clock)
+        except ResultError as error:
+            raise StepError(self.name, str(error)) from error.__cause__
         except Exception as error:  # It may be a user's CombineFn that failed.
             error.add_note(f"in step {self.name!r}")
             raise

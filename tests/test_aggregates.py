@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import attrs
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.combine import Combine, CombineFn
+from stages.errors import StepError
 from stages.grouping import Grouping
 from stages.stage import Stage
 from stages.state import DictStore
@@ -23,7 +24,7 @@ from stages.watermarks import Clock
 from tests.model import MAX_TIME, MIN_TIME
 from tests.strategies import us
 from windowing import AfterCount, AfterWatermark, FixedWindows, Sessions, Windowing
-from windowing.columns import EVENT_TIME
+from windowing.columns import EVENT_TIME, PANE_RETRACTED
 
 law = settings(max_examples=settings().max_examples // 10)
 
@@ -234,6 +235,66 @@ def test_a_column_of_the_wrong_type_is_a_type_error(
         aggregate.dtype(pl.Schema({"v": dtype}))
 
 
+# Sums at the limits
+
+LIMITS: dict[pl.DataType, tuple[int, int]] = {
+    pl.Int64(): (-(2**63), 2**63 - 1),
+    pl.UInt64(): (0, 2**64 - 1),
+    pl.Int128(): (-(2**127), 2**127 - 1),
+    pl.UInt128(): (0, 2**128 - 1),
+    pl.Decimal(38, 3): (1 - 10**38, 10**38 - 1),
+    pl.Duration("us"): (-(2**63), 2**63 - 1),
+}
+
+
+def valued(stored: int, dtype: pl.DataType) -> Any:
+    if isinstance(dtype, pl.Decimal):
+        return Decimal(stored).scaleb(-dtype.scale, Context(prec=40))
+    return timedelta(microseconds=stored) if isinstance(dtype, pl.Duration) else stored
+
+
+@st.composite
+def near_the_limits(draw: st.DrawFn) -> tuple[pl.DataType, list[list[int]]]:
+    dtype = draw(st.sampled_from(list(LIMITS)))
+    least, most = LIMITS[dtype]
+    near = st.integers(0, 3)
+    values = near.map(lambda n: most - n) | near.map(lambda n: least + n) | st.integers(least, most) | near
+    return dtype, draw(st.lists(st.lists(values, max_size=4), min_size=1, max_size=4).filter(any))
+
+
+@law
+@given(near_the_limits(), windowings)
+def test_a_sum_is_exact_or_an_error_whatever_its_parts_are_and_however_they_come(
+    case: tuple[pl.DataType, list[list[int]]], windowing: Windowing
+) -> None:
+    dtype, bundles = case
+    rows: list[Elements] = [[(valued(value, dtype), 1) for value in bundle] for bundle in bundles]
+    total, (least, most) = sum(value for bundle in bundles for value in bundle), LIMITS[dtype]
+    if least <= total <= most:
+        assert run({"sum": Sum("v")}, dtype, rows, windowing) == [{"sum": valued(total, dtype)}]
+    else:
+        with pytest.raises(StepError, match=r"sum\('v'\) is "):
+            run({"sum": Sum("v")}, dtype, rows, windowing)
+
+
+@pytest.mark.parametrize("dtype", LIMITS, ids=str)
+def test_what_is_taken_back_is_subtracted_exactly(dtype: pl.DataType) -> None:
+    least, most = LIMITS[dtype]
+    values = [most, most, least, most, most]
+    rows = pl.DataFrame(
+        {
+            "v": pl.Series([valued(value, dtype) for value in values], dtype=dtype),
+            EVENT_TIME: pl.Series([1] * 5, dtype=pl.Int64),
+            PANE_RETRACTED: [False, False, False, True, True],
+        }
+    )
+    grouping = Grouping((), Windowing(FixedWindows(us(10))), {"sum": Sum("v")}, pl.Schema({"v": dtype}))
+    stage, store = Stage("stage", grouping), DictStore()
+    stage.step(store, rows[3:], Clock(0))
+    panes = stage.step(store, rows[:3], Clock(MAX_TIME)).panes
+    assert panes["sum"].to_list() == [valued(least, dtype)]
+
+
 # A user's own
 
 
@@ -303,6 +364,20 @@ def test_an_error_that_no_row_is_to_blame_for_keeps_its_type_and_says_in_which_s
     with pytest.raises(ZeroDivisionError, match="the user's") as caught:
         run({"c": combine}, pl.Int64(), [[(1, 1), (2, 1)]], Windowing(FixedWindows(us(10))))
     assert caught.value.__notes__ == ["in step 'stage'"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [("many", "'many', of type str,"), (2**64, "18446744073709551616, of type int,")]
+)
+def test_a_result_of_another_type_is_an_error_that_names_step_function_and_value(
+    given: object, shown: str
+) -> None:
+    class Wrong(Median):
+        def extract_output(self, accumulator: Any) -> Any:
+            return given
+
+    with pytest.raises(StepError, match=f"step 'stage': extract_output of Wrong gave {shown} .* type Int64"):
+        run({"c": Combine(Wrong(), "v", pl.Int64())}, pl.Int64(), [[(1, 1)]], Windowing(FixedWindows(us(10))))
 
 
 @pytest.mark.parametrize(
