@@ -67,8 +67,10 @@ def key_shown(key: str) -> pl.Expr:
 
 
 def _text(values: pl.Series) -> pl.Series:
-    """Times that are not in the calendar as their number."""
+    """Times that are not in the calendar as their number, and bytes, which may be no text, as hexadecimal digits."""
     dtype = values.dtype
+    if dtype == pl.Binary:
+        return values.bin.encode("hex")
     if dtype != pl.Date and not (isinstance(dtype, pl.Datetime) and dtype.time_unit in _PER_DAY):
         return values.cast(pl.String)
     limit = _DAYS * (_PER_DAY[dtype.time_unit] if isinstance(dtype, pl.Datetime) else 1)

@@ -52,6 +52,7 @@ KEYS: Final[dict[str, pl.Series]] = {
     "far zoned": numbered([_MOST, _LEAST, 0], pl.Datetime("us", _ZONE)),
     "category": column(["b", "", "b"], pl.Categorical),
     "enum": column(["b", "a", "b"], pl.Enum(["b", "a", "c"])),
+    "binary": column([b"\xff\x00", b"ff00", b""], pl.Binary),
 }
 """By kind. Each has a null, and all but the first two have rows that are equal to no other."""
 

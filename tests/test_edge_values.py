@@ -105,7 +105,6 @@ def test_the_least_and_the_most(kind: str, least: Any, most: Any, sinks: Mapping
     [
         column([0.0, -0.0, math.nan], pl.Float64),
         column([0.0], pl.Float32),
-        column([b"x"], pl.Binary),
         numbered([1], pl.Duration("us")),
         column([[1]], pl.List(pl.Int64)),
         column([{"a": 1}], pl.Struct({"a": pl.Int64})),
@@ -127,34 +126,19 @@ def overflowing() -> dict[str, tuple[pl.Series, Any]]:
         "unsigned": (column([2**64 - 1, 1], pl.UInt64), 2**64),
         "long": (column([2**127 - 1, 1], pl.Int128), 2**127),
         "decimal": (column([Decimal("9" * 38)] * 3, pl.Decimal(38, 0)), 3 * int("9" * 38)),
+        "length": (numbered([2**63 - 1, 1], pl.Duration("us")), 2**63),
     }
 
 
-@pytest.mark.parametrize("kind", ["whole", "unsigned"])
-def test_a_sum_that_its_type_cannot_hold_fails_the_run_and_names_the_step(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["whole", "unsigned", "long", "decimal", "length"])
+def test_a_sum_that_its_type_cannot_hold_fails_the_run_and_names_step_column_and_sum(kind: str) -> None:
     values, total = overflowing()[kind]
     pipeline, sink = bl.Pipeline("p"), bl.Memory()
     windowed = read(pipeline, pl.DataFrame({"v": values})).window_into(bl.FixedWindows("1m"))
     windowed.aggregate(total=bl.sum("v")).named("totals").write("out", sink)
-    with pytest.raises(pl.exceptions.InvalidOperationError, match=str(total)) as failure:
+    with pytest.raises(bl.StepError, match=rf"step 'totals': sum\('v'\) is {total}, which .* cannot hold: "):
         pipeline.run()
-    assert failure.value.__notes__ == ["in step 'totals'"]
     assert sink.rows() == []
-
-
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="sums of 128 bits wrap around where their type cannot hold them",
-)
-@pytest.mark.parametrize("kind", ["long", "decimal"])
-def test_a_sum_that_its_type_cannot_hold_is_not_another_number(kind: str) -> None:
-    values, total = overflowing()[kind]
-    pipeline, sink = bl.Pipeline("p"), bl.Memory()
-    windowed = read(pipeline, pl.DataFrame({"v": values})).window_into(bl.FixedWindows("1m"))
-    windowed.aggregate(total=bl.sum("v")).write("out", sink)
-    pipeline.run()
-    assert sink.frame()["total"].to_list() == [total]
 
 
 @pytest.fixture(scope="module")

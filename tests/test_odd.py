@@ -151,10 +151,10 @@ def test_a_key_may_have_any_type_that_is_exact_and_be_null(kind: str, windows: A
     assert found["count"].to_list() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("value", [1.5, timedelta(1), b"x", [1], {"a": 1}, None])
+@pytest.mark.parametrize("value", [1.5, timedelta(1), [1], {"a": 1}, None])
 def test_a_key_of_another_type_is_refused(value: Any) -> None:
     with pytest.raises(
-        TypeError, match=r"step 'rows.aggregate': the key 'k' is .*; a key may be text, a whole number"
+        TypeError, match=r"step 'rows.aggregate': the key 'k' is .*; a key may be text, bytes, a whole number"
     ):
         run(pl.DataFrame({"at": [1], "k": [value]}), ("k",))
 
