@@ -54,7 +54,7 @@ def check_event_time_type(
 ) -> None:
     """Checks at plan time that the column can hold event times.
 
-    Accepted: Datetime, Date and ISO 8601 String without a unit; integers, and String of whole numbers, with a
+    Accepted: Datetime, Date and ISO 8601 String without a unit; integers, floats, and String of whole numbers, with a
     unit "s", "ms", "us" or "ns". Raises `WrongType` (a `TypeError`) or, for another unit, `UnknownName` (a
     `ValueError`).
     """
@@ -62,14 +62,14 @@ def check_event_time_type(
         units = f"'s', 'ms', 'us' and 'ns'{nearest(unit, _UNITS)}"
         raise UnknownName(f"timestamp_unit={unit!r} is no unit of time; there are {units}", step=step)
     what = f"event time column {column!r} is {type_name(dtype)}"
-    if dtype.is_integer():
+    if dtype.is_integer() or dtype.is_float():
         if unit is None:
             raise WrongType(f"{what}: give timestamp_unit='s', 'ms', 'us' or 'ns' since 1970", step=step)
     elif isinstance(dtype, pl.Datetime) or dtype == pl.Date:
         if unit is not None:
-            raise WrongType(f"{what}, which takes no timestamp_unit={unit!r}: it is for integers", step=step)
+            raise WrongType(f"{what}, which takes no timestamp_unit={unit!r}: it is for numbers", step=step)
     elif dtype != pl.String:
-        expected = "Datetime, Date, ISO 8601 String, or an integer with timestamp_unit="
+        expected = "Datetime, Date, ISO 8601 String, or a number with timestamp_unit="
         raise WrongType(f"{what}; expected {expected}", step=step)
 
 
@@ -79,8 +79,8 @@ def read_event_time(
     """Adds EVENT_TIME (Int64, microseconds UTC) read from `column`, which stays as it is.
 
     Null where the value is null, is not a time, lies outside [MIN_TIME, GLOBAL_WINDOW_END), or too far in the
-    `future`. Times without a zone are UTC; what is finer than a microsecond is rounded down. Raises as
-    `check_event_time_type`.
+    `future`. Times without a zone are UTC; what is finer than a microsecond is rounded down, but for floats, which are
+    rounded to the nearest one: they hold few decimal fractions exactly. Raises as `check_event_time_type`.
     """
     dtype = lf.collect_schema()[column]
     check_event_time_type(dtype, unit, column=column)
@@ -96,6 +96,9 @@ def _microseconds(value: pl.Expr, dtype: pl.DataType, unit: str | None) -> pl.Ex
         return _scaled(value.to_physical().cast(pl.Int64), DAY)
     if unit is None:
         return time_of(value).to_physical()
+    if dtype.is_float():
+        micros = value.cast(pl.Float64) * (_UNITS[unit] or 1e-3)
+        return micros.round().cast(pl.Int64, strict=False)
     if dtype == pl.String:
         value = value.str.strip_chars()
     return _scaled(value.cast(pl.Int64, strict=False), _UNITS[unit])
@@ -141,7 +144,9 @@ def why_unreadable(
     value, what = pl.col(column), f"event time column {column!r} is"
     if dtype != pl.String:
         number = value.to_physical().cast(pl.String)
-        why = pl.concat_str(pl.lit(f"{what} out of range: "), number, pl.lit(_unit_text(dtype, unit)))
+        out = pl.concat_str(pl.lit(f"{what} out of range: "), number, pl.lit(_unit_text(dtype, unit)))
+        no_time = pl.concat_str(pl.lit(f"{what} not a time: "), number)
+        why = pl.when(value.is_finite()).then(out).otherwise(no_time) if dtype.is_float() else out
     else:
         quoted = pl.concat_str(pl.lit("'"), value.str.head(_SHOWN), pl.lit("'"))
         number_text = value.str.contains(_WHOLE_NUMBER) if unit is not None else pl.lit(False)

@@ -208,7 +208,7 @@ def test_types_that_hold_times_are_accepted(dtype: pl.DataType, unit: str | None
     [
         (pl.Int64(), None, "give timestamp_unit="),
         (pl.Datetime("us"), "s", "takes no timestamp_unit='s'"),
-        (pl.Float64(), "s", "is Float64; expected Datetime"),
+        (pl.Float64(), None, "is Float64: give timestamp_unit='s'"),
         (pl.Boolean(), None, "is Boolean; expected Datetime"),
         (pl.List(pl.Int64()), "s", r"is List\(Int64\); expected"),
     ],
@@ -221,3 +221,30 @@ def test_types_that_hold_no_times_are_refused(dtype: pl.DataType, unit: str | No
 def test_a_unit_that_is_none_names_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"'mss' is no unit.*did you mean 'ms'"):
         check_event_time_type(pl.Int64(), "mss")
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)])
+@pytest.mark.parametrize("dtype", [pl.Float64, pl.Float32])
+def test_floats_count_their_unit_since_1970_to_the_nearest_microsecond(
+    unit: str, per_second: float, dtype: Any
+) -> None:
+    assert times([0.25 * per_second, -2.0 * per_second], dtype, unit) == [250_000, -2_000_000]
+    if dtype is pl.Float64:
+        assert times([1_767_268_800.123456 * per_second], dtype, unit) == [NOON_US + 123_456]
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_a_float_is_a_time_in_the_limits_or_a_dead_letter(number: float) -> None:
+    micros = round(number * 1e6) if abs(number) < 1e300 else None
+    exact = micros if micros is not None and MIN_TIME <= micros < GLOBAL_WINDOW_END else None
+    (found,) = times([number], pl.Float64, "s")
+    assert found == exact or abs(found - exact) <= 1  # type: ignore[operator]  # a half is rounded either way
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [(float("nan"), "not a time: NaN"), (float("inf"), "not a time: inf"), (1e20, "out of range: 1e+20 s")],
+)
+def test_the_letter_of_a_float_says_why_it_is_no_time(number: float, why: str) -> None:
+    (error,) = letters(pl.DataFrame({"t": [number]}), "s")["error"]
+    assert error == f"event time column 't' is {why}"

@@ -273,10 +273,10 @@ STEPS = {
         "step 'plays': there is no column 'att'; the columns are user, score, rate, at, tick, won; "
         "did you mean 'at'?; timestamp= names the column with the event time",
     ),
-    "read: event time of floats": (
+    "read: event time of floats without a unit": (
         lambda: read(of_type(pl.Float64())),
         WrongType,
-        "step 'plays': .*'at' is Float64",
+        "step 'plays': .*'at' is Float64: give timestamp_unit='s'",
     ),
     "read: event time of booleans": (lambda: read(of_type(pl.Boolean())), WrongType, "'at' is Boolean"),
     "read: integers without a unit": (lambda: read(timestamp="tick"), WrongType, "'tick' is Int64.*unit"),
