@@ -31,7 +31,7 @@ class Ingested:
     """What became of a chunk: rows for each consumer, the summary for the watermark, and how many rows there were.
 
     Of the rows `read`, `elements` are those that the watermark saw, and `lost` the dead letters that never became
-    elements, by what could not use them: the reader, the event time, a step before the watermark. `letters` are those
+    elements, as the reader, the event time or a step before the watermark could not use them. `letters` are those
     of the steps after it. All of them are among the rows for consumers.
     """
 
@@ -109,7 +109,8 @@ def _attempt(source: SourcePlan, chunk: pl.LazyFrame, now: int, before: Trial) -
     parts = [follow(rows, source.routes, after)]
     parts += [follow(letters, source.routes, after, output="dead_letters") for letters in before.made]
     summary = _summary(source, rows)
-    return Ingested(join(parts), summary, read, len(rows), before.letters, after.letters)
+    lost = before.letters.of_source(source.name)
+    return Ingested(join(parts), summary, read, len(rows), lost, after.letters)
 
 
 def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:

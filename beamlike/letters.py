@@ -101,6 +101,12 @@ class Letters:
         firsts = {**other.firsts, **self.firsts}
         return Letters(dict(counts), {**self.errors, **other.errors}, firsts, (*self.used, *other.used))
 
+    def of_source(self, name: str) -> Letters:
+        """The same, with the last error also as one of the source, which counts those of steps before its watermark."""
+        *_, (step, why) = self.errors.items() or [(name, "")]
+        told = why if step == name else f"in step {step!r}: {why}"
+        return attrs.evolve(self, errors={**self.errors, name: told} if self.errors else {})
+
     def facts(self) -> dict[str, Any]:
         """As data that JSON can hold."""
         return attrs.asdict(self)

@@ -24,7 +24,7 @@ from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_record, stage_record
 from beamlike.stage_routes import route_step
-from beamlike.summary import Shown
+from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.writing import check_sinks, start_sink, write_part
 from stages.alignment import Report, must_wait, together
@@ -61,8 +61,8 @@ class LocalRunner:
         return run
 
 
-@attrs.define(repr=False)
-class LocalRun(Shown):
+@attrs.define
+class LocalRun:
     """A run in process, and what it recorded."""
 
     plan: Plan
@@ -83,10 +83,13 @@ class LocalRun(Shown):
         """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
         return f"{quote(self.plan.name, safe=' ')}-dead-letters"
 
+    def __repr__(self) -> str:
+        return run_text(self)
+
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
         # Sources first: what cannot be read must not cost what an earlier run has written.
-        bundles = self.bundles()
+        bundles = self._bundles()
         sinks = {name: sink.sink for name, sink in self.plan.sinks.items()}
         letters = JSONLines(self.dead_letters)
         _require_writable(self.plan)
@@ -114,7 +117,8 @@ class LocalRun(Shown):
         tally, drops = Tally(self.plan.max_dead_letters), Drops(self.plan)
         self._desk.begin(0)
         for bundle in bundles:
-            record = self.take(bundle, sinks)
+            record = self._batch(bundle, sinks)
+            self.batches.append(record)
             outcome.write(record)
             progress.update(record)
             if self.runner.on_batch is not None:
@@ -127,8 +131,7 @@ class LocalRun(Shown):
         drops.end()
         tally.end()
 
-    def take(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
-        """One batch, of which these sinks get what is for them."""
+    def _batch(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
         self._arrived, self._letters = {}, Letters()
         sources = {name: self._receive(name, bundle) for name in self.plan.sources}
         reports: dict[str, Report] = {}
@@ -151,8 +154,7 @@ class LocalRun(Shown):
         record = BatchRecord(
             len(self.batches), now, sources, stages, finished, rows, made.counts, errors, uses=uses
         )
-        self.batches.append(record.following(self.batches[-1] if self.batches else None))
-        return self.batches[-1]
+        return record.following(self.batches[-1] if self.batches else None)
 
     def _elapsed(self, bundle: Bundle) -> int:
         """How long (us) the batch has taken so far."""
@@ -211,7 +213,7 @@ class LocalRun(Shown):
         if frames:
             yield pl.concat(frames)
 
-    def bundles(self) -> Iterator[Bundle]:
+    def _bundles(self) -> Iterator[Bundle]:
         """The bundles of the run, the last of which is the end. Sources that cannot be read fail at once."""
         steps = steps_of(self.plan)
         if steps is not None:

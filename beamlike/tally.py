@@ -51,7 +51,8 @@ class Tally:
         """One more batch; one that is run again counts once. Raises `TooManyDeadLetters`."""
         known = {step for step, count in self.letters.items() if count}
         self._count(record)
-        for step in sorted(record.errors.keys() - known):
+        # Those of a step before a watermark are counted, and told, as those of the source.
+        for step in sorted(record.errors.keys() & record.set_aside.keys() - known):
             _LOG.warning(
                 "step %r could not use %s in batch %d, the last one for this reason: %s; they are its dead letters",
                 step,

@@ -355,6 +355,23 @@ def test_a_batch_without_dead_letters_is_not_at_fault() -> None:
         tally.take(record(2, 10, 1, 0))
 
 
+def test_those_of_a_step_before_the_watermark_are_told_as_the_sources_which_counts_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    p = bl.Pipeline("p")
+    read = p.read("raw", bl.Rows([{"text": "1"}, {"text": "x"}]))
+    parsed = read.map(lambda row: {"at": int(row["text"])}, {"at": int}, name="parse")
+    timed = parsed.with_watermark(bl.MonotonousTimestamps(), "at", "s", name="timed")
+    timed.write("out", bl.Memory())
+    with caplog.at_level(logging.WARNING, "beamlike"):
+        done = run(p)
+    (message,) = (entry.getMessage() for entry in caplog.records)
+    assert message.startswith(
+        "step 'timed' could not use 1 row in batch 0, the last one for this reason: in step 'parse': "
+    )
+    assert done.batches[0].errors.keys() == {"timed", "parse"}
+
+
 def test_the_first_dead_letters_of_a_step_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     p = bl.Pipeline("p")
     parsed(p, ["1"], ["x"], ["y"]).write("out", bl.Memory())

@@ -178,7 +178,7 @@ def test_a_step_that_could_use_no_row_is_in_the_table_and_told_at_the_end(
         (
             "mine:clik",
             "mine has no pipeline 'clik'; it has clicks, from_function, with_defaults, taken, makes_none, "
-            "wrong_column, no_files, wrong_result, fails, loses_all, may_lose_all, unwritten; did you mean 'clicks'?",
+            "wrong_column, no_files, wrong_result, fails, loses_all, unwritten; did you mean 'clicks'?",
         ),
         ("mine:number", "mine has no pipeline 'number'; it has clicks"),
         ("mine:Pipeline", "mine has no pipeline 'Pipeline'; it has clicks"),
