@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -12,15 +11,25 @@ from typing import Any
 import click
 from rich.console import Console
 
-from beamlike.errors import CheckpointError, PlanError, RunError, StepError, ViewError, listed, nearest
+from beamlike.errors import (
+    CheckpointError,
+    PlanError,
+    RecordsInUse,
+    RunError,
+    StepError,
+    ViewError,
+    listed,
+    nearest,
+)
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
+from beamlike.settings import SettingError, bound
 from beamlike.summary import lost_rows
 from beamlike.tables import totals_table, watermarks_table
 
 
 class _Target(click.ParamType[Pipeline]):
-    """MODULE:PIPELINE, where PIPELINE is a Pipeline or a function without arguments that makes one."""
+    """MODULE:PIPELINE, where PIPELINE is a Pipeline or a function that makes one, of what `--set` says."""
 
     name = "module:pipeline"
 
@@ -40,7 +49,10 @@ class _Target(click.ParamType[Pipeline]):
                 raise
             self.fail(f"there is no module {error.name!r} here or installed", param, ctx)
         found = getattr(module, name, None)
+        settings = ctx.meta.get(_SETTINGS, ()) if ctx else ()
         if isinstance(found, Pipeline):
+            if settings:
+                self.fail(f"{name} is a pipeline and no function: it has nothing to set", param, ctx)
             return found
         if not callable(found) or isinstance(found, type):
             names = [
@@ -48,30 +60,41 @@ class _Target(click.ParamType[Pipeline]):
             ]
             hint = nearest(name, names)
             self.fail(f"{module_name} has no pipeline {name!r}; it has {listed(names)}{hint}", param, ctx)
-        if arguments := _needed(found):
-            self.fail(f"{name} cannot be called: it needs {listed(arguments)}", param, ctx)
-        made = _plainly(found)
+        try:
+            arguments = bound(found, settings)
+        except SettingError as error:
+            self.fail(str(error), param, ctx)
+        made = _plainly(lambda: found(*arguments.args, **arguments.kwargs))
         if not isinstance(made, Pipeline):
             self.fail(f"{name} makes no pipeline, but {made!r}", param, ctx)
         return made
 
 
 def _makes(candidate: object) -> bool:
-    """Whether it is a function that can be called without arguments and says that it makes a pipeline."""
+    """Whether it is a function that says that it makes a pipeline."""
     if not callable(candidate) or isinstance(candidate, type):
         return False
     returns = getattr(candidate, "__annotations__", {}).get("return")
-    return (returns is Pipeline or str(returns).endswith("Pipeline")) and not _needed(candidate)
+    return returns is Pipeline or str(returns).endswith("Pipeline")
 
 
-def _needed(function: Callable[..., Any]) -> list[str]:
-    """The arguments that must be given."""
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.default is parameter.empty and parameter.kind not in optional
-    ]
+_SETTINGS = "beamlike.settings"
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+    ctx.meta[_SETTINGS] = value
+
+
+_set = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    is_eager=True,  # before the pipeline is made
+    expose_value=False,
+    callback=_keep,
+    help="A parameter of the function PIPELINE, as its annotation says; several times for several.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,6 +105,8 @@ def main() -> None:
 
 @main.command()
 @click.argument("pipeline", type=_Target())
+@_set
+@click.option("--records", type=click.Path(dir_okay=False), help="Local: a file for why, watch and report.")
 @click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--checkpoint", help="Spark: the folder in which the run can be continued.")
 @click.option(
@@ -92,10 +117,10 @@ def main() -> None:
     "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
 )
 @click.option("--master", help="Spark: where it runs; default: local[*].")
-def run(pipeline: Pipeline, runner: str, **options: Any) -> None:
+def run(pipeline: Pipeline, records: str | None, runner: str, **options: Any) -> None:
     """Run MODULE:PIPELINE and show what it did."""
     console = Console()
-    done = _plainly(lambda: pipeline.run(_runner(runner, options)))
+    done = _plainly(lambda: pipeline.run(_runner(runner, records, options)))
     if done.batches:
         console.print(totals_table(done.batches))
         console.print(watermarks_table(list(done.batches)[-1:]))
@@ -123,10 +148,15 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
 @click.argument("savepoint")
 @click.argument("checkpoint")
 @click.argument("pipeline", type=_Target())
+@_set
 @click.option("--shards", type=click.IntRange(1), help="Of the new run; default: those of the saved one.")
 @click.option("--master", help="Where Spark runs; default: local[*].")
 def restore(
-    savepoint: str, checkpoint: str, pipeline: Pipeline, shards: int | None, master: str | None
+    savepoint: str,
+    checkpoint: str,
+    pipeline: Pipeline,
+    shards: int | None,
+    master: str | None,
 ) -> None:
     """Make the new CHECKPOINT, with which MODULE:PIPELINE goes on where the run of SAVEPOINT was.
 
@@ -147,6 +177,7 @@ def restore(
 
 @main.command()
 @click.argument("pipeline", type=_Target())
+@_set
 def explain(pipeline: Pipeline) -> None:
     """Print the plan of MODULE:PIPELINE: stages, windowing, levels and Spark operators."""
     click.echo(_plainly(pipeline.explain))
@@ -212,7 +243,7 @@ def report(run: str, output: str) -> None:
     click.echo(output)
 
 
-def _runner(name: str, options: dict[str, Any]) -> Any:
+def _runner(name: str, records: str | None, options: dict[str, Any]) -> Any:
     given = {
         option: value
         for option, value in options.items()
@@ -222,7 +253,9 @@ def _runner(name: str, options: dict[str, Any]) -> Any:
         if given:
             named = ", ".join(f"--{option}" for option in given)
             raise click.UsageError(f"{named}: for --runner spark only")
-        return LocalRunner()
+        return LocalRunner(records=records)
+    if records is not None:
+        raise click.UsageError("--records: for --runner local only; on Spark they are in the checkpoint")
     from beamlike.spark.runner import SparkRunner
 
     try:
@@ -231,11 +264,17 @@ def _runner(name: str, options: dict[str, Any]) -> Any:
         raise click.UsageError(str(error)) from None
 
 
+_OURS = (
+    *(PlanError, StepError, RunError, CheckpointError, RecordsInUse, ViewError),
+    *(FileNotFoundError, FileExistsError),
+)
+
+
 def _plainly(action: Callable[[], Any]) -> Any:
     """Errors that say what the user can do are shown without a traceback."""
     try:
         return action()
-    except (PlanError, StepError, RunError, CheckpointError, ViewError, FileNotFoundError) as error:
+    except _OURS as error:
         raise click.ClickException(str(error)) from None
 
 

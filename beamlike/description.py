@@ -9,6 +9,7 @@ import attrs
 
 from beamlike.describe import aggregate_text, describe, windowing_choices
 from beamlike.plan import Plan, SinkPlan, SourcePlan, StagePlan
+from windowing.calendars import CalendarWindows
 from windowing.windows import FixedWindows, SlidingWindows, WindowFn
 
 
@@ -52,8 +53,8 @@ class StageDescription:
     """A stage: what it reads from, its keys and aggregates, and each choice of its windowing in words.
 
     `choices` has windows, trigger, accumulation, timestamp, allowed lateness, on_time and closing. `spacing` says
-    where fixed and sliding windows lie, and is None for others; `allowed_lateness` is in microseconds. `clocks` are
-    those that its windows wait for.
+    where fixed and sliding windows lie, `calendar` has the unit, count, start and timezone of calendar windows; both
+    are None for others. `allowed_lateness` is in microseconds. `clocks` are those that its windows wait for.
     """
 
     inputs: tuple[str, ...] = attrs.field(converter=_words)
@@ -64,6 +65,7 @@ class StageDescription:
     spacing: Spacing | None = attrs.field(converter=_spacing)
     allowed_lateness: int
     clocks: tuple[str, ...] = attrs.field(converter=_words)
+    calendar: Mapping[str, Any] | None = None
 
 
 @attrs.frozen
@@ -126,6 +128,7 @@ def _stage(plan: StagePlan) -> StageDescription:
         _spaced(grouping.windowing.windows),
         grouping.windowing.allowed_lateness,
         grouping.clocks(),
+        _calendar(grouping.windowing.windows),
     )
 
 
@@ -136,6 +139,12 @@ def _spaced(windows: WindowFn) -> Spacing | None:
         case SlidingWindows(size, period, offset):
             return Spacing(size, period, offset)
     return None
+
+
+def _calendar(windows: WindowFn) -> dict[str, Any] | None:
+    if not isinstance(windows, CalendarWindows):
+        return None
+    return {**attrs.asdict(windows), "start": windows.start.isoformat()}
 
 
 def _sink(plan: SinkPlan) -> SinkDescription:

@@ -177,12 +177,12 @@ def test_a_step_that_could_use_no_row_is_in_the_table_and_told_at_the_end(
         ("mine.sub:clicks", "there is no module 'mine.sub' here or installed"),
         (
             "mine:clik",
-            "mine has no pipeline 'clik'; it has clicks, from_function, with_defaults, taken, makes_none, "
-            "wrong_column, no_files, wrong_result, fails, loses_all, unwritten; did you mean 'clicks'?",
+            "mine has no pipeline 'clik'; it has make, clicks, from_function, with_defaults, taken, makes_none, "
+            "wrong_column, no_files, risky, wrong_result, fails, loses_all, may_lose_all, unwritten; did you mean 'clicks'?",
         ),
-        ("mine:number", "mine has no pipeline 'number'; it has clicks"),
-        ("mine:Pipeline", "mine has no pipeline 'Pipeline'; it has clicks"),
-        ("mine:make", "make cannot be called: it needs name"),
+        ("mine:number", "mine has no pipeline 'number'; it has make, clicks"),
+        ("mine:Pipeline", "mine has no pipeline 'Pipeline'; it has make, clicks"),
+        ("mine:make", "make cannot be called: it needs name; give --set name=STR"),
         ("mine:makes_none", "makes_none makes no pipeline, but 3"),
     ],
 )
@@ -345,3 +345,30 @@ def test_the_command_line_does_not_need_spark_to_run_in_process() -> None:
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_parameters_of_the_function_are_set_by_their_annotations(invoke: Invoke) -> None:
+    assert "hello" in invoke("explain", "mine:make", "--set", "name=hello").stdout
+    result = invoke("run", "mine:make", "--set", "name=hello", "--records", "run.jsonl")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "1 row that clicks could not use: see hello-dead-letters\n",
+    )
+    assert why_of(invoke)[0].endswith("; the run has ended")
+
+
+def why_of(invoke: Invoke) -> list[str]:
+    return invoke("why", "run.jsonl").stdout.splitlines()
+
+
+def test_what_cannot_be_set_is_a_usage_error(invoke: Invoke) -> None:
+    for setting, message in {
+        "nam=x": "make has no parameter 'nam'; it has name, times; did you mean 'name'?",
+        "times": "'times': write --set KEY=VALUE",
+    }.items():
+        result = invoke("explain", "mine:make", "--set", setting)
+        assert (result.exit_code, message in result.stderr) == (2, True)
+    result = invoke("run", "mine:clicks", "--set", "name=x")
+    assert "clicks is a pipeline and no function: it has nothing to set" in result.stderr
+    result = invoke("run", "mine:clicks", "--runner", "spark", "--records", "run.jsonl")
+    assert "--records: for --runner local only" in result.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 import pytest
 
@@ -386,3 +388,20 @@ def test_a_run_says_of_itself_what_holds_it():
     assert "stage `sessions` holds its output watermark at 1970-01-01T00:00:01Z: key 1 in" in text
     assert "to reach 1970-01-01T00:02:10Z, which is at 1970-01-01T00:01:10Z, 1m to go" in text
     assert why(History(describe_run(plan), batches))[1].startswith("all stages are at the end of input")
+
+
+def test_a_time_in_a_calendar_window_finds_its_window() -> None:
+    p = bl.Pipeline("p")
+    watermark = bl.MonotonousTimestamps()
+    read = p.read("rows", bl.Rows([{"at": 1}]), timestamp="at", timestamp_unit="s", watermark=watermark)
+    months = bl.CalendarWindows.months(timezone="Europe/Berlin")
+    read.window_into(months).aggregate(n=bl.count()).named("monthly").write("out", bl.Memory())
+    facts = json.loads(json.dumps(attrs.asdict(describe_run(p.plan()))))
+    stage = RunDescription.load(facts).stages["monthly"]
+    found = parse_window("2026-03-31T21:59:59Z", "monthly", stage)
+    assert str(found) == "[2026-02-28T23:00:00Z, 2026-03-31T22:00:00Z)"
+    assert parse_window(str(found), "monthly", stage) == found
+    with pytest.raises(
+        UnknownWindow, match=r"has no window .*; did you mean \[2026-02-28T23:00:00Z, 2026-03-"
+    ):
+        parse_window("2026-03-05T00:00Z/2026-04-01T00:00Z", "monthly", stage)

@@ -6,10 +6,13 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import attrs
+import polars as pl
 
-from beamlike.description import Spacing, StageDescription
+from beamlike.description import StageDescription
 from beamlike.errors import ViewError
 from beamlike.view.words import window_text
+from windowing.calendars import CalendarWindows
+from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -57,10 +60,11 @@ def parse_window(text: str, name: str, stage: StageDescription) -> Window:
     window = Window(start, ends[0])
     if window.end <= window.start:
         raise UnknownWindow(f"{text!r} is no window: its end is not after its start")
-    if stage.spacing is not None and window != _window_at(start, stage.spacing):
+    expected = _window_at(start, stage)
+    if expected is not None and window != expected:
         raise UnknownWindow(
             f"stage `{name}` has no window {window}: its windows are {stage.choices['windows']}; "
-            f"did you mean {_window_at(start, stage.spacing)}?"
+            f"did you mean {expected}?"
         )
     return window
 
@@ -68,13 +72,13 @@ def parse_window(text: str, name: str, stage: StageDescription) -> Window:
 def _around(time: int, text: str, name: str, stage: StageDescription) -> Window:
     if stage.choices["windows"].startswith("GlobalWindows"):
         return Window(MIN_TIME, GLOBAL_WINDOW_END)
-    if stage.spacing is None:
+    window = _window_at(time, stage)
+    if window is None:
         raise UnknownWindow(
             f"{text!r} is one time, and the windows of stage `{name}` are {stage.choices['windows']}, whose ends "
             "do not follow from their starts; write START/END"
         )
-    window = _window_at(time, stage.spacing)
-    if window.end <= time:
+    if stage.spacing is not None and window.end <= time:
         raise UnknownWindow(
             f"stage `{name}` has no window at {text}: there are gaps of "
             f"{format_duration(stage.spacing.period - stage.spacing.length)} between its windows"
@@ -82,7 +86,12 @@ def _around(time: int, text: str, name: str, stage: StageDescription) -> Window:
     return window
 
 
-def _window_at(time: int, spacing: Spacing) -> Window:
-    """The last one that starts at or before this time."""
-    start = time - (time - spacing.offset) % spacing.period
-    return Window(start, start + spacing.length)
+def _window_at(time: int, stage: StageDescription) -> Window | None:
+    """The last one that starts at or before this time; None where windows follow from elements."""
+    if stage.calendar is not None:
+        assigned = CalendarWindows(**stage.calendar).assign(pl.DataFrame({EVENT_TIME: [time]}))
+        return Window(*assigned.select(WINDOW_START, WINDOW_END).row(0))
+    if stage.spacing is None:
+        return None
+    start = time - (time - stage.spacing.offset) % stage.spacing.period
+    return Window(start, start + stage.spacing.length)
