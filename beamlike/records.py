@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from heapq import nsmallest
+from typing import Any, Final
 
 import attrs
 import polars as pl
@@ -28,6 +29,22 @@ def _percentiles(times: Mapping[Any, int]) -> dict[int, int]:
 
 
 @attrs.frozen
+class SplitRecord:
+    """A split of a source: its watermark (us), and the processing time (us) when it last spoke, if it has."""
+
+    watermark: int
+    spoke: int | None = None
+
+
+def _splits(splits: Mapping[str, Any]) -> dict[str, SplitRecord]:
+    return {name: one if isinstance(one, SplitRecord) else SplitRecord(**one) for name, one in splits.items()}
+
+
+MOST_SPLITS: Final = 20
+"""So many splits of a source are in a record: those that are furthest behind."""
+
+
+@attrs.frozen
 class SourceRecord:
     """A source in a batch: its watermark (us) after it, and what became of the rows that were read of it.
 
@@ -35,7 +52,7 @@ class SourceRecord:
     the event time or a step before could not use, and steps have left out the others.
     The watermark waits for `split` to go on (None: the source is not looked at split by split), or for those that
     are `awaited` to speak at all; `since` is the processing time (us) since when nothing has come of it. An `idle`
-    source is left out of the minimum downstream.
+    source is left out of the minimum downstream. Of its `splits` those that are furthest behind are told.
     """
 
     watermark: int
@@ -47,6 +64,7 @@ class SourceRecord:
     percentiles: Mapping[int, int] = attrs.field(factory=dict, converter=_percentiles)
     awaited: str = ""
     read: int | None = None
+    splits: Mapping[str, SplitRecord] = attrs.field(factory=dict, converter=_splits)
 
     @property
     def filtered(self) -> int | None:
@@ -307,16 +325,18 @@ def stage_record(step: Step, upstream: Mapping[str, Report], finished: int) -> S
 def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> SourceRecord:
     """Where a source stands and what it waits for, without the counts of the batch."""
     state, holder = inputs.sources[name], inputs.holder(name, strategy)
-    if holder is None:
-        return SourceRecord(state.watermark, idle=state.idle, percentiles=state.percentiles)
-    return SourceRecord(
+    splits = {} if strategy.per_split is None else state.splits
+    behind = nsmallest(MOST_SPLITS, splits, key=lambda split: (splits[split].watermark, split))
+    record = SourceRecord(
         state.watermark,
         idle=state.idle,
-        split=holder.split,
-        since=inputs.times[name] - holder.silent,
         percentiles=state.percentiles,
-        awaited=holder.awaited,
+        splits={split: SplitRecord(splits[split].watermark, splits[split].spoke) for split in behind},
     )
+    if holder is None:
+        return record
+    since = inputs.times[name] - holder.silent
+    return attrs.evolve(record, split=holder.split, since=since, awaited=holder.awaited)
 
 
 def _panes(step: Step) -> dict[str, int]:

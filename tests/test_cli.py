@@ -178,7 +178,8 @@ def test_a_step_that_could_use_no_row_is_in_the_table_and_told_at_the_end(
         (
             "mine:clik",
             "mine has no pipeline 'clik'; it has make, clicks, from_function, with_defaults, taken, makes_none, "
-            "wrong_column, no_files, risky, wrong_result, fails, loses_all, may_lose_all, unwritten; did you mean 'clicks'?",
+            "wrong_column, no_files, risky, wrong_result, fails, loses_all, may_lose_all, unwritten; did you mean "
+            "'clicks'?",
         ),
         ("mine:number", "mine has no pipeline 'number'; it has make, clicks"),
         ("mine:Pipeline", "mine has no pipeline 'Pipeline'; it has make, clicks"),
@@ -350,10 +351,7 @@ def test_the_command_line_does_not_need_spark_to_run_in_process() -> None:
 def test_parameters_of_the_function_are_set_by_their_annotations(invoke: Invoke) -> None:
     assert "hello" in invoke("explain", "mine:make", "--set", "name=hello").stdout
     result = invoke("run", "mine:make", "--set", "name=hello", "--records", "run.jsonl")
-    assert (result.exit_code, result.stderr) == (
-        0,
-        "1 row that clicks could not use: see hello-dead-letters\n",
-    )
+    assert (result.exit_code, "see hello-dead-letters" in result.stdout) == (0, True)
     assert why_of(invoke)[0].endswith("; the run has ended")
 
 

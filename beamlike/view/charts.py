@@ -21,6 +21,7 @@ from beamlike.view.marks import (
     PERCENTILES,
     SLOWEST,
     UPSTREAM,
+    WINDOW_ENDS,
     Frame,
     Look,
     Mark,
@@ -136,6 +137,8 @@ class Charts:
             keys += [SLOWEST.key("slowest source"), HELD]
         for number, look in zip(stage.percentiles, PERCENTILES, strict=False):
             keys.append(look.key(f"output, percentile {number}"))
+        if self._window_ends(name):
+            keys.append(WINDOW_ENDS.key("ends of windows"))
         if self.frame.same is not None:
             keys.append(IDEAL.key(_SAME))
         return [*keys, *(pane_mark(timing).key() for timing in stage.panes)]

@@ -27,6 +27,7 @@ _SECOND = 1_000_000
 _LATELY = 60  # batches that are looked at
 _ENOUGH = 6  # of them, to say that something grows
 _MUCH = 3  # times as long as usual
+_GROWN = 1.25  # times as long as usual, where it grows
 _NEVER_LONG = 10.0  # seconds
 _SILENT = 30.0  # seconds
 
@@ -72,25 +73,27 @@ class Health:
         return f"The longest of the last batches took {longest}; until this one is done, both lags grow"
 
     def _is_slow(self) -> bool:
-        """Figures 3-12 and 3-13: both lags grow."""
+        """Figures 3-12 and 3-13: the lag in processing time grows."""
         took = self._durations()
-        behind = any(_grows(self._lag(name)) for name in self.series.stages)
-        return bool(_grows(took) and took[-1] > 1 and behind)
+        return _grows(took) and took[-1] > max(1.0, _GROWN * float(np.median(took)))
 
     def _slow(self) -> Iterator[str]:
         took = self._durations()
         first, last = (length(round(float(one) * _SECOND)) for one in (took[0], took[-1]))
+        behind = any(_grows(self._lag(name)) for name in self.series.stages)
         yield (
             f"The system is slow: batches take longer and longer, {first} {len(took) - 1} batches ago and {last} the "
-            "last one, and event time falls behind"
+            f"last one{', and event time falls behind' if behind else ''}"
         )
         spent = {
             name: float((one.output_system_lag - one.input_system_lag)[-1])
             for name, one in self.series.stages.items()
         }
-        name = max(spent, key=lambda name: spent[name])
-        if spent[name] > float(took[-1]) / 2:
-            yield f"Most of that is spent up to stage `{name}`"
+        slowest = max(spent, key=lambda name: spent[name], default=None)
+        if slowest is not None and spent[slowest] > float(took[-1]) / 2:
+            before = any(one in self.series.stages for one in self.history.plan.stages[slowest].inputs)
+            where = "in stage" if before else "before or in stage"
+            yield f"Most of that is spent {where} `{slowest}`"
 
     def _lag(self, stage: str) -> Numbers:
         """How far the output watermark was behind after each of the last batches, in seconds."""
@@ -113,6 +116,9 @@ class Health:
         assert batch is not None
         if self.history.closed is not None:
             return []
+        quiet = self.present.time - batch.processing_time
+        if quiet > _SECOND * max(_SILENT, _MUCH * self._interval()) and self.present.in_hand is None:
+            return [f"Waits for input: no batch for {length(quiet)}, since {clock(batch.processing_time)}"]
         trail = Trail(self.history.plan, self.present, batch)
         for name in reversed(list(self.history.plan.stages)):
             silent = self._silent(trail, name)
@@ -120,9 +126,6 @@ class Health:
                 waits = [text for text in trail.output_waits(name) if " waits for " in text]
                 source = [text for text in waits if " waits for source " in text]
                 return [f"Data waits: {stands(trail, name)}", *(source if silent else waits[:1])]
-        quiet = self.present.time - batch.processing_time
-        if quiet > _SECOND * max(_SILENT, _MUCH * self._interval()) and self.present.in_hand is None:
-            return [f"Waits for input: no batch for {length(quiet)}, since {clock(batch.processing_time)}"]
         return []
 
     def _silent(self, trail: Trail, name: str) -> bool:

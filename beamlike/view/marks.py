@@ -20,7 +20,6 @@ from beamlike.view.drawing import (
     GREEN,
     GREY,
     ORANGE,
-    PALE,
     PURPLE,
     SKY,
     VERMILION,
@@ -56,6 +55,7 @@ UPSTREAM: Final = Look("#999999", width=1.0)
 SLOWEST: Final = Look(GREEN, "-.", 1.2)
 HELD: Final = Patch(facecolor=GREEN, alpha=0.15, label="held back by stages before")
 IDEAL: Final = Look("#999999", ":", 1.0)
+WINDOW_ENDS: Final = Look("#8a8a8a", (0, (4, 3)), 0.8)
 PERCENTILES: Final = tuple(Look(PURPLE, dashes, 1.0) for dashes in (":", "-.", "--", "-"))
 
 
@@ -171,7 +171,13 @@ def set_event_time_chart(axes: Axes, frame: Frame, window_ends: Sequence[int]) -
         axes.grid(axis="x", visible=False)
         places = frame.event.at(np.array(window_ends))
         axes.vlines(
-            places, 0, frame.processing.length, color=PALE, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0.5
+            places,
+            0,
+            frame.processing.length,
+            color=WINDOW_ENDS.colour,
+            linewidth=WINDOW_ENDS.width,
+            linestyle=WINDOW_ENDS.dashes,
+            zorder=0.5,
         )
 
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from beamlike.records import BatchRecord, StageRecord, is_a_time
+from beamlike.records import MOST_SPLITS, BatchRecord, StageRecord, is_a_time
 from beamlike.view.charts import Charts
 from beamlike.view.drawing import Picture
 from beamlike.view.health import Health
@@ -48,8 +48,11 @@ _LAGS = (
 
 _WORK = (
     "Every row is accounted for. Of a source: rows read = elements that went on + rows that did not. Of a stage, where "
-    "an element has a place in each of its windows: places = those in panes + those that did not + those that wait."
+    "an element has a place in each of its windows: places = those in panes + those that did not + those that wait. "
+    "Of a sink: the rows that were written."
 )
+
+_SPLITS = f"Of each source the {MOST_SPLITS} splits at most that are furthest behind, after that batch."
 
 _MOST_SENTENCES = 8
 _LEAST = 0.75  # of its size, to which a picture that is wider than the page is made smaller
@@ -103,7 +106,8 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
     yield _figure(charts.graph(moving), "graph", "The graph of the pipeline", _GRAPH, fit=False)
     if moving is None or latest is None:
         return
-    yield _watermarks(charts, present if moving is latest else Present(moving), moving)
+    then = present if moving is latest else Present(moving)
+    yield _watermarks(charts, then, moving)
     yield f"<h2>What it waits for after batch {latest.batch}</h2>"
     yield _sentences(why(history, now=present.now)[1:])
     yield "<h2>What came and what went</h2>"
@@ -111,6 +115,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
     yield "<h2>Sources</h2>"
     yield _note(_SOURCES)
     yield _figure(charts.sources(), "sources", "Watermarks and elements of all sources")
+    yield _splits(charts, then)
     yield "<h2>Stages</h2>"
     yield _note(_STAGES)
     yield _note(_LAGS)
@@ -178,6 +183,23 @@ def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
     return _table(names, lines, numbers=range(1, 5))
 
 
+def _splits(charts: Charts, present: Present) -> str:
+    """Of the sources that are looked at split by split: those furthest behind after the last batch before the end."""
+    text, batch = charts.frame.event.clock, present.batch
+    sources = batch.sources.items() if batch is not None else ()
+    splits = [(one, name, split) for name, source in sources for split, one in source.splits.items()]
+    lines = [
+        [name, split, text(one.watermark), _lag(charts, present, one.watermark), _ago(present, one.spoke)]
+        for one, name, split in sorted(splits, key=lambda known: (known[0].watermark, *known[1:]))
+    ]
+    names = ["source", "split", "watermark", charts.frame.lag_title, "last spoke"]
+    return _table(names, lines, numbers=(2, 3, 4)) + _note(_SPLITS) if lines else ""
+
+
+def _ago(present: Present, time: int | None) -> str:
+    return "never" if time is None else f"{length(max(0, present.time - time))} ago"
+
+
 def _lag(charts: Charts, present: Present, watermark: int) -> str:
     """Behind processing time, or behind the newest source, as in the charts."""
     if not is_a_time(watermark):
@@ -196,7 +218,8 @@ def _work(charts: Charts, batch: BatchRecord) -> str:
     lines += [
         [name, "", "", "", counts(total[name].lost), *[""] * 4] for name in others(charts.history, total)
     ]
-    names = ["source, stage or step", "rows or places", "went on", "panes", "did not"]
+    lines += [[name, f"{total[name].written:,}", *[""] * 7] for name in plan.sinks]
+    names = ["source, stage, step or sink", "rows or places", "went on", "panes", "did not"]
     state_names = ["waits for a pane", "windows in state", "keys in state", "bytes of state"]
     return _table([*names, *state_names], lines, numbers=(1, 2, 5, 6, 7, 8)) + _note(_WORK)
 

@@ -16,7 +16,7 @@ class Total:
 
     Of a source: `read` = `elements` + `dead_letters` + `filtered`. Of a stage, whose elements count once for every
     window that they are in: `placed` = `emitted` + `dropped` + `pending`, and `dead_letters` never were elements. Of
-    another step: its `dead_letters`.
+    another step: its `dead_letters`. Of a sink: `written` rows.
     """
 
     read: int = 0
@@ -26,6 +26,7 @@ class Total:
     placed: int = 0
     emitted: int = 0
     pending: int = 0
+    written: int = 0
     panes: Counter[str] = attrs.field(factory=Counter)
     dropped: Counter[str] = attrs.field(factory=Counter)
 
@@ -54,9 +55,13 @@ def totals(history: History) -> defaultdict[str, Total]:
             total.dropped.update(stage.dropped)
         for name, count in batch.dead_letters.items():
             found[name].dead_letters += count
+        for name, count in batch.sinks.items():
+            if name in history.plan.sinks:
+                found[name].written += count
     return found
 
 
 def others(history: History, total: Mapping[str, Total]) -> list[str]:
-    """The steps that are neither source nor stage, in order: those that made dead letters."""
-    return sorted(name for name in total if name not in {*history.plan.sources, *history.plan.stages})
+    """The steps that are neither source, stage nor sink, in order: those that made dead letters."""
+    known = {*history.plan.sources, *history.plan.stages, *history.plan.sinks}
+    return sorted(name for name in total if name not in known)
