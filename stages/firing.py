@@ -7,7 +7,7 @@ from windowing.columns import EVENT_TIME, PANE_LAST, PANE_RETRACTED, PANE_TIMING
 from windowing.panes import ALWAYS, ON_TIME, Accumulation, describe, number_next, timing
 from windowing.triggers import ROOT, Moment
 
-from stages.rows import CLOSED, EMITTED, HOLD, OUTSTANDING, PENDING, Layout
+from stages.rows import CLOSED, EMITTED, HOLD, OUTSTANDING, OUTSTANDING_HOLD, PENDING, Layout
 from stages.watermarks import Watermarks
 
 
@@ -51,7 +51,7 @@ def _emit(
     emitting, silent = rows.filter(emits), rows.filter(~emits)
     panes = _panes(emitting, layout)
     taken_back = _taken_back(emitting, layout)
-    rows = pl.concat([emitting.with_columns(_as_outstanding(panes, layout)), silent])
+    rows = pl.concat([emitting.with_columns(**_as_outstanding(panes, layout)), silent])
     return _after(rows, emits, layout), pl.concat([taken_back, panes])
 
 
@@ -87,10 +87,25 @@ def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     )
 
 
-def _as_outstanding(panes: pl.DataFrame, layout: Layout) -> pl.Series:
-    """Each pane as the one of its window that may be taken back."""
+def _as_outstanding(panes: pl.DataFrame, layout: Layout) -> dict[str, pl.Series]:
+    """Each pane as the one of its window that may be taken back, which holds at its time."""
     content = pl.struct(name for name in layout.panes if name not in layout.keys)
-    return panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
+    outstanding = panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
+    return {OUTSTANDING: outstanding, OUTSTANDING_HOLD: panes[EVENT_TIME]}
+
+
+def let_go(rows: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
+    """Windows that are over hold the panes that may be taken back no longer at their time, but by the lateness later.
+
+    What reads them allows as much lateness at least, and so is not too late for a correction.
+    """
+    if not layout.retracts:
+        return rows
+    windowing = layout.windowing
+    times = pl.col(OUTSTANDING).list.eval(pl.element().struct.field(EVENT_TIME))
+    later = pl.min_horizontal(times.list.min(), windowing.last_collection) + windowing.allowed_lateness
+    hold = pl.when(moment.window_is_over() & (pl.col(OUTSTANDING).list.len() > 0)).then(later)
+    return rows.with_columns(hold.otherwise(OUTSTANDING_HOLD).alias(OUTSTANDING_HOLD))
 
 
 def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:

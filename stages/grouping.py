@@ -17,13 +17,13 @@ from windowing.strategy import Windowing
 from windowing.triggers import ROOT, WATERMARK, Moment
 
 from stages.aggregates import Aggregate
-from stages.firing import collect, expires_at, fire, ready
+from stages.firing import collect, expires_at, fire, let_go, ready
 from stages.late import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, late_schema
 from stages.lifting import count_in, elements_in, is_lifted, lifts_early, place
 from stages.merging import Combined, combine_merging, combine_windows, reduce_arrivals
 from stages.overlap import in_company
 from stages.refused import Refused, refuse
-from stages.rows import CLOSED, COUNT, EMITTED, HOLD, NEW_HOLD, PENDING, Layout
+from stages.rows import CLOSED, COUNT, EMITTED, HOLD, NEW_HOLD, OUTSTANDING_HOLD, PENDING, Layout
 from stages.watermarks import Times, Watermarks
 
 MANY: Final = 2
@@ -193,6 +193,7 @@ class Grouping:
                 rows, before, Moment(then.times, self.merging), Moment(now.times, self.merging)
             )
             panes = pl.concat([panes, due])
+        rows = let_go(rows, self.layout, Moment(now.times, self.merging))
         dropped = {
             LATE: admitted.count,
             CLOSED_WINDOW: int(closed.rows[COUNT].sum()),
@@ -308,12 +309,16 @@ class Grouping:
     def deadline(self, moment: Moment, clock: str) -> pl.Expr:
         """The time of this clock, after `moment`, at which a window must be looked at.
 
-        Its trigger may be ready then, or it is collected.
+        Its trigger may be ready then, it is collected, or it is over and lets go of what it may take back.
         """
         trigger = self.windowing.trigger
         env = {name: pl.col(name) for name in trigger.cells()}
         due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))
-        return pl.min_horizontal(expires_at(self.layout), due) if clock == WATERMARK else due
+        if clock != WATERMARK:
+            return due
+        holds = pl.col(OUTSTANDING_HOLD).is_not_null() if self.layout.retracts else pl.lit(False)
+        let_go = pl.when(holds & ~moment.window_is_over()).then(WINDOW_END)
+        return pl.min_horizontal(expires_at(self.layout), due, let_go)
 
 
 def _split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -13,7 +13,7 @@ from windowing.time import MIN_TIME, format_time
 from stages.buckets import BUCKET
 from stages.histogram import Histogram, histogram, merge_histograms
 from stages.keys import key_shown
-from stages.rows import HOLD, PENDING
+from stages.rows import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.state import StateStore, decode, encode
 from stages.watermarks import Times, Watermarks
 
@@ -33,6 +33,7 @@ SCHEMA: Final = pl.Schema(
         "holder_key": pl.String(),
         "holder_start": pl.Int64(),
         "holder_end": pl.Int64(),
+        "holder_pane": pl.Boolean(),
     }
 )
 
@@ -52,16 +53,21 @@ class Size:
 
 @attrs.frozen
 class Holder:
-    """The key and window whose pending elements hold a stage's output watermark, at `hold` microseconds."""
+    """The key and window that hold a stage's output watermark, at `hold` microseconds.
+
+    By elements that are pending; or by a `pane` that may be taken back.
+    """
 
     hold: int
     key: str
     start: int
     end: int
+    pane: bool = False
 
     def __str__(self) -> str:
         who = f"key {self.key} in" if self.key else "window"
-        return f"{who} [{format_time(self.start)}, {format_time(self.end)})"
+        what = "a pane that may be taken back, of " if self.pane else ""
+        return f"{what}{who} [{format_time(self.start)}, {format_time(self.end)})"
 
 
 @attrs.frozen
@@ -84,6 +90,8 @@ class Index:
         holds = facts.get("holds")
         if holds is not None:
             holds = {int(bucket): histogram for bucket, histogram in holds.items()}
+        # An index of an earlier version does not say what of a window holds.
+        frame = pl.concat([pl.DataFrame(schema=_schema(clocks)), frame], how="diagonal")
         return cls(frame, Watermarks(facts["input"], facts["output"]), Times(facts["times"]), holds)
 
     def save(self, store: StateStore, stage: str) -> None:
@@ -168,7 +176,8 @@ class Index:
         if held.is_empty():
             return None
         least = held.row(held["hold"].arg_min(), named=True)
-        return Holder(least["hold"], least["holder_key"], least["holder_start"], least["holder_end"])
+        window = least["holder_start"], least["holder_end"]
+        return Holder(least["hold"], least["holder_key"], *window, pane=least["holder_pane"] or False)
 
 
 def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
@@ -203,10 +212,11 @@ def summarize(
     name = pl.concat_str([key_shown(key) for key in named], separator=", ")
     bounds = (WINDOW_START, WINDOW_END)
     stored = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
+    pane = pl.col(OUTSTANDING_HOLD) if OUTSTANDING_HOLD in rows.columns else pl.lit(None, pl.Int64)
+    by_pane = pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True)
+    holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane}
     return (
-        rows.select(
-            BUCKET, *bounds, pl.col(HOLD).alias("hold"), pl.col(PENDING).alias("pending"), **named, **due
-        )
+        rows.select(BUCKET, *bounds, pl.col(PENDING).alias("pending"), **holds, **named, **due)
         .group_by(BUCKET)
         .agg(
             pl.len().cast(pl.Int64).alias("rows"),
@@ -216,6 +226,7 @@ def summarize(
             *(pl.col(key).get(least) for key in named),
             pl.col(WINDOW_START).get(least).alias("holder_start"),
             pl.col(WINDOW_END).get(least).alias("holder_end"),
+            pl.col("pane").get(least).alias("holder_pane"),
         )
         .with_columns((name if keys else pl.lit("")).alias("holder_key"))
         .join(pl.DataFrame(stored, schema=[BUCKET, *SIZES], orient="row"), on=BUCKET)

@@ -34,6 +34,8 @@ CLOSED: Final = "__closed"
 """The trigger has finished: what comes for this very window is dropped until it is collected."""
 OUTSTANDING: Final = "__outstanding"
 """Where panes are taken back: those that were emitted and that no later one has replaced yet."""
+OUTSTANDING_HOLD: Final = "__outstanding_hold"
+"""Where these hold the output watermark, in microseconds; null: nowhere."""
 EMITTED: Final = "__emitted"
 """Of panes, inside a step only: elements that are in one for the first time."""
 COUNT: Final = "__count"
@@ -96,7 +98,7 @@ class Layout:
                 HOLD: pl.Int64(),
                 **{name: dtype for name, (dtype, _) in PANE_STATE.items()},
                 **{name: cell.dtype for name, cell in self.windowing.trigger.cells().items()},
-                **({OUTSTANDING: self.outstanding} if self.retracts else {}),
+                **({OUTSTANDING: self.outstanding, OUTSTANDING_HOLD: pl.Int64()} if self.retracts else {}),
                 CLOSED: pl.Boolean(),
             }
         )
@@ -172,15 +174,24 @@ class Layout:
         """The outstanding panes of a group of rows."""
         if not self.retracts:
             return {}
-        return {OUTSTANDING: pl.col(OUTSTANDING).list.explode(keep_nulls=False, empty_as_null=False)}
+        return {
+            OUTSTANDING: pl.col(OUTSTANDING).list.explode(keep_nulls=False, empty_as_null=False),
+            OUTSTANDING_HOLD: pl.col(OUTSTANDING_HOLD).min(),
+        }
 
     def nothing_outstanding(self) -> dict[str, pl.Expr]:
         """No panes to take back."""
-        return {OUTSTANDING: pl.lit([], self.outstanding)} if self.retracts else {}
+        if not self.retracts:
+            return {}
+        return {OUTSTANDING: pl.lit([], self.outstanding), OUTSTANDING_HOLD: pl.lit(None, pl.Int64)}
 
     def empty(self) -> dict[str, pl.Expr]:
         """Accumulators of no elements."""
         return {name: _literal(part) for name, part in self.parts.items()}
+
+    def missing(self) -> dict[str, pl.Expr]:
+        """What rows have in columns that state of an earlier plan or version may lack."""
+        return self.empty() | ({OUTSTANDING_HOLD: pl.lit(None, pl.Int64)} if self.retracts else {})
 
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
         """Accumulators set to those of no elements where the mask holds."""

@@ -100,7 +100,7 @@ class Storage:
 
     def _read(self, bucket: int, numbers: Iterable[int], schema: pl.Schema) -> list[pl.DataFrame]:
         # An aggregate that was added since then has seen nothing of these windows.
-        return chunks.read(self.store, self.stage, bucket, numbers, schema, self.grouping.layout.empty())
+        return chunks.read(self.store, self.stage, bucket, numbers, schema, self.grouping.layout.missing())
 
     def _write(self, parts: Mapping[int, pl.DataFrame]) -> dict[int, Size]:
         sizes = {}

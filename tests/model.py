@@ -149,6 +149,7 @@ class State:
     hold: int | None = None  # output time of the elements since the last pane that were not late
     previous: Pane | None = None
     outstanding: list[Pane] = attrs.Factory(list)  # panes that the next one replaces (here)
+    outstanding_hold: int | None = None  # where these hold the output watermark (here)
 
 
 class Model:
@@ -186,6 +187,7 @@ class Model:
         self.clocks = after
         if after.moved_since(before):
             panes += self._move_clocks(before)
+        self._let_go()
         hold = self._derive_output_watermark()
         live = len(self.active) + len(self.closed)
         late, closed, nowhere = (
@@ -270,6 +272,8 @@ class Model:
         merged.hold = self._merged_hold(result, [state.hold for state in states.values()])
         merged.previous = states[result].previous if result in states else None  # others' are forgotten
         merged.outstanding = [pane for state in states.values() for pane in state.outstanding]
+        holds = [state.outstanding_hold for state in states.values() if state.outstanding_hold is not None]
+        merged.outstanding_hold = min(holds, default=None)
         self.active[key, result] = merged
         self.closed.discard((key, result))  # an open window takes the place of a closed one (here)
 
@@ -328,7 +332,7 @@ class Model:
         retracted = [attrs.evolve(replaced, retracted=True) for replaced in state.outstanding]
         state.previous = pane
         if self.windowing.accumulation is Accumulation.RETRACTING:
-            state.outstanding = [pane]
+            state.outstanding, state.outstanding_hold = [pane], pane.timestamp
         return [*retracted, pane]
 
     def _describe(self, key: Key, window: Window, finished: bool) -> Pane:
@@ -377,8 +381,17 @@ class Model:
         then, now = Now(before, window), self._now(window)
         return now.over > then.over or self.active[key, window].trigger.wakes(then, now)
 
+    def _let_go(self) -> None:
+        """What may be taken back of a window that is over holds by the allowed lateness later than its time (here)."""
+        lateness = self.windowing.allowed_lateness
+        for (_, window), state in self.active.items():
+            if self._over(window) and state.outstanding:
+                earliest = min(pane.timestamp for pane in state.outstanding)
+                state.outstanding_hold = min(earliest + lateness, maximum(GLOBAL_WINDOW) + 1)
+
     def _derive_output_watermark(self) -> int | None:
         """Not past any hold, and never backwards (end and collection timers never bind): the least hold."""
-        holds = [state.hold for state in self.active.values() if state.hold is not None]
+        both = [hold for state in self.active.values() for hold in (state.hold, state.outstanding_hold)]
+        holds = [hold for hold in both if hold is not None]
         self.output_watermark = max(self.output_watermark, min([self.input_watermark, *holds]))
         return min(holds, default=None)

@@ -178,7 +178,7 @@ def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
     assert index_of((1, "a", None)).holder is None
     holder = index_of((1, "a", 9), (1, None, 2), (2, "b", 3)).holder
     assert holder is not None
-    assert attrs.astuple(holder) == (2, "null", 2, 12)
+    assert attrs.astuple(holder) == (2, "null", 2, 12, False)
 
 
 @pytest.mark.parametrize(

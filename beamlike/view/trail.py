@@ -9,7 +9,7 @@ import attrs
 from beamlike.description import RunDescription
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind
 from beamlike.view.present import Present
-from beamlike.view.words import holder_text, length, moment, rows
+from beamlike.view.words import holder_text, holding_text, length, moment, rows
 from stages.index import Holder
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
@@ -65,8 +65,8 @@ class Trail:
     def _held(self, name: str, window: Holder) -> str:
         at = moment(window.hold)
         return (
-            f"stage `{name}` holds its output watermark at {at}: {holder_text(window)} has elements that wait for a "
-            f"pane, and {self.pane_stands(name)}"
+            f"stage `{name}` holds its output watermark at {at}: {holder_text(window)} {holding_text(window)}, "
+            f"and {self.pane_stands(name)}"
         )
 
     def pane_stands(self, name: str) -> str:

@@ -10,7 +10,7 @@ from beamlike.records import BatchRecord
 from beamlike.view.asked import Window
 from beamlike.view.history import History
 from beamlike.view.trail import Trail
-from beamlike.view.words import clock, counts, holder_text, length, moment, rows
+from beamlike.view.words import clock, counts, holder_text, holding_text, length, moment, rows
 from stages.index import Holder
 from windowing.time import GLOBAL_WINDOW_END
 
@@ -50,7 +50,7 @@ def _open(trail: Trail, name: str, key: str | None, window: Window) -> Iterator[
         yield f"{whose} of stage `{name}` is not over"
         yield from trail.window_waits(name, window.start, window.end)
         return
-    yield f"{holder_text(held)} of stage `{name}` is not over, and has elements that wait for a pane"
+    yield f"{holder_text(held)} of stage `{name}` is not over, and {holding_text(held)}"
     yield from trail.window_waits(name, held.start, held.end)
     yield (
         f"until then it holds the output watermark of stage `{name}` at {moment(held.hold)}: "

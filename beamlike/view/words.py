@@ -46,6 +46,11 @@ def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str
     return f"key {holder.key} in {window}" if holder.key else f"window {window}"
 
 
+def holding_text(holder: Holder) -> str:
+    """What of that window holds."""
+    return "has a pane that may be taken back" if holder.pane else "has elements that wait for a pane"
+
+
 def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:
     """`3 early, 1 on time`."""
     return (
