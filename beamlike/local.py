@@ -26,7 +26,7 @@ from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_reco
 from beamlike.stage_routes import route_step
 from beamlike.summary import run_text
 from beamlike.tally import Tally
-from beamlike.writing import check_sinks, start_sink, write_part
+from beamlike.writing import Replacement, beside, check_sinks, start_sink, start_sinks, write_part
 from stages.alignment import Report, must_wait, together
 from stages.inputs import Arrived, Inputs
 from stages.stage import Step
@@ -90,22 +90,27 @@ class LocalRun:
         """Batch after batch, until all sources are at their end."""
         # Sources first: what cannot be read must not cost what an earlier run has written.
         bundles = self._bundles()
-        sinks = {name: sink.sink for name, sink in self.plan.sinks.items()}
-        letters = JSONLines(self.dead_letters)
         _require_writable(self.plan)
-        opened = {**sinks, UNCLAIMED: letters} if os.path.isdir(letters.path) else sinks
-        for name, sink in opened.items():
-            start_sink(name, sink, self.plan.name)
-        for name, plan in self.plan.sinks.items():
-            # So that a sink knows its columns even if no row ever comes.
-            empty = output_frame(pl.DataFrame(schema=plan.schema))
-            write_part(plan.sink, empty, Part(self.plan.name, 0, sink=name))
+        run, letters = self.plan.name, JSONLines(self.dead_letters).beside(self.plan.name)
+        plan = beside(self.plan, run)
+        sinks = {**{name: sink.sink for name, sink in plan.sinks.items()}, UNCLAIMED: letters}
+        result = Replacement(run, sinks)
+        try:
+            if os.path.isdir(letters.path):
+                start_sink(UNCLAIMED, letters, run)
+            start_sinks(plan, run)
+            self._go(bundles, sinks)
+            result.publish()
+        finally:
+            result.withdraw()
+
+    def _go(self, bundles: Iterator[Bundle], sinks: Mapping[str, Sink]) -> None:
         outcome = Outcome.open(self.runner.records, self.plan, self._desk, fresh=True)
         outcome.followed_by(self.runner.on_batch)
         progress = Progress(self.plan.name)
         try:
             with seated(self._desk):
-                self._take_all(bundles, {**sinks, UNCLAIMED: letters}, outcome, progress)
+                self._take_all(bundles, sinks, outcome, progress)
             outcome.close("ended")
         finally:
             outcome.close("failed")

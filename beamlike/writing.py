@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
+import attrs
 import polars as pl
 
 from beamlike.describe import describe
 from beamlike.errors import PlanError, SinkError
-from beamlike.io import Table
-from beamlike.io.base import Part, Sink
+from beamlike.io import SparkSink, Table
+from beamlike.io.base import Part, Sink, output_frame
+from beamlike.io.files import Files
+from beamlike.letters import UNCLAIMED
+from beamlike.plan import Plan
 
 Write = Callable[[pl.DataFrame, Part], object]
 
@@ -46,6 +51,57 @@ def write_part(sink: Sink, frame: pl.DataFrame, part: Part, write: Write | None 
     except Exception as error:
         what = f"batch {part.batch} could not be written to {describe(sink)}"
         raise SinkError(part.sink, f"{what}: {_what(error)}") from error
+
+
+def start_sinks(plan: Plan, run: str) -> None:
+    """Has the sinks of a plan make what they write to. Raises as `start_sink` and `write_part` do."""
+    for name, sink in plan.sinks.items():
+        start_sink(name, sink.sink, run)
+    for name, sink in plan.sinks.items():
+        # So that a sink knows its columns even if no row ever comes.
+        if not isinstance(sink.sink, SparkSink):
+            empty = output_frame(pl.DataFrame(schema=sink.schema))
+            write_part(sink.sink, empty, Part(run, 0, sink=name))
+
+
+def beside(plan: Plan, run: str) -> Plan:
+    """The plan, but its sinks write files beside those of an earlier run, which a `Replacement` ends."""
+    sinks = {
+        name: attrs.evolve(sink, sink=sink.sink.beside(run)) if isinstance(sink.sink, Files) else sink
+        for name, sink in plan.sinks.items()
+    }
+    return attrs.evolve(plan, sinks=sinks)
+
+
+@attrs.define
+class Replacement:
+    """What becomes of files that a run has written beside those of an earlier one: the first call counts."""
+
+    run: str = ""
+    sinks: Mapping[str, Sink] = attrs.field(factory=dict)
+    _is_over: bool = attrs.field(default=False, init=False)
+
+    def publish(self) -> None:
+        """The run has been: its files replace those of an earlier one. Raises `SinkError` where they cannot."""
+        for name, sink in self._files():
+            try:
+                sink.publish(self.run)
+            except Exception as error:
+                raise SinkError(name, f"{describe(sink)} cannot be replaced: {_what(error)}") from error
+
+    def withdraw(self) -> None:
+        """The run failed: its files go, but for dead letters, which say why."""
+        for name, sink in self._files():
+            with suppress(OSError):  # what failed before is told
+                if name == UNCLAIMED and sink.has_beside(self.run):
+                    sink.publish(self.run)
+                sink.forget(self.run)
+
+    def _files(self) -> list[tuple[str, Files]]:
+        """Those that end now."""
+        ending = {} if self._is_over else self.sinks
+        self._is_over = True
+        return [(name, sink) for name, sink in ending.items() if isinstance(sink, Files)]
 
 
 def _what(error: Exception) -> str:

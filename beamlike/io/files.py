@@ -58,7 +58,7 @@ class Files:
     )
     partition_by: tuple[str, ...] = attrs.field(default=(), converter=_column_names, kw_only=True)
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
-    # Where a sink writes until its run is over, if not to its path.
+    # The run that writes beside what is there, until it is over.
     _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # What was read from the first file, once: it travels with the declaration, so that workers need not look.
     _found: dict[str, pl.Schema] = attrs.field(factory=dict, init=False, eq=False, repr=False)
@@ -136,20 +136,27 @@ class Files:
 
     def beside(self, run: str) -> Self:
         """The same sink, but what it writes is seen only when `publish` has put it in place of what was there."""
-        return attrs.evolve(self, beside=folder_beside(self.path, run, self.extension))
+        return attrs.evolve(self, beside=run)
 
     def start(self, run: str) -> None:
-        """Makes the directory and removes the files that an earlier run of this name left; tells of those of others."""
+        """Makes the directory and tells of the files of other runs; removes what an earlier run of this name left.
+
+        If it writes beside, that is only what is there.
+        """
         if others := of_others(self.path, run, self.extension):
             told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
             _LOG.warning(told, self.path, others)
-        self.forget(run)
         if self._beside is None:
             clear(self.path, run, self.extension)
+        forget_beside(self.path, run, self.extension)
 
     def publish(self, run: str) -> None:
         """Puts what was written beside in place of the files that an earlier run of this name left."""
         publish(self.path, run, self.extension)
+
+    def has_beside(self, run: str) -> bool:
+        """Whether something was written beside."""
+        return os.path.isdir(folder_beside(self.path, run, self.extension))
 
     def forget(self, run: str) -> None:
         """Removes what was written beside."""
@@ -157,12 +164,14 @@ class Files:
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows."""
-        name, folder = part_name(part, self.extension), self._beside or self.path
+        name, folder = part_name(part, self.extension), self.path
+        if self._beside is not None:
+            folder = folder_beside(folder, self._beside, self.extension)
         parts = hive.split(frame, self.partition_by) if self.partition_by else [("", frame)]
         written = []
         for below, rows in parts:
             if len(rows):
-                put(os.path.join(folder, below), name, partial(self._save, rows))
+                put(f"{folder}/{below}" if below else folder, name, partial(self._save, rows))
                 written.append(below)
         if self.partition_by or not written:
             discard(folder, name, but=written)

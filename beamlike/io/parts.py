@@ -43,7 +43,7 @@ def of_others(folder: str, run: str, extension: str) -> int:
 
 
 def clear(folder: str, run: str, extension: str) -> None:
-    """Removes the parts, and pieces of parts, that a run of this name left there."""
+    """Removes the parts, and pieces of parts, that a run of this name left there, and folders that are empty then."""
     ours = _ours(run, extension)
     names = [name for name in _files(folder) if ours.fullmatch(os.path.basename(name))]
     if is_remote(folder):
@@ -103,7 +103,8 @@ def _files(folder: str) -> list[str]:
         return _remote_files(folder)
     found = []
     for below in _partitions(folder):
-        found += [os.path.join(below, name) for name in os.listdir(os.path.join(folder, below))]
+        with os.scandir(os.path.join(folder, below)) as entries:
+            found += [os.path.join(below, entry.name) for entry in entries if not entry.is_dir()]
     return found
 
 

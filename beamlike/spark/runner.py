@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 import threading
 import time
@@ -12,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 import attrs
-import polars as pl
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -22,8 +20,7 @@ from beamlike.drops import Drops
 from beamlike.errors import RunError, TooManyDeadLetters
 from beamlike.in_hand import Desk
 from beamlike.ingest import steps_of
-from beamlike.io import JSONLines, SparkSink
-from beamlike.io.base import Part, output_frame
+from beamlike.io import JSONLines
 from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
 from beamlike.outcome import Outcome
@@ -37,6 +34,7 @@ from beamlike.spark.envelope import Topology
 from beamlike.spark.ingest import require_files
 from beamlike.spark.lock import RunLock
 from beamlike.spark.modules import modules_of
+from beamlike.spark.options import is_positive, is_trigger
 from beamlike.spark.query import envelopes, labels, python_reason, reads_rows
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import interpret, open_session, ship, worker_environment
@@ -46,23 +44,10 @@ from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
-from beamlike.writing import check_sinks, start_sink, write_part
+from beamlike.writing import Replacement, beside, check_sinks, start_sinks
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
-_INTERVAL = re.compile(r"\d+\s*(microsecond|millisecond|second|minute|hour|day)s?")
-
-
-def _trigger(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if value != "available_now" and not (isinstance(value, str) and _INTERVAL.fullmatch(value.strip())):
-        raise ValueError(
-            f"SparkRunner: trigger must be 'available_now' or an interval such as '10 seconds', not {value!r}"
-        )
-
-
-def _at_least_one(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(f"SparkRunner: shards must be a whole number of at least 1, not {value!r}")
 
 
 @attrs.frozen
@@ -86,9 +71,9 @@ class SparkRunner:
     """
 
     checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
-    trigger: str = attrs.field(default="available_now", validator=_trigger)
+    trigger: str = attrs.field(default="available_now", validator=is_trigger)
     drain: bool = False
-    shards: int | None = attrs.field(default=None, validator=_at_least_one)
+    shards: int | None = attrs.field(default=None, validator=is_positive)
     session: SparkSession | None = None
     master: str | None = None
     config: Mapping[str, str] = attrs.field(factory=dict)
@@ -160,6 +145,7 @@ class SparkRun:
     _outcome: Outcome | None = None
     _stopped: bool = False
     _given_up: bool = False
+    _result: Replacement = attrs.field(factory=Replacement)
     _tally: Tally = attrs.field(factory=Tally)
     _drops: Drops = attrs.field(init=False)
     _excess: TooManyDeadLetters | None = None
@@ -190,11 +176,16 @@ class SparkRun:
         self._manifest = self.checkpoint.open(describe(self.plan, shards), draining=self.runner.drain)
         if self.runner.checkpoint is None and not reads_rows(self.plan):
             # As in process: a later run has the same name, and so replaces its files.
-            self._manifest["run"] = self.plan.name
+            run = self._manifest["run"] = self.plan.name
+            if self.runner.trigger == "available_now":
+                self.plan = beside(self.plan, run)
+                self._result = Replacement(run, {name: sink.sink for name, sink in self.plan.sinks.items()})
         # Sources first: what cannot be read must not cost what an earlier run has written.
         self.plan = with_rows_as_files(self.plan, self.checkpoint)
         if not self._manifest["begun"]:
-            self._start_sinks()
+            start_sinks(self.plan, self._manifest["run"])
+            self._manifest["begun"] = True
+            self.checkpoint.save(self._manifest)
         self._tally = Tally(self.plan.max_dead_letters)
         records = self.checkpoint.at(RECORDS_FILE) if self.checkpoint.is_local else None
         desk = Desk(_wall_clock, simulated=self._plays)
@@ -214,17 +205,6 @@ class SparkRun:
         before = History.open(self.checkpoint.at(RECORDS_FILE)).batches
         return Tally.of(self.plan.max_dead_letters, before)
 
-    def _start_sinks(self) -> None:
-        run = self._manifest["run"]
-        for name, plan in self.plan.sinks.items():
-            start_sink(name, plan.sink, run)
-            # So that a sink knows its columns even if no row ever comes.
-            empty = output_frame(pl.DataFrame(schema=plan.schema))
-            if not isinstance(plan.sink, SparkSink):
-                write_part(plan.sink, empty, Part(run, 0, sink=name))
-        self._manifest["begun"] = True
-        self.checkpoint.save(self._manifest)
-
     @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes."""
@@ -243,6 +223,7 @@ class SparkRun:
                 self._halt()
                 self._manifest["drained"] = True
                 self.checkpoint.save(self._manifest)
+            self._publish()
             self._close_records("stopped" if self._stopped and not self._manifest["drained"] else "ended")
         except KeyboardInterrupt:
             self._close_records("stopped")
@@ -325,8 +306,14 @@ class SparkRun:
             self.ask_to_stop()
         if self._stopper is not None:
             self._stopper.join()
+        self._publish()
         self._close_records("stopped")
         return self._release()
+
+    def _publish(self) -> None:
+        """Shows the files of a run that begins anew, if all of its batches are whole."""
+        if not self._given_up and self._query is not None and self._query.exception() is None:
+            self._result.publish()
 
     def _halt(self) -> None:
         self._stopped = True
@@ -343,6 +330,7 @@ class SparkRun:
         if self._lock is not None and not self._is_active():
             if self._stopper is not None:
                 self._stopper.join()
+            self._result.withdraw()
             self._lock.release()
 
     def _record(self, record: BatchRecord) -> None:
