@@ -66,6 +66,7 @@ class StageDescription:
     allowed_lateness: int
     clocks: tuple[str, ...] = attrs.field(converter=_words)
     calendar: Mapping[str, Any] | None = None
+    key_types: tuple[str, ...] = attrs.field(default=(), converter=_words)
 
 
 @attrs.frozen
@@ -129,6 +130,7 @@ def _stage(plan: StagePlan) -> StageDescription:
         grouping.windowing.allowed_lateness,
         grouping.clocks(),
         _calendar(grouping.windowing.windows),
+        [str(grouping.schema[key]) for key in grouping.keys],
     )
 
 

@@ -49,13 +49,14 @@ class Desk:
     """Where a process keeps what it is at; `tell` is called with each change.
 
     `simulated`: processing time is that of test streams, and stands still in between. `going` until the run is over.
-    `more` adds what other processes are at.
+    `more` adds what other processes are at. `keys` is the folder in which is noted which keys have come.
     """
 
     clock: Callable[[], int]
     tell: Callable[[InHand | None], None] = lambda in_hand: None
     simulated: bool = False
     more: Callable[[InHand], InHand] = lambda in_hand: in_hand
+    keys: str | None = None
     going: bool = attrs.field(default=True, init=False)
     _in_hand: InHand | None = attrs.field(default=None, init=False)
     _outer: list[Work] = attrs.field(factory=list, init=False)
@@ -116,11 +117,16 @@ class Follower(Protocol):
 _DESK: ContextVar[Desk | None] = ContextVar("desk", default=None)
 
 
+def desk() -> Desk | None:
+    """That at which this process sits, if it does."""
+    return _DESK.get()
+
+
 @contextmanager
-def seated(desk: Desk) -> Iterator[None]:
+def seated(own: Desk) -> Iterator[None]:
     """What `at` says meanwhile goes to this desk."""
     before = _DESK.get()
-    _DESK.set(desk)
+    _DESK.set(own)
     try:
         yield
     finally:
@@ -131,12 +137,12 @@ def seated(desk: Desk) -> Iterator[None]:
 @contextmanager
 def at(kind: str, name: str) -> Iterator[None]:
     """The batch in hand, if there is one, is in this meanwhile."""
-    desk = _DESK.get()
-    if desk is None:
+    here = desk()
+    if here is None:
         yield
         return
-    desk.enter(kind, name)
+    here.enter(kind, name)
     try:
         yield
     finally:
-        desk.leave()
+        here.leave()

@@ -18,6 +18,7 @@ from beamlike.in_hand import Desk, at, seated
 from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
+from beamlike.keys_seen import came
 from beamlike.letters import UNCLAIMED, Letters
 from beamlike.outcome import Outcome
 from beamlike.plan import Plan, SourcePlan, StagePlan
@@ -193,6 +194,7 @@ class LocalRun:
         }
         frames = list(self._take(plan.name))
         arrivals = frames[0] if frames else plan.stage.grouping.no_arrivals()
+        came(plan.name, arrivals, plan.stage.grouping.keys)
         step = plan.stage.step(self._store, arrivals, inputs.clock(upstream.values()))
         for _, routed in route_step(plan, step):
             self._send(routed.frames, routed.letters)

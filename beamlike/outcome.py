@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
+from contextlib import suppress
 from functools import partial
 
 import attrs
 
 from beamlike.description import describe_run
 from beamlike.in_hand import Desk, Follower
+from beamlike.keys_seen import keys_of
 from beamlike.plan import Plan
 from beamlike.recording import Ending, RecordWriter
 from beamlike.records import BatchRecord
 from beamlike.slips import RunSlip, tasks_of, with_tasks
+
+_OURS = re.compile(r".+-\d+(\.new)?")
 
 
 @attrs.define(eq=False)
@@ -45,13 +49,14 @@ class Outcome:
             slip.remove()
             raise
         desk.tell = slip.write
+        desk.keys = _folder_of_keys(writer)
         if not tasks:
             return cls(desk, writer, slip)
         levels = {name: stage.level for name, stage in plan.stages.items()}
         desk.more = partial(with_tasks, records=writer.path, levels=levels)
         folder = tasks_of(writer.path)
-        shutil.rmtree(folder, ignore_errors=True)  # what a run that was killed has left
-        os.makedirs(folder)
+        os.makedirs(folder, exist_ok=True)
+        _empty(folder)  # of what a run that was killed has left
         return cls(desk, writer, slip, folder)
 
     @property
@@ -76,5 +81,24 @@ class Outcome:
             self._writer.close(ending)
         if self._slip is not None:
             self._slip.remove()
-        if self.tasks is not None:
-            shutil.rmtree(self.tasks, ignore_errors=True)
+        if self.tasks is not None and os.path.isdir(self.tasks):
+            _empty(self.tasks)
+            with suppress(OSError):
+                os.rmdir(self.tasks)
+
+
+def _folder_of_keys(writer: RecordWriter) -> str | None:
+    """New where the records are; None where some of them are from before keys were noted."""
+    folder = keys_of(writer.path)
+    if writer.last is None:
+        os.makedirs(folder, exist_ok=True)
+        _empty(folder)
+    return folder if os.path.isdir(folder) else None
+
+
+def _empty(folder: str) -> None:
+    """Removes what tasks and stages have written there, and nothing that has another kind of name."""
+    for name in os.listdir(folder):
+        if _OURS.fullmatch(name):
+            with suppress(OSError):
+                os.remove(os.path.join(folder, name))

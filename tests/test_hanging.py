@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 import beamlike as bl
 from beamlike.errors import RecordsInUse
+from beamlike.view.asked import UnknownKey
 from beamlike.view.history import History
 from beamlike.view.metrics import PrometheusMetrics
 from beamlike.view.report import report
@@ -203,7 +204,24 @@ def test_where_a_run_in_process_hangs_is_told(
             scores(Hang(tmp_path, on=-1), where).run(bl.LocalRunner(records=records))
     history = History.open(records)
     assert (history.closed, history.in_hand, history.latest and history.latest.batch) == ("ended", None, 4)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["reached", "released", "run.jsonl"]
+    left = ["reached", "released", "run.jsonl", "run.jsonl.keys"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == left
+    asks_for_keys(history)
+
+
+def asks_for_keys(history: History) -> None:
+    """Of keys that came, that did not, and that cannot be."""
+    none = "no element of key 7 has come to stage `first` in this run: there is nothing to wait for"
+    assert none in why(history, stage="first", key="7")
+    assert none in why(history, key="7", window="1970-01-01T00:00:01Z/1970-01-01T00:00:02Z")
+    for number in NUMBERS:
+        told = why(history, stage="first", key=str(number))
+        assert (
+            f"stage `first` has no windows in state, of key {number} or any other: none waits for anything"
+            in told
+        )
+    with pytest.raises(UnknownKey, match=r"^stage `first` has no key 'ada': a key is number \(Int64\)$"):
+        why(history, stage="first", key="ada")
 
 
 @pytest.mark.spark
@@ -222,4 +240,5 @@ def test_where_a_run_on_spark_hangs_is_told(spark: SparkSession, tmp_path: Path)
     history = History.open(checkpoint)
     assert (history.closed, history.in_hand) == ("ended", None)
     names = {file.name for file in (checkpoint / "beamlike").iterdir()}
-    assert {name for name in names if name.startswith("records")} == {"records.jsonl"}
+    assert {name for name in names if name.startswith("records")} == {"records.jsonl", "records.jsonl.keys"}
+    asks_for_keys(history)

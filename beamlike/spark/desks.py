@@ -22,10 +22,11 @@ from beamlike.spark.workers import Batches
 class TaskDesks:
     """A folder for the slips of tasks, on the driver's file system; None where there is none to share.
 
-    An executor that does not reach the folder notes nothing.
+    An executor that does not reach the folder notes nothing. `keys`: where it notes which keys have come.
     """
 
     folder: str | None
+    keys: str | None = None
 
     @contextmanager
     def task(self, level: int) -> Iterator[None]:
@@ -37,7 +38,7 @@ class TaskDesks:
             return
         # A task that is tried again, elsewhere, replaces what the attempt before noted.
         path = os.path.join(self.folder, f"{level}-{context.partitionId()}")
-        desk = Desk(_wall_clock, partial(_tell, path, level))
+        desk = Desk(_wall_clock, partial(_tell, path, level), keys=self.keys)
         with seated(desk):
             desk.begin(batch)
             yield

@@ -11,6 +11,7 @@ import attrs
 import polars as pl
 
 from beamlike.in_hand import at
+from beamlike.keys_seen import came
 from beamlike.letters import Letters
 from beamlike.plan import Plan, StagePlan
 from beamlike.records import source_record, stage_record
@@ -111,7 +112,9 @@ class Level:
             for name in plan.inputs
         }
         with at("stage", plan.name):
-            step = plan.stage.step(store, _together(mail.frames, plan), inputs.clock(upstream.values()))
+            arrivals = _together(mail.frames, plan)
+            came(plan.name, arrivals, plan.stage.grouping.keys, shard, len(self.topology.labels))
+            step = plan.stage.step(store, arrivals, inputs.clock(upstream.values()))
             ways = list(route_step(plan, step))
         origin = shard_name(plan.name, shard)
         letters = Letters()

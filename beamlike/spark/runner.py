@@ -142,7 +142,7 @@ class SparkRun:
     _stopper: threading.Thread | None = None
     _manifest: dict[str, Any] = attrs.field(factory=dict)
     _progress: Progress | None = None
-    _outcome: Outcome | None = None
+    _outcome: Outcome = attrs.field(factory=lambda: Outcome(Desk(_wall_clock)))
     _stopped: bool = False
     _given_up: bool = False
     _result: Replacement = attrs.field(factory=Replacement)
@@ -337,8 +337,7 @@ class SparkRun:
         self.batches.append(record)
         if self._progress is not None:
             self._progress.update(record)
-        if self._outcome is not None:
-            self._outcome.write(record)
+        self._outcome.write(record)
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
         self._drops.take(record)
@@ -350,14 +349,12 @@ class SparkRun:
 
     def _close_records(self, ending: Ending) -> None:
         """How the run came to its end; the first call counts."""
-        if self._outcome is not None:
-            self._outcome.close(ending)
+        self._outcome.close(ending)
 
     def _start(self) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
         letters = JSONLines(self.dead_letters)
         run = self._manifest["run"]
-        assert self._outcome is not None
         clock = None if self._plays else _wall_clock
         writer = BatchWriter(self.plan, run, self._record, self._outcome.last, clock, self._outcome.desk)
         if self.runner.trigger == "available_now":
@@ -369,7 +366,8 @@ class SparkRun:
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)
             started = MIN_TIME if self._plays else _wall_clock()
-            desks, control = TaskDesks(self._outcome.tasks), self.checkpoint.control()
+            desks = TaskDesks(self._outcome.tasks, self._outcome.desk.keys)
+            control = self.checkpoint.control()
             stream = envelopes(self.session, self.plan, topology, control, parts, started, desks)
             self._gate = Gate(writer)
             query = stream.writeStream.foreachBatch(self._gate).queryName(self._name())

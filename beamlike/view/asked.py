@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
 
 import attrs
 import polars as pl
@@ -22,6 +24,37 @@ _BETWEEN = re.compile(r"\s*(?:/|,|\.\.|--)\s*")
 
 class UnknownWindow(ViewError):
     """Text that names no window of a stage."""
+
+
+class UnknownKey(ViewError):
+    """Text that is no key of a stage, for its types."""
+
+
+_READ: Final[Mapping[str, Any]] = {
+    **{f"{sign}Int{size}": int for sign in ("", "U") for size in (8, 16, 32, 64)},
+    "Float32": float,
+    "Float64": float,
+    "String": str,
+    "Date": date.fromisoformat,
+    "Boolean": {"true": True, "false": False}.__getitem__,
+}
+"""Types of keys that are read here, by polars' names."""
+
+
+def parse_key(text: str, name: str, stage: StageDescription) -> pl.DataFrame | None:
+    """The key that the text names, as a row; None where types are not known here. Raises `UnknownKey`."""
+    if not stage.key_types or not set(stage.key_types) <= _READ.keys():
+        return None
+    parts = [text] if len(stage.keys) == 1 else text.split(", ")
+    columns = []
+    try:
+        for key, kind, part in zip(stage.keys, stage.key_types, parts, strict=True):
+            value = None if part == "null" else _READ[kind](part)
+            columns.append(pl.Series(key, [value], dtype=getattr(pl, kind)))
+    except (ValueError, KeyError, OverflowError, TypeError, pl.exceptions.PolarsError):
+        types = ", ".join(f"{key} ({kind})" for key, kind in zip(stage.keys, stage.key_types, strict=True))
+        raise UnknownKey(f"stage `{name}` has no key {text!r}: a key is {types}") from None
+    return pl.DataFrame(columns)
 
 
 @attrs.frozen

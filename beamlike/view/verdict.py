@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from beamlike.description import StageDescription
 from beamlike.drops import WHY
+from beamlike.keys_seen import has_come, keys_of
 from beamlike.records import BatchRecord
-from beamlike.view.asked import Window
+from beamlike.view.asked import Window, parse_key
 from beamlike.view.history import History
 from beamlike.view.trail import Trail
 from beamlike.view.words import clock, counts, holder_text, holding_text, length, moment, rows
@@ -19,6 +20,9 @@ def verdict(
     trail: Trail, history: History, name: str, key: str | None, window: Window | None
 ) -> Iterator[str]:
     """Of this window, of this key's windows, or of this key's window."""
+    if key is not None and not _has_come(history, name, key):
+        yield f"no element of key {key} has come to stage `{name}` in this run: there is nothing to wait for"
+        return
     if window is None:
         yield from _of_key(trail, name, str(key))
     elif trail.stage(name).input < window.end:
@@ -33,6 +37,10 @@ def _of_key(trail: Trail, name: str, key: str) -> Iterator[str]:
     if held is not None and held.key == key:
         yield from trail.output_waits(name)
         return
+    if trail.stage(name).live == 0:
+        yield f"stage `{name}` has no windows in state, of key {key} or any other: none waits for anything"
+        yield from trail.input_waits(name)
+        return
     other = f"; that is {holder_text(held)}" if held is not None else ""
     yield f"key {key} is not what holds the output watermark of stage `{name}`{other}"
     if trail.fires_at_end(name):
@@ -41,6 +49,14 @@ def _of_key(trail: Trail, name: str, key: str) -> Iterator[str]:
     else:
         yield f"its windows fire when their trigger {trail.plan.stages[name].choices['trigger']} says so"
     yield from trail.input_waits(name)
+
+
+def _has_come(history: History, name: str, key: str) -> bool:
+    """Whether an element of this key has come, or may have. Raises `UnknownKey` for what cannot be one."""
+    row = parse_key(key, name, history.plan.stages[name])
+    if row is None or history.path is None:
+        return True
+    return has_come(keys_of(history.path), name, row) is not False
 
 
 def _open(trail: Trail, name: str, key: str | None, window: Window) -> Iterator[str]:
