@@ -49,10 +49,9 @@ class Tally:
 
     def take(self, record: BatchRecord) -> None:
         """One more batch; one that is run again counts once. Raises `TooManyDeadLetters`."""
-        known = {step for step, count in self.letters.items() if count}
         self._count(record)
-        # Those of a step before a watermark are counted, and told, as those of the source.
-        for step in sorted(record.errors.keys() & record.set_aside.keys() - known):
+        # Each run tells of its first ones. Those of a step before a watermark count, and are told, as the source's.
+        for step in sorted(record.errors.keys() & record.set_aside.keys() - self._errors.keys()):
             _LOG.warning(
                 "step %r could not use %s in batch %d, the last one for this reason: %s; they are its dead letters",
                 step,

@@ -178,10 +178,18 @@ def test_a_run_that_goes_on_knows_what_was_used_before_and_counts_a_batch_that_i
     Tally.of(None, batches).take(record(1, NONE))
     with pytest.raises(bl.TooManyDeadLetters, match="none of its 1,200 rows; the first error: why"):
         Tally.of(None, batches).take(record(2, NONE))
-    tally = Tally.of(None, [record(0, Uses(["it"]))])
-    for number in range(1, 4):
+    tally = Tally.of(None, [record(0, Uses(["it"])), record(1, NONE)])
+    for number in range(2, 5):
         tally.take(record(number, NONE))
     tally.end()
+
+
+def test_each_run_on_a_checkpoint_tells_of_its_first_dead_letters(caplog: pytest.LogCaptureFixture) -> None:
+    tally = Tally.of(3_000, [record(0, NONE)])
+    for number in range(1, 4):
+        tally.take(record(number, NONE))
+    (told,) = caplog.records
+    assert told.getMessage().startswith("step 'it' could not use 600 rows in batch 1, ")
 
 
 def test_shards_do_not_matter_for_which_steps_could_use_a_row() -> None:
