@@ -164,5 +164,5 @@ def _operators(plan: Plan) -> Iterable[str]:
 
 def _reader(source: SourcePlan) -> str:
     if isinstance(source.source, Rows):
-        return "rows kept beside the checkpoint, readStream(binaryFile listing)"
-    return "readStream(binaryFile listing)" if isinstance(source.source, Files) else "spark reader"
+        return "rows kept beside the checkpoint, readStream(lists of files)"
+    return "readStream(lists of files)" if isinstance(source.source, Files) else "spark reader"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 import polars as pl
@@ -11,7 +11,7 @@ import polars as pl
 from beamlike.errors import StepError
 from beamlike.event_time import Future, count_rows, read_event_time, split_dead_letters
 from beamlike.in_hand import at
-from beamlike.io.base import Faulty, Unreadable
+from beamlike.io.base import Faulty, FromFile, Unreadable
 from beamlike.letters import EXPRESSION_ERRORS, Letters, Trial, dead_letters, error_text
 from beamlike.plan import Plan, SourcePlan
 from beamlike.routes import follow, join
@@ -22,8 +22,11 @@ from stages.announced import AnnouncedWatermark
 from stages.splits import SourceSummary, announced, merge, summarize
 from windowing.columns import EVENT_TIME
 
-Chunk: TypeAlias = pl.LazyFrame | Faulty
-"""What a source yields: rows, or what its reader could not make rows of."""
+Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile
+"""What a source yields: rows, or what its reader could not make rows of; perhaps with the file that it is from."""
+
+Newest: TypeAlias = Mapping[str, tuple[int, int]]
+"""By file: how many elements it has, and the newest event time (us) among them."""
 
 
 @attrs.frozen
@@ -41,6 +44,7 @@ class Ingested:
     elements: int = 0
     lost: Letters = attrs.field(factory=Letters)
     letters: Letters = attrs.field(factory=Letters)
+    newest: Newest = attrs.field(factory=dict)
 
     @property
     def dead_letters(self) -> int:
@@ -56,7 +60,18 @@ class Ingested:
             self.elements + other.elements,
             self.lost.plus(other.lost),
             self.letters.plus(other.letters),
+            newest_of([self.newest, other.newest]),
         )
+
+
+def newest_of(parts: Iterable[Newest]) -> Newest:
+    """Of all: a file may have come in parts."""
+    found: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        for file, (elements, newest) in part.items():
+            count, latest = found.get(file, (0, newest))
+            found[file] = (count + elements, max(latest, newest))
+    return found
 
 
 def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
@@ -65,17 +80,18 @@ def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
     `now` is the processing time of the batch (us), which is the event time where that is assigned here, and by
     which it is too far in the future. Raises `StepError` where a dead letter fails the run.
     """
-    if isinstance(chunk, Faulty):
-        return _unread(source, chunk)
+    files, rows = (chunk.files, chunk.rows) if isinstance(chunk, FromFile) else ("", chunk)
+    if isinstance(rows, Faulty):
+        return _unread(source, rows)
     with at("source", source.name):
-        return _ingest_whole(source, chunk, now)
+        return _ingest_whole(source, rows, now, files)
 
 
-def _ingest_whole(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> Ingested:
+def _ingest_whole(source: SourcePlan, rows: pl.LazyFrame, now: int, files: str) -> Ingested:
     lost = Ingested({}, {})
     while True:
         try:
-            got = _ingest_rows(source, chunk, now)
+            got = _ingest_rows(source, rows, now, files)
         except Unreadable as error:
             # The rest of the chunk is whole, or the next attempt tells.
             error.leave_out()
@@ -88,10 +104,10 @@ def _together(source: SourcePlan, one: Ingested, other: Ingested) -> Ingested:
     return attrs.evolve(one.told_with(other, source), frames=join([one.frames, other.frames]))
 
 
-def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> Ingested:
+def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int, files: str) -> Ingested:
     """All at once; where polars fails, once more and step by step."""
     try:
-        return _attempt(source, chunk, now, Trial(source.on_error))
+        return _attempt(source, chunk, now, Trial(source.on_error), files)
     except pl.exceptions.PolarsError:
         pass  # Of the reader, or of an expression? By itself the chunk tells.
     try:
@@ -99,18 +115,20 @@ def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int) -> Ingested:
     except pl.exceptions.PolarsError as error:
         why = f"a piece of the input cannot be read and is lost: {error_text(error)}"
         return _unread(source, Faulty(pl.DataFrame({"error": [why], "row": ["{}"]})))
-    return _attempt(source, rows.lazy(), now, Trial(source.on_error, careful=True))
+    return _attempt(source, rows.lazy(), now, Trial(source.on_error, careful=True), files)
 
 
-def _attempt(source: SourcePlan, chunk: pl.LazyFrame, now: int, before: Trial) -> Ingested:
+def _attempt(source: SourcePlan, chunk: pl.LazyFrame, now: int, before: Trial, files: str) -> Ingested:
     """`before` takes the dead letters of what comes before the watermark."""
     rows, read = _timed(source, chunk, now, before)
     after = Trial(source.on_error, before.careful)
     parts = [follow(rows, source.routes, after)]
     parts += [follow(letters, source.routes, after, output="dead_letters") for letters in before.made]
     summary = _summary(source, rows)
+    known = files and source.timed and len(rows)
+    newest = {files: (len(rows), cast(int, rows[EVENT_TIME].max()))} if known else {}
     lost = before.letters.of_source(source.name)
-    return Ingested(join(parts), summary, read, len(rows), lost, after.letters)
+    return Ingested(join(parts), summary, read, len(rows), lost, after.letters, newest)
 
 
 def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:

@@ -14,10 +14,12 @@ import polars as pl
 
 from beamlike.drops import Drops
 from beamlike.errors import MissingFiles, PlanError
+from beamlike.file_order import FileOrder
 from beamlike.in_hand import Desk, at, seated
 from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
+from beamlike.io.files import Files
 from beamlike.keys_seen import came
 from beamlike.letters import UNCLAIMED, Letters
 from beamlike.outcome import Outcome
@@ -74,6 +76,7 @@ class LocalRun:
     _inputs: dict[str, Inputs] = attrs.field(factory=dict)
     _arrived: dict[str, list[pl.DataFrame]] = attrs.field(factory=dict)
     _letters: Letters = attrs.field(factory=Letters)
+    _file_order: FileOrder = attrs.field(factory=FileOrder)
     _desk: Desk = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -172,6 +175,9 @@ class LocalRun:
         self._send(got.frames, got.letters)
         strategy = self.plan.sources[name].watermark
         inputs = self._sources.get(name, Inputs())
+        if name in inputs.sources:
+            before = inputs.sources[name].watermark
+            self._file_order.look(name, self.plan.sources[name].source, got.newest, before)
         inputs = inputs.receive(bundle.arrived([name], bundle.times[name]), {name: strategy})
         self._sources[name] = inputs
         record = source_record(name, inputs, strategy)
@@ -307,7 +313,8 @@ def _next(name: str, chunks: Iterator[Chunk]) -> Chunk | None:
 def _chunks(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     if isinstance(source.source, SparkSource):
         raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
-    chunks = source.source.chunks(rows)
+    read = source.source.chunks_of_files if isinstance(source.source, Files) else source.source.chunks
+    chunks: Iterator[Chunk] = read(rows)
     try:
         first = list(islice(chunks, 1))
     except FileNotFoundError as error:

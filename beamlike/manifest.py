@@ -15,6 +15,8 @@ import attrs
 from beamlike.describe import aggregate_text
 from beamlike.describe import describe as text
 from beamlike.ingest import steps_of
+from beamlike.io import Rows
+from beamlike.io.files import Files
 from beamlike.origins import EventTime
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from stages.state import ENCODING
@@ -48,7 +50,12 @@ _OF_RUN: Final = {
     "levels": Remedy.RESTORE,
     "batches without input": Remedy.RESTORE,
 }
-_OF_SOURCE: Final = {"kind": Remedy.ANEW, "event time": Remedy.ANEW, "watermark": Remedy.ANEW}
+_OF_SOURCE: Final = {
+    "kind": Remedy.ANEW,
+    "event time": Remedy.ANEW,
+    "watermark": Remedy.ANEW,
+    "files listed by": Remedy.RESTORE,
+}
 _OF_STAGE: Final = {
     "level": Remedy.RESTORE,
     "inputs": Remedy.RESTORE,
@@ -68,6 +75,9 @@ _OF_STAGE: Final = {
     ),
 }
 """The facts of which each must stay as it was, and what can be done about one that has changed."""
+
+_SINCE: Final = {"files listed by": "Spark"}
+"""Facts that older manifests lack, as they were then."""
 
 _BUILT_IN: Final = ("FixedWindows(", "SlidingWindows(", "Sessions(")
 _IN_WINDOWS: Final = re.compile(r"\b(gap|size|period|offset)=(-?\d+)")
@@ -95,10 +105,12 @@ def needs_ticks(plan: Plan) -> bool:
 
 
 def _source(source: SourcePlan) -> dict[str, str]:
+    listed = {"files listed by": "the driver"} if isinstance(source.source, Files | Rows) else {}
     return {
         "kind": type(source.source).__name__,
         "event time": _event_time(source.time),
         "watermark": _watermark(source.watermark),
+        **listed,
     }
 
 
@@ -168,9 +180,11 @@ def _of_all(
 ) -> Iterator[Difference]:
     yield from (Difference(f"{kind} {name!r} is gone", Remedy.RESTORE) for name in saved if name not in now)
     for name in saved.keys() & now.keys():
+        older = _SINCE if saved[name].get("kind") == now[name].get("kind") else {}
+        before, after = older | saved[name], older | now[name]
         for fact, remedy in facts.items():
-            if saved[name][fact] != now[name][fact]:
-                yield _changed(f"{kind} {name!r}: ", fact, saved[name], now[name], remedy)
+            if before.get(fact, after.get(fact)) != after.get(fact, before.get(fact)):
+                yield _changed(f"{kind} {name!r}: ", fact, before, after, remedy)
 
 
 def _changed(

@@ -377,7 +377,7 @@ def test_storage_that_only_pyarrow_knows_is_read_too(tmp_path: Path, monkeypatch
 def test_spark_reads_parts_and_faults_as_the_local_runner_does(
     files: type[Files], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("beamlike.spark.ingest.PART_BYTES", 4_000)
+    monkeypatch.setattr("beamlike.spark.listing.PART_BYTES", 4_000)
     for number in range(4):
         frame = pl.DataFrame({"at": range(2_000), "n": range(number * 2_000, (number + 1) * 2_000)})
         write(files(tmp_path), f"{number}", frame, at=1_000 + number)

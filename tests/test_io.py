@@ -24,7 +24,8 @@ from beamlike.io import CSV, JSONLines, Parquet, Part, Rows, Source, SparkSource
 from beamlike.io.base import Faulty
 from beamlike.io.files import Files
 from beamlike.io.jsonlines import blocks
-from beamlike.io.paths import list_files, path_text
+from beamlike.io.paths import list_files as listing
+from beamlike.io.paths import path_text
 
 FORMATS = [Parquet, CSV, JSONLines]
 SCHEMA = {"user": str, "n": int, "at": datetime, "day": date, "share": float, "ok": bool}
@@ -78,11 +79,27 @@ def whole(source: Source, size: int = 1_000) -> pl.DataFrame:
 # Files
 
 
+def list_files(path: str) -> list[str]:
+    return [file.path for file in listing(path)]
+
+
 def test_files_arrive_by_modification_time_then_path(tmp_path: Path) -> None:
-    put(tmp_path / "b", "", at=5)
+    put(tmp_path / "part-10", "", at=5)
     put(tmp_path / "c", "", at=4)
-    put(tmp_path / "a", "", at=5.0004)  # within the same millisecond as b
-    assert [Path(file).name for file in Parquet(tmp_path).files()] == ["c", "a", "b"]
+    put(tmp_path / "part-2", "", at=5.0004)  # within the same millisecond
+    assert [Path(file).name for file in Parquet(tmp_path).files()] == ["c", "part-2", "part-10"]
+
+
+def test_in_order_of_path_files_go_folder_by_folder_and_numbers_are_numbers(tmp_path: Path) -> None:
+    names = ["a/x", "a/2026-9.csv", "a/2026-10.csv", "a-1/x", "part-2", "part-10", "part-010"]
+    for at, name in enumerate(reversed(names)):
+        put(tmp_path / name, "", at=at)
+    found = CSV(tmp_path, order="path").files()
+    assert [os.path.relpath(file, tmp_path) for file in found] == [
+        *("a/2026-9.csv", "a/2026-10.csv", "a/x", "a-1/x", "part-2", "part-010", "part-10")
+    ]
+    with pytest.raises(ValueError, match="CSV: order must be 'modified'"):
+        CSV(tmp_path, order="name")  # type: ignore[arg-type]
 
 
 def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:

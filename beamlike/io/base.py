@@ -83,6 +83,20 @@ class Faulty:
     letters: pl.DataFrame
 
 
+@attrs.frozen(eq=False)
+class FromFile:
+    """Some of what a source has, and the file that it is from; or the first and the last one, if it is from several."""
+
+    rows: pl.LazyFrame | Faulty
+    file: str
+    last: str = ""
+
+    @property
+    def files(self) -> str:
+        """Where it is from, in words."""
+        return repr(self.file) if self.last in ("", self.file) else f"{self.file!r} to {self.last!r}"
+
+
 class Unreadable(Exception):
     """What collecting a piece of a file raises whose bytes are damaged: `faulty` says what is lost with it.
 

@@ -7,16 +7,17 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar, Self
+from typing import ClassVar, Self, get_args
 
 import attrs
 import polars as pl
 
 from beamlike.io import csvlines, hive, jsonlines, parquetfile
-from beamlike.io.base import Declared, Faulty, Part, declared
+from beamlike.io.base import Declared, Faulty, FromFile, Part, declared
 from beamlike.io.csvdialect import Dialect
 from beamlike.io.faults import ERRORS, joined, of_file
 from beamlike.io.hive import Piece
+from beamlike.io.order import Found, Order
 from beamlike.io.parts import (
     clear,
     discard,
@@ -48,6 +49,11 @@ class Files:
 
     Folders that are named as Hive's are, such as `date=2026-01-01`, give the files below them a column: of the type
     that is declared, else text. The columns of `partition_by` are written so, and left out of the files.
+
+    Files are read in order of modification time, those of one time in order of path; with `order="path"`, by path
+    alone. Paths are in natural order: `part-2` comes before `part-10`. It matters where a batch does not take all
+    files: the watermark follows what was read, so a file that comes after newer events is late, which is told in the
+    log. A copy may give files other times, or all the same; then the order of names is often the better one.
     """
 
     path: str = attrs.field(converter=path_text)
@@ -57,6 +63,7 @@ class Files:
         validator=attrs.validators.optional([attrs.validators.instance_of(int), attrs.validators.gt(0)]),
     )
     partition_by: tuple[str, ...] = attrs.field(default=(), converter=_column_names, kw_only=True)
+    order: Order = attrs.field(default="modified", kw_only=True)
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # The run that writes beside what is there, until it is over.
     _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
@@ -69,9 +76,20 @@ class Files:
     splits: ClassVar[bool] = False
     """Whether parts of a file can be read apart."""
 
+    @order.validator
+    def _is_an_order(self, attribute: attrs.Attribute[Order], value: object) -> None:
+        if value not in get_args(Order):
+            raise ValueError(
+                f"{type(self).__name__}: order must be 'modified' (by modification time) or 'path', not {value!r}"
+            )
+
+    def found(self) -> list[Found]:
+        """The files that are there, in the order in which they are read; hidden ones are left out."""
+        return list_files(self.path, self.order)
+
     def files(self) -> list[str]:
-        """The files in order of arrival: by modification time, then path; hidden ones are left out."""
-        return list_files(self.path)
+        """Their paths."""
+        return [file.path for file in self.found()]
 
     def schema(self) -> pl.Schema:
         """The columns: those declared, else those of the first file.
@@ -102,7 +120,11 @@ class Files:
         return attrs.evolve(self, event_time=column)
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty]:
-        """The files in order of arrival, in pieces of about `rows` rows, or `max_files_per_trigger` files."""
+        """The files in their order, in pieces of about `rows` rows, or `max_files_per_trigger` files."""
+        return (chunk.rows for chunk in self.chunks_of_files(rows))
+
+    def chunks_of_files(self, rows: int) -> Iterator[FromFile]:
+        """The same, with the files that each is from."""
         files = self.files()
         if count := self.max_files_per_trigger:
             for first in range(0, len(files), count):
@@ -118,9 +140,10 @@ class Files:
         for piece, _ in self._counted(file, rows, part, parts):
             yield piece
 
-    def _pieces(self, files: list[str], rows: int) -> Iterator[Piece]:
+    def _pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
         for file in files:
-            yield from self._counted(file, rows, 0, 1)
+            for piece, height in self._counted(file, rows, 0, 1):
+                yield FromFile(piece, file), height
 
     def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
         """The pieces, none of them empty, and how many rows each is."""
@@ -321,9 +344,9 @@ class JSONLines(_Text):
         frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)
 
 
-def _chunks(pieces: Iterable[Piece], rows: int) -> Iterator[pl.LazyFrame | Faulty]:
+def _chunks(pieces: Iterable[tuple[FromFile, int]], rows: int) -> Iterator[FromFile]:
     """The pieces, neighbours joined while they stay within `rows` rows."""
-    held: list[Piece] = []
+    held: list[tuple[FromFile, int]] = []
     count = 0
     for piece, height in pieces:
         if held and count + height > rows:
@@ -334,10 +357,14 @@ def _chunks(pieces: Iterable[Piece], rows: int) -> Iterator[pl.LazyFrame | Fault
     yield from _parted(held)
 
 
-def _parted(pieces: Iterable[Piece]) -> Iterator[pl.LazyFrame | Faulty]:
+def _parted(pieces: Iterable[tuple[FromFile, int]]) -> Iterator[FromFile]:
     """The pieces as at most two: what is faulty, and the rows."""
     parts = [piece for piece, _ in pieces]
-    if (faulty := joined(piece for piece in parts if isinstance(piece, Faulty))) is not None:
-        yield faulty
-    if frames := [piece for piece in parts if not isinstance(piece, Faulty)]:
-        yield frames[0] if len(frames) == 1 else pl.concat(frames)
+    bad = [(part.rows, part.file) for part in parts if isinstance(part.rows, Faulty)]
+    if (faulty := joined(rows for rows, _ in bad)) is not None:
+        yield FromFile(faulty, bad[0][1], bad[-1][1])
+    good = [(part.rows, part.file) for part in parts if not isinstance(part.rows, Faulty)]
+    if good:
+        frames = [rows for rows, _ in good]
+        rows = frames[0] if len(frames) == 1 else pl.concat(frames)
+        yield FromFile(rows, good[0][1], good[-1][1])

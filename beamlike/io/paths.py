@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from beamlike.errors import nearest
+from beamlike.io.order import Found, Order, in_order
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
@@ -69,8 +70,8 @@ def is_pattern(path: str) -> bool:
     return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))
 
 
-def list_files(path: str) -> list[str]:
-    """The files that a path, directory or glob names, by modification time (ms, as in Spark), then path.
+def list_files(path: str, order: Order = "modified") -> list[Found]:
+    """The files that a path, directory or glob names, in this order.
 
     Directories are searched in depth. Below the path, files and directories whose name begins with `_` or `.`
     are left out. Raises `FileNotFoundError`, which says what `nothing_at` does, if it names nothing at all.
@@ -78,14 +79,20 @@ def list_files(path: str) -> list[str]:
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):
         raise FileNotFoundError(nothing_at(path))
-    return [name for _, name in sorted(found)]
+    return in_order(found, order)
 
 
-def _local(path: str) -> Iterator[tuple[int, str]]:
-    matches = _named(path)
-    if not matches:
+def require_something(path: str) -> None:
+    """Raises `FileNotFoundError`, as `list_files` does, if the path or glob names nothing."""
+    if is_remote(path):
+        list_files(path)
+    elif not _named(path):
         raise FileNotFoundError(nothing_at(path))
-    for match in matches:
+
+
+def _local(path: str) -> Iterator[Found]:
+    require_something(path)
+    for match in _named(path):
         yield from _under(match)
 
 
@@ -113,18 +120,19 @@ def nothing_at(path: str) -> str:
     return f"{what}: {folder!r} has no {name!r}{nearest(name, sorted(found))}"
 
 
-def _under(root: str) -> Iterator[tuple[int, str]]:
+def _under(root: str) -> Iterator[Found]:
     if not os.path.isdir(root):
-        yield _timed(root)
+        yield _found(root)
     for folder, folders, names in os.walk(root, followlinks=True):
         folders[:] = [name for name in folders if not is_hidden(name)]
         for name in names:
             if not is_hidden(name):
-                yield _timed(os.path.join(folder, name))
+                yield _found(os.path.join(folder, name))
 
 
-def _timed(path: str) -> tuple[int, str]:
-    return os.stat(path).st_mtime_ns // 1_000_000, path
+def _found(path: str) -> Found:
+    status = os.stat(path)
+    return Found(path, status.st_mtime_ns // 1_000_000, status.st_size)
 
 
 def is_hidden(path: str) -> bool:
@@ -132,7 +140,7 @@ def is_hidden(path: str) -> bool:
     return os.path.basename(path.rstrip("/")).startswith(("_", "."))
 
 
-def _remote(path: str) -> Iterator[tuple[int, str]]:
+def _remote(path: str) -> Iterator[Found]:
     """As `_local`, from one recursive listing of the directory before the first wildcard."""
     from pyarrow import fs
 
@@ -143,14 +151,14 @@ def _remote(path: str) -> Iterator[tuple[int, str]]:
     if root == path and here.type == fs.FileType.NotFound:
         raise FileNotFoundError(nothing_at(path))
     if here.type == fs.FileType.File:
-        yield (here.mtime_ns or 0) // 1_000_000, path
+        yield Found(path, (here.mtime_ns or 0) // 1_000_000, here.size)
         return
     for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
         below = info.path[len(base) :].strip("/")
         name = f"{root.rstrip('/')}/{below}"
         hidden = any(is_hidden(part) for part in below.split("/"))
         if info.type == fs.FileType.File and not hidden and (root == path or _matches(path, name)):
-            yield (info.mtime_ns or 0) // 1_000_000, name
+            yield Found(name, (info.mtime_ns or 0) // 1_000_000, info.size)
 
 
 def _matches(pattern: str, name: str) -> bool:

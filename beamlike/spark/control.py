@@ -41,5 +41,6 @@ def tell(
         yield from topology.broadcast(consumer, source.name, Kind.SUMMARY, facts)
     counts = ("read", "elements", "dead_letters")
     facts["source"] = {count: getattr(ingested, count) for count in counts}
+    facts["newest"] = ingested.newest
     facts |= {"lost": ingested.lost.facts(), "letters": ingested.letters.facts()}
     yield note(topology.label_of(source.name), RECORDS, source.name, Kind.RECORD, facts)

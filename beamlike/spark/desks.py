@@ -38,7 +38,7 @@ class TaskDesks:
             return
         # A task that is tried again, elsewhere, replaces what the attempt before noted.
         path = os.path.join(self.folder, f"{level}-{context.partitionId()}")
-        desk = Desk(_wall_clock, partial(_tell, path, level), keys=self.keys)
+        desk = Desk(wall_clock, partial(_tell, path, level), keys=self.keys)
         with seated(desk):
             desk.begin(batch)
             yield
@@ -68,5 +68,6 @@ def batch_of(context: TaskContext | None) -> int | None:
     return None if number is None else int(number)
 
 
-def _wall_clock() -> int:
+def wall_clock() -> int:
+    """The processing time (us) of this machine."""
     return time.time_ns() // 1000

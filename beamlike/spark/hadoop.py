@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
-from beamlike.io.paths import glob_uri, is_hidden, is_pattern, is_remote, path_text, uri
+from beamlike.io.paths import is_remote, path_text, uri
 
 
 @attrs.frozen
@@ -21,6 +22,10 @@ class HadoopFiles:
 
     def read(self, name: str) -> str | None:
         """The text of a file; None if there is none."""
+        if not is_remote(name):
+            with suppress(FileNotFoundError):
+                return Path(path_text(name)).read_text()
+            return None
         path, files = self._find(name)
         if not files.exists(path):
             return None
@@ -58,12 +63,6 @@ class HadoopFiles:
         found = (status.getPath().getName() for status in files.listStatus(path))
         return sorted(name for name in found if not name.startswith((".", "_")))
 
-    def has(self, pattern: str) -> bool:
-        """Whether a path is there, or a glob matches something that readers do not pass over."""
-        path, files = self._at(glob_uri(pattern))
-        found = files.globStatus(path) or ()
-        return any(not is_pattern(pattern) or not is_hidden(status.getPath().getName()) for status in found)
-
     def make(self, folder: str) -> None:
         """Makes a folder, and those above it."""
         path, files = self._find(folder)
@@ -86,15 +85,15 @@ class HadoopFiles:
 
     def set_time(self, name: str, seconds: int) -> None:
         """Sets when a file was modified, in seconds since 1970, where the file system keeps such times."""
+        if not is_remote(name):
+            os.utime(path_text(name), (seconds, seconds))
+            return
         path, files = self._find(name)
         files.setTimes(path, 1000 * seconds, -1)
 
     def _find(self, name: str) -> tuple[Any, Any]:
-        return self._at(uri(name))
-
-    def _at(self, place: str) -> tuple[Any, Any]:
         jvm: Any = self.session._jvm
-        path = jvm.org.apache.hadoop.fs.Path(place)
+        path = jvm.org.apache.hadoop.fs.Path(uri(name))
         return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial, reduce
 from typing import Any
 
@@ -15,6 +16,7 @@ from beamlike.spark.desks import TaskDesks
 from beamlike.spark.envelope import Topology
 from beamlike.spark.ingest import control_envelopes, source_envelopes
 from beamlike.spark.level import Level
+from beamlike.spark.listing import Listing
 from beamlike.spark.operators import apply_level
 from beamlike.spark.sinks import PartWriter, write_in_tasks
 
@@ -23,6 +25,7 @@ def envelopes(
     session: SparkSession,
     plan: Plan,
     topology: Topology,
+    listings: Mapping[str, Listing],
     control: str,
     writer: PartWriter,
     started: int,
@@ -32,7 +35,7 @@ def envelopes(
     sources = tuple(plan.sources.values())
     streams = [control_envelopes(session, control, sources, topology, desks)]
     if steps_of(plan) is None:  # test streams are played by control alone
-        streams = source_envelopes(session, sources, topology, desks) + streams
+        streams = source_envelopes(session, sources, topology, listings, desks) + streams
     stream = reduce(DataFrame.unionAll, streams)
     for number, names in enumerate(plan.levels, start=1):
         level = Level.of(plan, names, topology, started)

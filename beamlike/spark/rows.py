@@ -24,6 +24,11 @@ _CHUNK_ROWS = 250_000
 _FIRST_TIME = 1_000_000_000
 
 
+@attrs.frozen
+class RowsAsFiles(Parquet):
+    """Files that are no user's."""
+
+
 def with_rows_as_files(plan: Plan, checkpoint: Checkpoint) -> Plan:
     """The plan with each `Rows` source as the files that hold its rows; every chunk of it is a batch.
 
@@ -60,7 +65,7 @@ def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourceP
             f"source {source.name!r} has other rows than the run of the checkpoint {checkpoint.path}; "
             "start anew with another checkpoint"
         )
-    files = Parquet(folder, schema=source.raw, max_files_per_trigger=1)
+    files = RowsAsFiles(folder, schema=source.raw, max_files_per_trigger=1)
     return attrs.evolve(source, source=files)
 
 

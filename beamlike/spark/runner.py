@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -29,9 +28,9 @@ from beamlike.progress import Progress
 from beamlike.recording import RECORDS_FILE, Ending
 from beamlike.records import BatchRecord
 from beamlike.spark.checkpoint import Checkpoint
-from beamlike.spark.desks import TaskDesks
+from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
-from beamlike.spark.ingest import require_files
+from beamlike.spark.listing import Listings, require_files
 from beamlike.spark.lock import RunLock
 from beamlike.spark.modules import modules_of
 from beamlike.spark.options import is_positive, is_trigger
@@ -40,6 +39,7 @@ from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter
 from beamlike.spark.stopping import Gate, answer, signals
+from beamlike.spark.watching import Watcher
 from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.view.history import History
@@ -142,13 +142,15 @@ class SparkRun:
     _stopper: threading.Thread | None = None
     _manifest: dict[str, Any] = attrs.field(factory=dict)
     _progress: Progress | None = None
-    _outcome: Outcome = attrs.field(factory=lambda: Outcome(Desk(_wall_clock)))
+    _outcome: Outcome = attrs.field(factory=lambda: Outcome(Desk(wall_clock)))
     _stopped: bool = False
     _given_up: bool = False
     _result: Replacement = attrs.field(factory=Replacement)
     _tally: Tally = attrs.field(factory=Tally)
     _drops: Drops = attrs.field(init=False)
     _excess: TooManyDeadLetters | None = None
+    _listings: Listings = attrs.field(factory=lambda: Listings({}))
+    _watcher: Watcher | None = None
 
     def __repr__(self) -> str:
         return run_text(self)
@@ -171,7 +173,7 @@ class SparkRun:
             self.session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
         # With an interval, or on another run of the checkpoint, what a glob matches may come later, or be gone.
         at_once = saved is None and self.runner.trigger == "available_now"
-        require_files(self.session, self.plan.sources.values(), globs=at_once)
+        require_files(self.plan, globs=at_once)
         shards = int(self.session.conf.get("spark.sql.shuffle.partitions") or 0)
         self._manifest = self.checkpoint.open(describe(self.plan, shards), draining=self.runner.drain)
         if self.runner.checkpoint is None and not reads_rows(self.plan):
@@ -182,13 +184,14 @@ class SparkRun:
                 self._result = Replacement(run, {name: sink.sink for name, sink in self.plan.sinks.items()})
         # Sources first: what cannot be read must not cost what an earlier run has written.
         self.plan = with_rows_as_files(self.plan, self.checkpoint)
+        self._listings = Listings.of(self.checkpoint, self.plan)
         if not self._manifest["begun"]:
             start_sinks(self.plan, self._manifest["run"])
             self._manifest["begun"] = True
             self.checkpoint.save(self._manifest)
         self._tally = Tally(self.plan.max_dead_letters)
         records = self.checkpoint.at(RECORDS_FILE) if self.checkpoint.is_local else None
-        desk = Desk(_wall_clock, simulated=self._plays)
+        desk = Desk(wall_clock, simulated=self._plays)
         self._outcome = Outcome.open(records, self.plan, desk, fresh=False, tasks=True)
         self._outcome.followed_by(self.runner.on_batch)
         if records is not None:
@@ -197,6 +200,9 @@ class SparkRun:
         if steps is not None:
             self.checkpoint.play(steps, tuple(self.plan.sources), digest_of_streams(self.plan))
         self._query = self._start()
+        if self.runner.trigger != "available_now" and not self._plays:
+            self._watcher = Watcher(self._listings, self.runner.trigger, self._is_active, self._halt)
+            self._watcher.start()
         self._started.set()
         self._progress = Progress(self.plan.name)
 
@@ -255,10 +261,14 @@ class SparkRun:
     def _take_all(self) -> None:
         """Waits until the query has taken all input that is there."""
         assert self._query is not None
-        if self._goes_on:
-            self._query.processAllAvailable()
-        else:
+        if not self._goes_on:
             self._query.awaitTermination()
+            if self._watcher is not None:
+                self._watcher.check()
+            return
+        self._query.processAllAvailable()
+        while self._listings.look():
+            self._query.processAllAvailable()
 
     def _end(self) -> None:
         """Closes all windows."""
@@ -327,6 +337,8 @@ class SparkRun:
 
     def _release(self) -> None:
         """Lets others have the checkpoint, if the query is over."""
+        if self._watcher is not None:
+            self._watcher.stop()
         if self._lock is not None and not self._is_active():
             if self._stopper is not None:
                 self._stopper.join()
@@ -355,7 +367,7 @@ class SparkRun:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
         letters = JSONLines(self.dead_letters)
         run = self._manifest["run"]
-        clock = None if self._plays else _wall_clock
+        clock = None if self._plays else wall_clock
         writer = BatchWriter(self.plan, run, self._record, self._outcome.last, clock, self._outcome.desk)
         if self.runner.trigger == "available_now":
             # Where processing time passes, there would always be a next batch, and no end.
@@ -365,10 +377,10 @@ class SparkRun:
             interpret(self.session)
         with worker_environment(self.session):
             parts = PartWriter.of(self.plan, run, letters)
-            started = MIN_TIME if self._plays else _wall_clock()
+            started = MIN_TIME if self._plays else wall_clock()
             desks = TaskDesks(self._outcome.tasks, self._outcome.desk.keys)
-            control = self.checkpoint.control()
-            stream = envelopes(self.session, self.plan, topology, control, parts, started, desks)
+            control, listings = self.checkpoint.control(), self._listings.sources
+            stream = envelopes(self.session, self.plan, topology, listings, control, parts, started, desks)
             self._gate = Gate(writer)
             query = stream.writeStream.foreachBatch(self._gate).queryName(self._name())
             query = query.option("checkpointLocation", uri(self.checkpoint.path))
@@ -380,7 +392,3 @@ class SparkRun:
 
     def _name(self) -> str:
         return f"{self.plan.name}-{self._manifest['run']}"
-
-
-def _wall_clock() -> int:
-    return time.time_ns() // 1000

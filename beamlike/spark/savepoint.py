@@ -1,13 +1,14 @@
 """Savepoints: a run between two batches, in a folder, from which another run begins: of other shards or another plan.
 
-A savepoint has the state as Spark's state reader gives it, and where every source was, as Spark's own log has it.
+A savepoint has the state as Spark's state reader gives it, and where every source was: the files that were read, or
+what Spark's own log has.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 import polars as pl
@@ -15,20 +16,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
+from beamlike.io.files import Files
 from beamlike.io.paths import absolute, uri
 from beamlike.manifest import Remedy, describe, differences, needs_ticks, refusal
 from beamlike.plan import Plan, StagePlan
 from beamlike.spark.checkpoint import Checkpoint, new_manifest
 from beamlike.spark.envelope import DDL, Topology, to_arrow
 from beamlike.spark.hadoop import HadoopFiles
+from beamlike.spark.listing import Lists
 from beamlike.spark.modules import modules_of
 from beamlike.spark.operators import apply_level
 from beamlike.spark.query import labels
 from beamlike.spark.resharding import INPUTS, Loading, take_apart
 from beamlike.spark.session import open_session, ship, worker_environment
+from beamlike.spark.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 
 _FACTS: Final = "savepoint.json"
-_NO_OFFSET: Final = "-"  # as Spark writes it, of a source that has given nothing yet
 _BESIDE: Final = {"Rows": "rows in memory", "TestStream": "test streams"}
 
 
@@ -85,6 +88,11 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
         state.write.parquet(uri(saved.at("state", str(operator))))
     number = 0
     for name, lines in offsets.items():
+        if "files listed by" in manifest["sources"][name]:
+            read = Lists(source, name).taken(batch)
+            files.write(saved.at("files", f"{name}.json"), json.dumps(read))
+            number += 1
+            continue
         for line in range(len(lines)):
             files.copy(source.of_spark("sources", str(number)), saved.at("sources", name, str(line)))
             number += 1
@@ -108,10 +116,7 @@ def _last_batch(source: Checkpoint, manifest: Mapping[str, Any]) -> int:
         raise CheckpointError(
             f"{where} was drained: its windows are closed, and no state is left to go on with"
         )
-    done, begun = (
-        max((int(name) for name in source.files.names(source.of_spark(log)) if name.isdigit()), default=-1)
-        for log in ("commits", "offsets")
-    )
+    done, begun = last_batch(source, "commits"), last_batch(source, "offsets")
     if done < 0:
         raise CheckpointError(f"{where} has not finished a batch; there is nothing to save")
     if begun > done and not manifest["whole"]:
@@ -141,10 +146,10 @@ def _offsets(source: Checkpoint, manifest: Mapping[str, Any], batch: int) -> dic
 
 def _log(checkpoint: Checkpoint, batch: int) -> list[str]:
     """The lines of Spark's offset log for a batch."""
-    text = checkpoint.files.read(checkpoint.of_spark("offsets", str(batch)))
-    if text is None:
+    lines = offset_lines(checkpoint, batch)
+    if not lines:
         raise CheckpointError(f"Spark's log in {checkpoint.path} has no offsets of batch {batch}")
-    return text.splitlines()
+    return lines
 
 
 def load(session: SparkSession, savepoint: str) -> Savepoint:
@@ -268,12 +273,26 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
     version, facts = _log(target, 0)[:2]
     files.remove(target.of_spark("sources"))
     lines: list[str] = []
-    for name in plan.sources:
-        for part, line in enumerate(saved.offsets.get(name, [_NO_OFFSET])):
+    for name, source in plan.sources.items():
+        if isinstance(source.source, Files):
+            if name in saved.offsets:
+                Lists(target, name).keep(_files_read(saved, target.session, name))
+            lines.append(NO_OFFSET)
+            continue
+        for part, line in enumerate(saved.offsets.get(name, [NO_OFFSET])):
             files.copy(saved.at("sources", name, str(part)), target.of_spark("sources", str(len(lines))))
             lines.append(line)
     # Control is new.
-    files.write(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, _NO_OFFSET]))
+    files.write(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
+
+
+def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]:
+    """The files of a source that the saved run had read; where Spark had listed them, its log says which."""
+    text = HadoopFiles(session).read(saved.at("files", f"{name}.json"))
+    if text is not None:
+        return cast(list[str], json.loads(text))
+    (offset,) = saved.offsets[name]
+    return list(taken(Checkpoint(session, saved.path), f"sources/{name}/0", offset))
 
 
 def _open(session: SparkSession | None, master: str | None, shards: int | None, name: str) -> SparkSession:

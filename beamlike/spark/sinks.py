@@ -15,7 +15,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from beamlike.file_order import FileOrder
 from beamlike.in_hand import Desk, at, seated
+from beamlike.ingest import newest_of
 from beamlike.io import SparkSink
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files import Files
@@ -25,6 +27,7 @@ from beamlike.plan import Plan
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged, source_record
 from beamlike.spark.desks import TaskDesks, batch_of
 from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
+from beamlike.spark.rows import RowsAsFiles
 from beamlike.spark.workers import settled
 from beamlike.writing import write_part
 from stages.inputs import Arrived, Inputs
@@ -50,6 +53,7 @@ class BatchWriter:
     clock: Callable[[], int] | None
     desk: Desk
     _sources: dict[str, Inputs] = attrs.field(init=False)
+    _file_order: FileOrder = attrs.field(factory=FileOrder, init=False)
 
     def __attrs_post_init__(self) -> None:
         known = self.latest.sources if self.latest else {}
@@ -115,6 +119,10 @@ class BatchWriter:
         mine = [fact for origin, fact in notes if origin == name and "source" in fact]
         kinds = ("elements", "dead_letters", "read")
         counts = {what: sum(fact["source"][what] for fact in mine) for what in kinds}
+        source = self.plan.sources[name].source
+        if self.latest is not None and name in self.latest.sources and not isinstance(source, RowsAsFiles):
+            newest = newest_of(fact["newest"] for fact in mine)
+            self._file_order.look(name, source, newest, self.latest.sources[name].watermark)
         told = next((fact["sources"][name] for _, fact in notes if name in fact.get("sources", ())), None)
         if told is not None:
             record = SourceRecord(**told)

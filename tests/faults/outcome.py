@@ -146,14 +146,24 @@ def _numbers(folder: Path) -> list[str]:
 
 
 def _entries(folder: Path) -> dict[str, int]:
-    """Path of each file that Spark's file source has chosen, and its number there; every tenth log is a sum of all."""
+    """Path of each file in a list that Spark has chosen, and the list's number there; every tenth log is a sum of all.
+
+    A list has one file, and both have the same number.
+    """
     found = {}
     for log in folder.iterdir():
         if not log.name.startswith("."):
             for line in log.read_text().splitlines()[1:]:
                 entry = json.loads(line)
-                found[entry["path"].removeprefix("file://")] = entry["batchId"]
+                chosen = Path(entry["path"].removeprefix("file://"))
+                found[_listed(chosen.parent)[int(chosen.stem)]] = entry["batchId"]
     return found
+
+
+def _listed(folder: Path) -> dict[int, str]:
+    """The files in the lists of a source, by number; those that were read before a restart are in one list."""
+    lines = [line for lists in folder.glob("*.json") for line in lists.read_text().splitlines()]
+    return {entry["number"]: entry["file"] for entry in map(json.loads, lines)}
 
 
 def _joined(batches: Sequence[Batch], data: Path) -> Path:
