@@ -45,8 +45,9 @@ from beamlike.io import (
 )
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
-from beamlike.punctuated import Punctuated
+from beamlike.punctuated import Punctuated, TimeOrderedLogs
 from beamlike.testing.stream import TestStream
+from beamlike.watermarks import source_file
 from stages.combine import CombineFn
 from stages.strategies import (
     BoundedOutOfOrderness,
@@ -54,7 +55,6 @@ from stages.strategies import (
     MonotonousTimestamps,
     PercentileLateness,
     ProcessingTimeLag,
-    TimeOrderedLogs,
     WatermarkStrategy,
 )
 from windowing import (
@@ -167,6 +167,7 @@ __all__ = [
     "pane_nonspeculative_index",
     "pane_retracted",
     "pane_timing",
+    "source_file",
     "sum",
     "timestamp_of",
     "when",

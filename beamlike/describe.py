@@ -13,6 +13,7 @@ import polars as pl
 from beamlike.expression_of_rows import ExpressionOfRows
 from stages.aggregates import Aggregate
 from stages.combine import Combine
+from stages.fields import SourceFile
 from windowing.combiners import TimestampOf
 from windowing.custom import CustomWindows
 from windowing.strategy import Windowing
@@ -30,7 +31,7 @@ def describe(value: Any) -> str:
         return f'"{value}"'
     if isinstance(value, Trigger):
         return repr(value)
-    if isinstance(value, ExpressionOfRows):
+    if isinstance(value, ExpressionOfRows | SourceFile):
         return str(value)
     if isinstance(value, TimestampOf):
         return f"timestamp_of({describe(value.column)})"

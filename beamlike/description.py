@@ -112,7 +112,7 @@ def _source(plan: SourcePlan) -> SourceDescription:
     return SourceDescription(
         describe(plan.source),
         describe(strategy) if plan.timed else "no event time",
-        strategy.per_split,
+        None if strategy.per_split is None else str(strategy.per_split),
         strategy.idle_after,
         strategy.percentiles,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial, reduce
 from typing import TypeAlias, cast
 
 import attrs
@@ -11,7 +12,7 @@ import polars as pl
 from beamlike.errors import StepError
 from beamlike.event_time import Future, count_rows, read_event_time, split_dead_letters
 from beamlike.in_hand import at
-from beamlike.io.base import Faulty, FromFile, Unreadable
+from beamlike.io.base import Apart, Faulty, FromFile, Unreadable
 from beamlike.letters import EXPRESSION_ERRORS, Letters, Trial, dead_letters, error_text
 from beamlike.plan import Plan, SourcePlan
 from beamlike.routes import follow, join
@@ -19,11 +20,11 @@ from beamlike.steps import Step
 from beamlike.testing.stream import TestStream
 from beamlike.timestamps import WithTimestamps
 from stages.announced import AnnouncedWatermark
-from stages.splits import SourceSummary, announced, merge, summarize
+from stages.splits import SourceSummary, announced, known, merge, read_to_end, summarize
 from windowing.columns import EVENT_TIME
 
-Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile
-"""What a source yields: rows, or what its reader could not make rows of; perhaps with the file that it is from."""
+Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Apart
+"""What a source yields: rows, or what its reader could not make rows of; perhaps with the files that it is from."""
 
 Newest: TypeAlias = Mapping[str, tuple[int, int]]
 """By file: how many elements it has, and the newest event time (us) among them."""
@@ -80,14 +81,27 @@ def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
     `now` is the processing time of the batch (us), which is the event time where that is assigned here, and by
     which it is too far in the future. Raises `StepError` where a dead letter fails the run.
     """
-    files, rows = (chunk.files, chunk.rows) if isinstance(chunk, FromFile) else ("", chunk)
+    if isinstance(chunk, Apart):
+        begun = Ingested({}, known(chunk.known))
+        return reduce(
+            partial(_together, source), [ingest(source, piece, now) for piece in chunk.pieces], begun
+        )
+    if not isinstance(chunk, FromFile):
+        return _ingest(source, chunk, now, None)
+    got = _ingest(source, chunk.rows, now, chunk)
+    if not chunk.over:
+        return got
+    return attrs.evolve(got, summary=merge(source.watermark, got.summary, read_to_end(chunk.file)))
+
+
+def _ingest(source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, files: FromFile | None) -> Ingested:
     if isinstance(rows, Faulty):
         return _unread(source, rows)
     with at("source", source.name):
         return _ingest_whole(source, rows, now, files)
 
 
-def _ingest_whole(source: SourcePlan, rows: pl.LazyFrame, now: int, files: str) -> Ingested:
+def _ingest_whole(source: SourcePlan, rows: pl.LazyFrame, now: int, files: FromFile | None) -> Ingested:
     lost = Ingested({}, {})
     while True:
         try:
@@ -104,7 +118,7 @@ def _together(source: SourcePlan, one: Ingested, other: Ingested) -> Ingested:
     return attrs.evolve(one.told_with(other, source), frames=join([one.frames, other.frames]))
 
 
-def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int, files: str) -> Ingested:
+def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int, files: FromFile | None) -> Ingested:
     """All at once; where polars fails, once more and step by step."""
     try:
         return _attempt(source, chunk, now, Trial(source.on_error), files)
@@ -118,15 +132,18 @@ def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int, files: str) 
     return _attempt(source, rows.lazy(), now, Trial(source.on_error, careful=True), files)
 
 
-def _attempt(source: SourcePlan, chunk: pl.LazyFrame, now: int, before: Trial, files: str) -> Ingested:
+def _attempt(
+    source: SourcePlan, chunk: pl.LazyFrame, now: int, before: Trial, files: FromFile | None
+) -> Ingested:
     """`before` takes the dead letters of what comes before the watermark."""
     rows, read = _timed(source, chunk, now, before)
     after = Trial(source.on_error, before.careful)
     parts = [follow(rows, source.routes, after)]
     parts += [follow(letters, source.routes, after, output="dead_letters") for letters in before.made]
-    summary = _summary(source, rows)
-    known = files and source.timed and len(rows)
-    newest = {files: (len(rows), cast(int, rows[EVENT_TIME].max()))} if known else {}
+    summary = _summary(source, rows, files.file if files else "")
+    newest = {}
+    if files is not None and source.timed and len(rows):
+        newest[files.files] = (len(rows), cast(int, rows[EVENT_TIME].max()))
     lost = before.letters.of_source(source.name)
     return Ingested(join(parts), summary, read, len(rows), lost, after.letters, newest)
 
@@ -202,9 +219,9 @@ def _not_moved_too_far(source: SourcePlan, rows: pl.DataFrame, future: Future, t
     return rows
 
 
-def _summary(source: SourcePlan, rows: pl.DataFrame) -> SourceSummary:
+def _summary(source: SourcePlan, rows: pl.DataFrame, file: str) -> SourceSummary:
     try:
-        return summarize(source.watermark, rows)
+        return summarize(source.watermark, rows, file)
     except EXPRESSION_ERRORS as error:
         kind = type(source.watermark).__name__
         raise StepError(source.name, f"its watermark, {kind}, fails: {error_text(error)}") from error

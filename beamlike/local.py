@@ -31,6 +31,7 @@ from beamlike.summary import run_text
 from beamlike.tally import Tally
 from beamlike.writing import Replacement, beside, check_sinks, start_sink, start_sinks, write_part
 from stages.alignment import Report, must_wait, together
+from stages.fields import SourceFile
 from stages.inputs import Arrived, Inputs
 from stages.stage import Step
 from stages.state import DictStore
@@ -313,10 +314,16 @@ def _next(name: str, chunks: Iterator[Chunk]) -> Chunk | None:
 def _chunks(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     if isinstance(source.source, SparkSource):
         raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
-    read = source.source.chunks_of_files if isinstance(source.source, Files) else source.source.chunks
-    chunks: Iterator[Chunk] = read(rows)
+    chunks = _chunks_of(source, rows)
     try:
         first = list(islice(chunks, 1))
     except FileNotFoundError as error:
         raise MissingFiles(str(error), step=source.name) from None
     return chain(first, chunks)
+
+
+def _chunks_of(source: SourcePlan, rows: int) -> Iterator[Chunk]:
+    if not isinstance(source.source, Files):
+        return source.source.chunks(rows)
+    apart = isinstance(source.watermark.per_split, SourceFile)
+    return source.source.chunks_apart(rows) if apart else source.source.chunks_of_files(rows)

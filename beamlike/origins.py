@@ -12,8 +12,9 @@ from beamlike.errors import PlanError, unknown_column
 from beamlike.event_time import check_event_time_type
 from beamlike.inference import Shape
 from beamlike.steps import Select, Step, WindowInto, WithColumns
+from beamlike.testing.stream import TestStream
 from beamlike.timestamps import WithTimestamps, not_negative
-from beamlike.watermarks import NoEventTime, fitted, own_watermark, require_watermark
+from beamlike.watermarks import NoEventTime, fitted, require_watermark
 from stages.aggregates import Aggregate
 from stages.strategies import WatermarkStrategy
 from windowing.columns import EVENT_TIME
@@ -97,7 +98,7 @@ def read(
 ) -> Read:
     """What `pipeline.read` declares; without timestamp and watermark, rows that have no event time yet."""
     limit = None if max_future is None else not_negative("max_future", max_future, step)
-    if own_watermark(source) is not None:
+    if isinstance(source, TestStream):
         limit = None  # its processing time is its own, and need have nothing to do with its event time
     if timestamp is None and watermark is None:
         _require_no_unit(unit, step)

@@ -19,7 +19,8 @@ from beamlike.own_windows import parts
 from beamlike.renaming import writes_of
 from beamlike.routes import Output, Route
 from beamlike.steps import NotRetracted, Step, WindowInto
-from beamlike.watermarks import NoEventTime, own_watermark
+from beamlike.testing.stream import TestStream
+from beamlike.watermarks import NoEventTime
 from stages.graph import StageGraph
 from stages.grouping import Grouping
 from stages.stage import Stage
@@ -337,7 +338,7 @@ def _stage_plan(
 
 def _require_one_clock(sources: Mapping[str, SourcePlan]) -> None:
     """A test stream says itself when time passes, so nothing else can tell the time beside it."""
-    own = [name for name, plan in sources.items() if own_watermark(plan.source) is not None]
+    own = [name for name, plan in sources.items() if isinstance(plan.source, TestStream)]
     others = [name for name in sources if name not in own]
     if own and others:
         raise PlanError(

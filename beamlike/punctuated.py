@@ -1,4 +1,4 @@
-"""Punctuated watermarks as users declare them: by expressions on the row, as in `filter`."""
+"""Markers as users declare them: by expressions on the row, as in `filter`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import attrs
 import narwhals as nw
 import polars as pl
 
+import stages.logs
 import stages.punctuated
 from beamlike.dtypes import type_name
 from beamlike.errors import PlanError, WrongType
 from beamlike.expression_of_rows import ExpressionOfRows
 from beamlike.inference import Shape, expressions, outputs
 from stages.punctuated import RowExpression
+from stages.strategies import WatermarkStrategy
 
 
 def _of_rows(given: Any) -> RowExpression:
@@ -25,7 +27,7 @@ def _of_rows(given: Any) -> RowExpression:
     if isinstance(given, RowExpression):
         return given
     hint = "; this is a polars expression, write it with bl.col" if isinstance(given, pl.Expr) else ""
-    raise WrongType(f"Punctuated takes expressions such as bl.col('kind') == 'mark', not {given!r}{hint}")
+    raise WrongType(f"a marker is an expression such as bl.col('kind') == 'mark', not {given!r}{hint}")
 
 
 @attrs.frozen
@@ -41,16 +43,25 @@ class Punctuated(stages.punctuated.Punctuated):
     timestamp: RowExpression | None = attrs.field(default=None, converter=attrs.converters.optional(_of_rows))
 
 
-def checked(strategy: Punctuated, shape: Shape, step: str) -> Punctuated:
+@attrs.frozen
+class TimeOrderedLogs(stages.logs.TimeOrderedLogs):
+    __doc__ = stages.logs.TimeOrderedLogs.__doc__
+
+    ends: RowExpression | None = attrs.field(
+        default=None, kw_only=True, converter=attrs.converters.optional(_of_rows)
+    )
+
+
+def checked(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
     """The strategy with expressions over columns that are there, row by row, and of the types that they must have."""
-    predicate, dtype = _checked(strategy.predicate, shape, step)
-    if dtype != pl.Boolean:
-        raise WrongType(
-            f"the predicate of Punctuated must be Boolean, but {predicate} is {type_name(dtype)}", step=step
-        )
+    if isinstance(strategy, TimeOrderedLogs) and strategy.ends is not None:
+        return attrs.evolve(strategy, ends=_marker(strategy.ends, shape, step, "ends of TimeOrderedLogs"))
+    if not isinstance(strategy, Punctuated):
+        return strategy
+    predicate = _marker(strategy.predicate, shape, step, "the predicate of Punctuated")
     if strategy.timestamp is None:
         return attrs.evolve(strategy, predicate=predicate)
-    timestamp, dtype = _checked(strategy.timestamp, shape, step)
+    timestamp, dtype = _checked(strategy.timestamp, shape, step, "Punctuated")
     if not isinstance(dtype, pl.Datetime) and dtype != pl.Date:
         raise WrongType(
             f"the timestamp of Punctuated must be a Datetime or a Date, but {timestamp} is {type_name(dtype)}; "
@@ -60,11 +71,18 @@ def checked(strategy: Punctuated, shape: Shape, step: str) -> Punctuated:
     return attrs.evolve(strategy, predicate=predicate, timestamp=timestamp)
 
 
-def _checked(given: RowExpression, shape: Shape, step: str) -> tuple[RowExpression, pl.DataType]:
+def _marker(given: RowExpression, shape: Shape, step: str, what: str) -> RowExpression:
+    marker, dtype = _checked(given, shape, step, what)
+    if dtype != pl.Boolean:
+        raise WrongType(f"{what} must be Boolean, but {marker} is {type_name(dtype)}", step=step)
+    return marker
+
+
+def _checked(given: RowExpression, shape: Shape, step: str, kind: str) -> tuple[RowExpression, pl.DataType]:
     if not isinstance(given, ExpressionOfRows):
-        raise WrongType(f"Punctuated takes expressions of bl.col, not {given!r}", step=step)
+        raise WrongType(f"{kind} takes expressions of bl.col, not {given!r}", step=step)
     (expression,) = expressions(shape, [given.expression], {}, step=step, plain=False)
     dtypes = outputs(shape, [expression], step=step)[0].dtypes()
     if len(dtypes) != 1:
-        raise PlanError(f"Punctuated: {given} gives {len(dtypes)} columns, not one", step=step)
+        raise PlanError(f"{kind}: {given} gives {len(dtypes)} columns, not one", step=step)
     return ExpressionOfRows(expression), dtypes[0]

@@ -12,6 +12,9 @@ from beamlike.describe import describe
 from beamlike.dtypes import type_name
 from beamlike.errors import PlanError, WrongType, unknown_column
 from beamlike.inference import Shape
+from beamlike.io.files import Files
+from beamlike.testing.stream import TestStream
+from stages.fields import SourceFile
 from stages.strategies import Summary, WatermarkStrategy
 from windowing.time import MAX_TIME
 
@@ -38,8 +41,16 @@ class NoEventTime(WatermarkStrategy):
         return MAX_TIME
 
 
+def source_file() -> SourceFile:
+    """For `per_split=` of a strategy: each file of the source is a split, and leaves the minimum when it was read.
+
+    A file that is known and was not read yet holds the watermark, so it does not matter in which order they come.
+    """
+    return SourceFile()
+
+
 def own_watermark(source: object) -> WatermarkStrategy | None:
-    """The strategy of a source that has a clock of its own, as a test stream does."""
+    """The strategy that a source brings: how what it announces is understood."""
     own = getattr(source, "watermark", None)
     return own if isinstance(own, WatermarkStrategy) else None
 
@@ -49,6 +60,8 @@ def require_watermark(source: Any, given: object, step: str) -> WatermarkStrateg
     own = own_watermark(source)
     if own is not None and given is None:
         return own
+    if isinstance(given, WatermarkStrategy) and isinstance(given.per_split, SourceFile):
+        _require_files(source, given, step)
     if not isinstance(given, WatermarkStrategy):
         example = (
             f"bl.BoundedOutOfOrderness({given!r})"
@@ -56,12 +69,20 @@ def require_watermark(source: Any, given: object, step: str) -> WatermarkStrateg
             else "bl.BoundedOutOfOrderness('5s')"
         )
         raise WrongType(f"watermark= must be a strategy such as {example}, not {given!r}", step=step)
-    if own is not None:
+    if isinstance(source, TestStream):
         _require_observable(source, given, step)
     return given
 
 
-def _require_observable(source: Any, given: WatermarkStrategy, step: str) -> None:
+def _require_files(source: Any, given: WatermarkStrategy, step: str) -> None:
+    if not isinstance(source, Files):
+        kind = type(source).__name__
+        raise PlanError(
+            f"{describe(given)}: {kind} has no files; name the column that tells its splits apart", step=step
+        )
+
+
+def _require_observable(source: TestStream, given: WatermarkStrategy, step: str) -> None:
     """A test stream is looked at like any source only if it announces nothing; it cannot be throttled."""
     kind = type(source).__name__
     if source.announces:
@@ -78,14 +99,13 @@ def _require_observable(source: Any, given: WatermarkStrategy, step: str) -> Non
 
 def fitted(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
     """The strategy over these columns, which must have those that it reads, in types that it can use."""
-    if isinstance(strategy, punctuated.Punctuated):
-        strategy = punctuated.checked(strategy, shape, step)
+    strategy = punctuated.checked(strategy, shape, step)
     for column in strategy.columns:
         if column not in shape.user:
             note = f"; {describe(strategy)} reads it"
             raise unknown_column(column, shape.user, step, note=note)
     split = strategy.per_split
-    if split is not None:
+    if isinstance(split, str):
         dtype = shape.user[split]
         if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
             raise WrongType(

@@ -10,6 +10,14 @@ from windowing.columns import RESERVED_PREFIX
 from windowing.time import Duration, Microseconds, format_duration, microseconds
 
 
+@attrs.frozen
+class SourceFile:
+    """Says that each file of a source is a split."""
+
+    def __str__(self) -> str:
+        return "source_file()"
+
+
 def length(value: Duration | None) -> Microseconds | None:
     """As microseconds; what is no duration is left as it is, for the validator, which can name the field."""
     try:
@@ -82,6 +90,12 @@ def by_the_clock(owner: object, attribute: attrs.Attribute[Any], value: object) 
         }
         given = f"{type(owner).__name__}: {attribute.name}={value!r}"
         raise ValueError(f"{given} has no meaning here: {reasons[attribute.name]}")
+
+
+def split(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """The name of a column, or each file; nothing where that is the default."""
+    if not isinstance(value, SourceFile):
+        column(owner, attribute, value)
 
 
 def names(value: Any) -> Any:

@@ -46,11 +46,25 @@ def row_expression(value: Any) -> RowExpression | None:
     return PolarsExpression(value) if isinstance(value, pl.Expr) else value
 
 
-def _expression(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def expression(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
     optional = attribute.default is None
     if not isinstance(value, RowExpression) and not (optional and value is None):
         what = f"{type(owner).__name__}: {attribute.name}"
         raise TypeError(f"{what} must be an expression such as col('kind') == 'mark', not {value!r}")
+
+
+def users(*given: RowExpression | None) -> tuple[str, ...]:
+    """The columns of the user's that these read."""
+    named = [name for one in given if one is not None for name in one.columns]
+    return tuple(dict.fromkeys(name for name in named if not name.startswith(RESERVED_PREFIX)))
+
+
+def where(predicate: RowExpression, frame: pl.DataFrame, times: pl.Series, what: str) -> pl.Series:
+    """The times of the rows for which it is true; null for others."""
+    marks = predicate.evaluate(frame)
+    if marks.dtype != pl.Boolean:
+        raise TypeError(f"{what} must be true or false, not {marks.dtype}")
+    return times.set(~marks.fill_null(False), None)
 
 
 @attrs.frozen
@@ -62,24 +76,20 @@ class Punctuated(NewestTime):
     in `onEvent`; Beam: the `Manual` watermark estimator.
     """
 
-    predicate: RowExpression = attrs.field(converter=row_expression, validator=_expression)
+    predicate: RowExpression = attrs.field(converter=row_expression, validator=expression)
     timestamp: RowExpression | None = attrs.field(
-        default=None, converter=row_expression, validator=_expression
+        default=None, converter=row_expression, validator=expression
     )
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The columns of the user's in both expressions."""
-        both = (*self.predicate.columns, *(self.timestamp.columns if self.timestamp else ()))
-        return tuple(dict.fromkeys(name for name in both if not name.startswith(RESERVED_PREFIX)))
+        return users(self.predicate, self.timestamp)
 
     def times(self, frame: pl.DataFrame) -> pl.Series:
         """The timestamps of markers; other rows do not count."""
-        marks = self.predicate.evaluate(frame)
-        if marks.dtype != pl.Boolean:
-            raise TypeError(f"Punctuated: predicate must be true or false, not {marks.dtype}")
         times = frame[EVENT_TIME] if self.timestamp is None else _microseconds(self.timestamp.evaluate(frame))
-        return times.set(~marks.fill_null(False), None)
+        return where(self.predicate, frame, times, "Punctuated: predicate")
 
 
 def _microseconds(times: pl.Series) -> pl.Series:

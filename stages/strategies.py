@@ -34,7 +34,8 @@ class WatermarkStrategy:
     Laws: `merge` is associative and commutative with `{}` as identity; observing a batch in parts and merging gives
     what observing it whole gives. The watermark may fall: the source never takes back what it has reached.
 
-    `per_split="partition"` keeps a watermark for each value of that column, and takes the least of them.
+    `per_split="partition"` keeps a watermark for each value of that column, and takes the least of them;
+    `per_split=source_file()` one for each file, until it was read to its end.
     `idle_after="30s"` leaves a split, or the source, out of the minimum when it has been silent so long (in
     processing time), until it speaks again; when all are silent the watermark stays.
     `max_drift="5m"` lets the source wait while it is further than that ahead of the slowest.
@@ -42,7 +43,9 @@ class WatermarkStrategy:
     time less that quantile of lateness, and never behind the watermark, which is the 100th.
     """
 
-    per_split: str | None = attrs.field(default=None, kw_only=True, validator=fields.column)
+    per_split: str | fields.SourceFile | None = attrs.field(
+        default=None, kw_only=True, validator=fields.split
+    )
     idle_after: Microseconds | None = attrs.field(
         default=None,
         kw_only=True,
@@ -82,7 +85,7 @@ class WatermarkStrategy:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns of the user's that the source must keep for it."""
-        split = () if self.per_split is None else (self.per_split,)
+        split = (self.per_split,) if isinstance(self.per_split, str) else ()
         return tuple(dict.fromkeys((*split, *self.reads)))
 
     @property
@@ -125,6 +128,10 @@ class WatermarkStrategy:
     def awaited(self, spoken: Collection[str]) -> str:
         """Which splits must speak before there is a watermark, in words; nothing if none must."""
         return ""
+
+    def is_over(self, state: Summary) -> bool:
+        """Whether a split with this state has said that nothing more comes of it, until something does."""
+        return False
 
 
 # The newest time
@@ -186,30 +193,6 @@ class MonotonousTimestamps(BoundedOutOfOrderness):
     """
 
     bound: int = attrs.field(default=0, init=False)
-
-
-@attrs.frozen
-class TimeOrderedLogs(NewestTime):
-    """Logs each of which is in order of event time: W = min over the splits of the newest of each.
-
-    `expected=["eu", "us"]`, or how many there are, makes it perfect for a static set: there is no watermark until all
-    have spoken. Without, the set is dynamic and W a heuristic: a split that is new joins at the watermark. Flink:
-    `forMonotonousTimestamps` on the partitions of a Kafka source; Beam: Kafka's `LogAppendTimePolicy`.
-    """
-
-    per_split: str = attrs.field(alias="split", validator=fields.column)
-    expected: tuple[str, ...] | int | None = attrs.field(
-        default=None, converter=fields.names, validator=fields.expected
-    )
-
-    def awaited(self, spoken: Collection[str]) -> str:
-        """Those expected ones that have not spoken."""
-        if isinstance(self.expected, tuple):
-            missing = [repr(name) for name in self.expected if name not in spoken]
-            return f"split{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else ""
-        if self.expected is None or len(spoken) >= self.expected:
-            return ""
-        return f"{self.expected - len(spoken)} more of {self.expected} splits"
 
 
 # Processing time

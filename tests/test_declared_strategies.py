@@ -122,12 +122,12 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a predicate of several columns": (
         lambda: read(bl.Punctuated(bl.col("won", "score").is_null())),
         bl.PlanError,
-        "step 'plays': Punctuated: (won, score).is_null() gives 2 columns, not one",
+        "step 'plays': the predicate of Punctuated: (won, score).is_null() gives 2 columns, not one",
     ),
     "a predicate that is none": (
         lambda: bl.Punctuated(3),
         WrongType,
-        "Punctuated takes expressions such as bl.col('kind') == 'mark', not 3",
+        "a marker is an expression such as bl.col('kind') == 'mark', not 3",
     ),
     "a predicate of polars": (
         lambda: bl.Punctuated(pl.col("won")),

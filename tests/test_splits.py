@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.logs import TimeOrderedLogs
 from stages.punctuated import Punctuated
 from stages.splits import MOST_SPLITS, Holder, SourceState, announced, merge, summarize
 from stages.strategies import (
     BoundedOutOfOrderness,
     MonotonousTimestamps,
-    TimeOrderedLogs,
     WatermarkStrategy,
 )
 from tests.strategies import us

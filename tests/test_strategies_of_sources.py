@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beamlike.trees import columns_read, expression_text
+from stages.logs import TimeOrderedLogs
 from stages.punctuated import Punctuated, RowExpression
 from stages.splits import SourceState, merge, summarize
 from stages.strategies import (
@@ -25,7 +26,6 @@ from stages.strategies import (
     PercentileLateness,
     ProcessingTimeLag,
     Summary,
-    TimeOrderedLogs,
     WatermarkStrategy,
 )
 from tests.strategies import us

@@ -10,6 +10,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 from beamlike.testing.times import instant
+from stages.logs import TimeOrderedLogs
 from stages.punctuated import Punctuated
 from stages.splits import SourceState, SourceSummary, merge, summarize
 from stages.strategies import (
@@ -19,7 +20,6 @@ from stages.strategies import (
     PercentileLateness,
     ProcessingTimeLag,
     Summary,
-    TimeOrderedLogs,
     WatermarkStrategy,
 )
 from tests.strategies import us
@@ -90,13 +90,14 @@ def strategies(
     by_time = {"percentiles": fields["percentiles"]}
     logs = {**fields, "per_split": "part"}
     expected = st.sampled_from([None, 1, 2, ["a"], ["a", "b"]])
+    ends = st.sampled_from([None, pl.col("mark")])
     kinds = [
         lambda: MonotonousTimestamps(**fields),
         lambda: BoundedOutOfOrderness(draw(durations), **fields),
         lambda: Punctuated(pl.col("mark"), **fields),
         lambda: ProcessingTimeLag(draw(durations), **by_time),
         lambda: IngressTimestamps(**by_time),
-        lambda: TimeOrderedLogs(logs.pop("per_split"), draw(expected), **logs),
+        lambda: TimeOrderedLogs(logs.pop("per_split"), draw(expected), ends=draw(ends), **logs),
         lambda: PercentileLateness(
             draw(st.sampled_from([0.01, 0.5, 0.9, 1])), half_life=draw(some), **fields
         ),

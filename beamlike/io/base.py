@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, Self, runtime_checkable
 
 import attrs
@@ -82,19 +82,36 @@ class Faulty:
 
     letters: pl.DataFrame
 
+    @classmethod
+    def none(cls) -> Faulty:
+        """No letters."""
+        return cls(pl.DataFrame(schema={"error": pl.String, "row": pl.String}))
+
 
 @attrs.frozen(eq=False)
 class FromFile:
-    """Some of what a source has, and the file that it is from; or the first and the last one, if it is from several."""
+    """Some of what a source has, and the file that it is from; or the first and the last one, if it is from several.
+
+    `over`: nothing more comes of the file.
+    """
 
     rows: pl.LazyFrame | Faulty
     file: str
     last: str = ""
+    over: bool = False
 
     @property
     def files(self) -> str:
         """Where it is from, in words."""
         return repr(self.file) if self.last in ("", self.file) else f"{self.file!r} to {self.last!r}"
+
+
+@attrs.frozen(eq=False)
+class Apart:
+    """Some of what a source has, file by file, and the files of which it has not told before that they are there."""
+
+    pieces: Sequence[FromFile]
+    known: Sequence[str] = ()
 
 
 class Unreadable(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Self, get_args
@@ -13,9 +13,10 @@ import attrs
 import polars as pl
 
 from beamlike.io import csvlines, hive, jsonlines, parquetfile
-from beamlike.io.base import Declared, Faulty, FromFile, Part, declared
+from beamlike.io.base import Apart, Declared, Faulty, FromFile, Part, declared
+from beamlike.io.chunking import chunks, limited, parted
 from beamlike.io.csvdialect import Dialect
-from beamlike.io.faults import ERRORS, joined, of_file
+from beamlike.io.faults import ERRORS, of_file
 from beamlike.io.hive import Piece
 from beamlike.io.order import Found, Order
 from beamlike.io.parts import (
@@ -28,7 +29,7 @@ from beamlike.io.parts import (
     publish,
     put,
 )
-from beamlike.io.paths import Damaged, list_files, path_text
+from beamlike.io.paths import Damaged, absolute, list_files, path_text
 from beamlike.io.text import csv_columns, from_text, json_columns, reads_natively
 
 _LOG = logging.getLogger("beamlike")
@@ -54,6 +55,8 @@ class Files:
     alone. Paths are in natural order: `part-2` comes before `part-10`. It matters where a batch does not take all
     files: the watermark follows what was read, so a file that comes after newer events is late, which is told in the
     log. A copy may give files other times, or all the same; then the order of names is often the better one.
+
+    `include_file_paths="file"` adds a column of that name with the path of the file that a row is from.
     """
 
     path: str = attrs.field(converter=path_text)
@@ -64,6 +67,11 @@ class Files:
     )
     partition_by: tuple[str, ...] = attrs.field(default=(), converter=_column_names, kw_only=True)
     order: Order = attrs.field(default="modified", kw_only=True)
+    include_file_paths: str | None = attrs.field(
+        default=None,
+        kw_only=True,
+        validator=attrs.validators.optional(attrs.validators.instance_of(str)),
+    )
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # The run that writes beside what is there, until it is over.
     _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
@@ -92,10 +100,20 @@ class Files:
         return [file.path for file in self.found()]
 
     def schema(self) -> pl.Schema:
-        """The columns: those declared, else those of the first file.
+        """The columns: those declared, else those of the first file; and the path of the file, if it is included.
 
         Raises `FileNotFoundError` if there is no file to read them from.
         """
+        columns, path = self._content(), self.include_file_paths
+        if path is None:
+            return columns
+        if path in columns:
+            kind = type(self).__name__
+            raise ValueError(f"{kind}: include_file_paths={path!r}: the files have a column of that name")
+        return pl.Schema({**columns, path: pl.String()})
+
+    def _content(self) -> pl.Schema:
+        """The columns that are read from the files."""
         if self._schema is not None:
             return pl.Schema(self._schema)
         if not self._found:
@@ -128,26 +146,54 @@ class Files:
         files = self.files()
         if count := self.max_files_per_trigger:
             for first in range(0, len(files), count):
-                yield from _parted(self._pieces(files[first : first + count], rows))
+                yield from parted([piece for piece, _ in self._pieces(files[first : first + count], rows)])
         else:
-            yield from _chunks(self._pieces(files, rows), rows)
+            yield from chunks(self._pieces(files, rows), rows)
+
+    def chunks_apart(self, rows: int) -> Iterator[Apart]:
+        """The same, file by file."""
+        files = list(map(absolute, self.files()))
+        count = self.max_files_per_trigger or len(files) or 1
+        limit = None if self.max_files_per_trigger else rows
+        known: Sequence[str] = files
+        for first in range(0, len(files), count):
+            for pieces in limited(self._ending_pieces(files[first : first + count], rows), limit):
+                yield Apart(pieces, known)
+                known = ()
+
+    def _ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
+        """The pieces, the last one of each file marked."""
+        for file in files:
+            last, height = FromFile(Faulty.none(), file), 0
+            for piece in self._pieces([file], rows):
+                if height:
+                    yield last, height
+                last, height = piece
+            yield attrs.evolve(last, over=True), height
 
     def pieces(self, file: str, rows: int, part: int = 0, parts: int = 1) -> Iterator[pl.LazyFrame | Faulty]:
         """One file with the columns of `schema()`, in order, in pieces of at most `rows` rows.
 
         Of a file of a format that `splits`, it can be one of several parts.
         """
-        for piece, _ in self._counted(file, rows, part, parts):
+        for piece, _ in self._with_path(file, rows, part, parts):
             yield piece
+
+    def _with_path(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        path = (
+            None if self.include_file_paths is None else pl.lit(absolute(file)).alias(self.include_file_paths)
+        )
+        for piece, height in self._counted(file, rows, part, parts):
+            yield piece if path is None or isinstance(piece, Faulty) else piece.with_columns(path), height
 
     def _pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
         for file in files:
-            for piece, height in self._counted(file, rows, 0, 1):
+            for piece, height in self._with_path(file, rows, 0, 1):
                 yield FromFile(piece, file), height
 
     def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
         """The pieces, none of them empty, and how many rows each is."""
-        schema = self.schema()
+        schema = self._content()
         folders = {name: text for name, text in hive.values_of(file).items() if name in schema}
         own = pl.Schema({name: dtype for name, dtype in schema.items() if name not in folders})
         if not own:
@@ -236,9 +282,9 @@ class Parquet(Files):
 class _Text(Files):
     """Formats without types of their own."""
 
-    def schema(self) -> pl.Schema:
-        """The columns: those declared, else those of the first file, with the event time as text."""
-        schema = super().schema()
+    def _content(self) -> pl.Schema:
+        """With the event time as text."""
+        schema = super()._content()
         time = self._event_time
         if self._schema is None and time is not None and time in schema:
             schema = pl.Schema({**schema, time: pl.String()})
@@ -342,29 +388,3 @@ class JSONLines(_Text):
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)
-
-
-def _chunks(pieces: Iterable[tuple[FromFile, int]], rows: int) -> Iterator[FromFile]:
-    """The pieces, neighbours joined while they stay within `rows` rows."""
-    held: list[tuple[FromFile, int]] = []
-    count = 0
-    for piece, height in pieces:
-        if held and count + height > rows:
-            yield from _parted(held)
-            held, count = [], 0
-        held.append((piece, height))
-        count += height
-    yield from _parted(held)
-
-
-def _parted(pieces: Iterable[tuple[FromFile, int]]) -> Iterator[FromFile]:
-    """The pieces as at most two: what is faulty, and the rows."""
-    parts = [piece for piece, _ in pieces]
-    bad = [(part.rows, part.file) for part in parts if isinstance(part.rows, Faulty)]
-    if (faulty := joined(rows for rows, _ in bad)) is not None:
-        yield FromFile(faulty, bad[0][1], bad[-1][1])
-    good = [(part.rows, part.file) for part in parts if not isinstance(part.rows, Faulty)]
-    if good:
-        frames = [rows for rows, _ in good]
-        rows = frames[0] if len(frames) == 1 else pl.concat(frames)
-        yield FromFile(rows, good[0][1], good[-1][1])

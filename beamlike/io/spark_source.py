@@ -9,6 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Declared, declared
+from stages.strategies import WatermarkStrategy
 
 if TYPE_CHECKING:
     Reader = Callable[[Any], Any]
@@ -20,10 +21,17 @@ class SparkSource:
     """What `reader(spark)` gives: Kafka, tables, any streaming DataFrame. Runs on Spark only.
 
     `schema` names the columns and their types; without it Spark is asked when the pipeline is declared.
+    `watermark`: the strategy that understands what the source announces, for a source that does; `p.read` then needs
+    none.
     """
 
     reader: Reader = attrs.field(validator=attrs.validators.is_callable())
     _schema: Declared | None = attrs.field(default=None, converter=declared)
+    watermark: WatermarkStrategy | None = attrs.field(
+        default=None,
+        kw_only=True,
+        validator=attrs.validators.optional(attrs.validators.instance_of(WatermarkStrategy)),
+    )
     _found: dict[str, pl.Schema] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     bounded: ClassVar[bool] = False

@@ -27,6 +27,8 @@ from beamlike.spark.desks import NOWHERE, TaskDesks
 from beamlike.spark.envelope import DDL, Topology, to_arrow
 from beamlike.spark.listing import Listing
 from beamlike.spark.workers import settled
+from stages.fields import SourceFile
+from stages.splits import SourceSummary, known, read_to_end
 
 CHUNK_ROWS = 250_000
 # Room for a hundred thousand envelopes of a chunk, and a million chunks of a part.
@@ -115,6 +117,10 @@ class _Task:
         ]
         return to_arrow(envelopes) if envelopes else None
 
+    def tell(self, summary: SourceSummary) -> None:
+        """What is known besides the rows."""
+        self.total = self.total.told_with(Ingested({}, summary), self.plan)
+
     def close(self) -> pa.RecordBatch:
         """What the task has to tell of all that it has sent."""
         return to_arrow(list(tell(self.plan, self.topology, self.total, self.now)))
@@ -126,7 +132,11 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology) -> Ingest
         for listing in listings:
             for name, entry, now in zip(*(column.to_pylist() for column in listing.columns), strict=True):
                 tasks[name].now = now
-                yield from _ingest_part(tasks[name], **json.loads(entry))
+                facts = json.loads(entry)
+                if "known" in facts:
+                    tasks[name].tell(known(facts["known"]))
+                else:
+                    yield from _ingest_part(tasks[name], **facts)
         for task in tasks.values():
             if task.now:
                 yield task.close()
@@ -143,6 +153,9 @@ def _ingest_part(task: _Task, file: str, number: int, part: int, parts: int) -> 
         batch = task.send(FromFile(chunk, file), origin, part * PART_NUMBERS + index * CHUNK_NUMBERS)
         if batch is not None:
             yield batch
+    if isinstance(task.plan.watermark.per_split, SourceFile):
+        # A batch has all parts of a file.
+        task.tell(read_to_end(file))
 
 
 def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:

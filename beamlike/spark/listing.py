@@ -23,6 +23,7 @@ from beamlike.io.paths import absolute, is_pattern, require_something, uri
 from beamlike.plan import Plan, SourcePlan
 from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.sourcelog import last_batch, offset_lines, taken
+from stages.fields import SourceFile
 
 PART_BYTES: Final = 32 << 20
 """How much of a file a task reads at once, where its format can be split."""
@@ -60,7 +61,7 @@ class Lists:
         if self.checkpoint.files.names(self.folder):
             lists = self.checkpoint.session.read.text(self.folder).toArrow()
             entries += [json.loads(line) for line in lists["value"].to_pylist()]
-        return {entry["file"]: entry["number"] for entry in entries}
+        return {entry["file"]: entry["number"] for entry in entries if "file" in entry}
 
     def taken(self, batch: int) -> list[str]:
         """The files that were read by the end of a batch, in order."""
@@ -99,15 +100,18 @@ class Listing(Lists):
     Spark reads them as it reads any files, and keeps which of them it has read. It takes them in order of their times,
     so these are a second apart; where a storage keeps no times that are given, in order of their names. With
     `max_files_per_trigger`, a list has that many files and is a batch; else a batch takes all lists that there are.
+    `apart`: each file is a split of the source.
     """
 
     source: Files
+    apart: bool
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Listing:
         """That of a source of a plan, whose path is meant from here."""
         source = cast(Files, plan.source)
-        listing = cls(checkpoint, plan.name, attrs.evolve(source, path=absolute(source.path)))
+        apart = isinstance(plan.watermark.per_split, SourceFile)
+        listing = cls(checkpoint, plan.name, attrs.evolve(source, path=absolute(source.path)), apart)
         checkpoint.files.make(listing.folder)
         listing.tidy()
         return listing
@@ -123,12 +127,15 @@ class Listing(Lists):
         new = [file for file in found if file.path not in self.known]
         size = self.source.max_files_per_trigger or max(1, len(new))
         for first in range(0, len(new), size):
-            self._write(new[first : first + size])
+            # Where files are splits, the first list tells of all: those that still wait hold the watermark.
+            known = [json.dumps({"known": [file.path for file in new]})] if self.apart and not first else []
+            self._write(new[first : first + size], known)
         return bool(new)
 
-    def _write(self, files: Sequence[Found]) -> None:
+    def _write(self, files: Sequence[Found], lines: list[str]) -> None:
         first = len(self.known)
-        lines = [line for number, file in enumerate(files, start=first) for line in self._lines(number, file)]
+        for number, file in enumerate(files, start=first):
+            lines += self._lines(number, file)
         name = f"{self.folder}/{first:012d}.json"
         self.checkpoint.files.write(name, "".join(f"{line}\n" for line in lines))
         self.checkpoint.files.set_time(name, _FIRST_TIME + first)
