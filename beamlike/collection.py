@@ -30,7 +30,7 @@ from beamlike.rewindowing import continued, pane_columns, require_groupable, rew
 from beamlike.steps import Filter, Row, Select, Step, WindowInto, WithColumns
 from beamlike.timestamps import WithTimestamps, not_negative
 from stages.aggregates import Aggregate
-from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
+from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.strategy import Windowing
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Collection:
     base: str
     merged: bool = False
     bounded: bool = True
+    repeats: bool = False
+    """Whether a row may have again what an earlier one had, as an accumulating pane does."""
 
     @property
     def schema(self) -> pl.Schema:
@@ -96,7 +98,10 @@ class Collection:
     def filter(self, *conditions: IntoColumn, name: str | None = None) -> Collection:
         """The rows for which all conditions are true."""
         name, base = self._new_name("filter", name)
-        return self._step(Filter(name, predicates(self.shape, conditions, step=name)), base)
+        step = Filter(name, predicates(self.shape, conditions, step=name))
+        # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
+        chosen = not step.needs(frozenset()).isdisjoint(PANE_COLUMNS)
+        return attrs.evolve(self, repeats=self.repeats and not chosen)._step(step, base)
 
     def select(self, *columns: IntoColumn, **named: Any) -> Collection:
         """Rows of only these columns: names or expressions. A keyword names its column; see also `named`."""
@@ -199,12 +204,15 @@ class Collection:
         on_time: str | None = None,
         closing: str | None = None,
         allow_data_loss: bool | None = None,
+        allow_repeats: bool | None = None,
         name: str | None = None,
     ) -> Collection:
         """The rows in these windows; what is not given stays as it is, and allowed lateness never shrinks.
 
         Without `windows` each row stays in the window that it is in. `on_time` and `closing` say whether the pane
         at the end of a window, and the last one, come even if they have nothing new: "always" or "if_non_empty".
+        `allow_data_loss` takes a trigger that may drop elements; `allow_repeats` lets a later grouping count
+        accumulating panes each time that they come.
         """
         name, base = self._new_name("window_into", name)
         checks.require_event_time(self, name)
@@ -217,6 +225,7 @@ class Collection:
             "on_time": on_time,
             "closing": closing,
             "allow_data_loss": allow_data_loss,
+            "allow_repeats": allow_repeats,
         }
         windowing = rewindowed(self, changes, name)
         if windows is None:
@@ -268,6 +277,7 @@ class Collection:
             shape=checks.dropped(before.shape, name),
             windowing=before.windowing,
             merged=before.merged,
+            repeats=before.repeats,
         )
 
     def write(self, name: str, sink: Sink) -> Collection:
@@ -327,6 +337,7 @@ class Grouped:
             shape=Shape(user, (EVENT_TIME, *WINDOW_COLUMNS, *pane_columns(windowing))),
             windowing=continued(windowing, step),
             merged=windowing.windows.merging,
+            repeats=windowing.may_repeat(),
         )
 
 
@@ -352,5 +363,6 @@ def flatten(*collections: Collection | Iterable[Collection], name: str | None = 
         inputs=tuple(inputs),
         shape=Shape(first.schema, tuple(common)),
         bounded=all(other.bounded for other in inputs),
+        repeats=any(other.repeats for other in inputs),
     )
     return union

@@ -109,6 +109,8 @@ def require_groupable(before: Collection, aggregates: Mapping[str, Aggregate], s
     _require_chosen(before, before.windowing, step)
     if before.retracting:
         _require_subtractable(aggregates, step)
+    if before.repeats and not before.windowing.allow_repeats:
+        _require_idempotent(aggregates, step)
 
 
 def _require_subtractable(aggregates: Mapping[str, Aggregate], step: str) -> None:
@@ -121,6 +123,22 @@ def _require_subtractable(aggregates: Mapping[str, Aggregate], step: str) -> Non
         raise PlanError(
             f"its rows may take back earlier ones (accumulation retracting), which {', '.join(refused)} cannot "
             "subtract; possible are count, mean, sum and window_length, or another accumulation before",
+            step=step,
+        )
+
+
+def _require_idempotent(aggregates: Mapping[str, Aggregate], step: str) -> None:
+    refused = [
+        f"{name}={aggregate_text(aggregate)}"
+        for name, aggregate in aggregates.items()
+        if not aggregate.idempotent
+    ]
+    if refused:
+        raise PlanError(
+            f"its rows are panes that have all that came so far (accumulation accumulating), so {', '.join(refused)} "
+            "would count most of it several times; give the grouping before accumulation=bl.DISCARDING or "
+            "bl.RETRACTING, take the latest per key and window with bl.last(...) before, or say "
+            "window_into(allow_repeats=True) where that is meant; max, min, first and last need nothing of this",
             step=step,
         )
 

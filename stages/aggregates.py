@@ -31,6 +31,9 @@ class Aggregate:
     subtractable: ClassVar[bool] = False
     """Whether accumulators are sums, so that an element that is taken back can be subtracted."""
 
+    idempotent: ClassVar[bool] = False
+    """Whether an element that comes again, as what it was or as what it has become, does no harm."""
+
     ordered: ClassVar[bool] = False
     """Whether the result may depend on the order in which elements arrived."""
 
@@ -204,6 +207,8 @@ class Mean(_Numeric):
 
 
 class _Extreme(_OfColumn):
+    idempotent: ClassVar[bool] = True
+
     wants: ClassVar[str] = "a column of numbers, text, booleans or times"
 
     def accepts(self, dtype: pl.DataType) -> bool:
@@ -263,6 +268,7 @@ class Collect(_OfColumn):
 class _ByTime(_OfColumn):
     """The value of one element, chosen by its event time; the accumulator is that time and that value."""
 
+    idempotent: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
     def parts(self, schema: Schema) -> dict[str, Part]:
@@ -298,6 +304,7 @@ class Last(_ByTime):
 class WindowLength(Aggregate):
     """The length of the window in seconds; of a session that is from its first element to its last, plus the gap."""
 
+    idempotent: ClassVar[bool] = True
     subtractable: ClassVar[bool] = True
 
     def dtype(self, schema: Schema) -> pl.DataType:

@@ -76,6 +76,7 @@ choices = st.fixed_dictionaries(
         ),
         "closing": st.sampled_from(["if_non_empty", "always"]),
         "allow_data_loss": st.just(True),
+        "allow_repeats": st.just(True),
     }
 )
 

@@ -249,6 +249,7 @@ def windowings(
         on_time=empty_panes,
         closing=closing,
         allow_data_loss=st.just(True),
+        allow_repeats=st.just(True),
     )
 
 

@@ -62,6 +62,7 @@ def every_step() -> bl.Pipeline:
         bl.SlidingWindows("10m", "1m"),
         trigger=bl.AfterWatermark(early=bl.AfterCount(10), late=bl.AfterCount(1)),
         accumulation=bl.ACCUMULATING,
+        allow_repeats=True,
         allowed_lateness="1h30m",
         timestamp_combiner=bl.LATEST,
     )

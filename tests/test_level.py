@@ -75,6 +75,7 @@ def early_and_late() -> Declared:
         bl.FixedWindows("1m"),
         trigger=bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1)),
         accumulation="accumulating",
+        allow_repeats=True,
         allowed_lateness="45s",
     )
     windowed.aggregate(n=bl.count()).write("all", sinks["all"])

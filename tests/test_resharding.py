@@ -41,6 +41,7 @@ def pipeline(
             WINDOWS[windows],
             trigger=TRIGGERS[trigger],
             accumulation="accumulating",
+            allow_repeats=True,
             allowed_lateness="20s",
         )
         .group_by("user", name="users")

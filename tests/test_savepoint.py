@@ -58,6 +58,7 @@ def pipeline(
             bl.Sessions(gap),
             trigger=bl.AfterWatermark(early=bl.AfterCount(2)),
             accumulation="accumulating",
+            allow_repeats=True,
             timestamp_combiner=bl.EARLIEST,
         )
         .group_by("user", name="sessions")

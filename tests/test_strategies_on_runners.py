@@ -222,6 +222,7 @@ def chapter(every: int) -> Declared:
         bl.FixedWindows("2m"),
         trigger=bl.AfterEach(*shares, bl.DefaultTrigger()),
         accumulation="accumulating",
+        allow_repeats=True,
     )
     declared.write(windowed.aggregate(n=bl.count()).named("counts"))
     return declared

@@ -51,7 +51,8 @@ class Windowing:
     the default) or only "if_non_empty"; `closing` says the same of the last pane, by default "if_non_empty".
 
     A trigger that finishes while the window would still take elements is refused, as these would
-    be dropped; `allow_data_loss=True` takes it nevertheless.
+    be dropped; `allow_data_loss=True` takes it nevertheless. `allow_repeats=True` lets a later grouping count
+    accumulating panes, which repeat each other, as they come.
     """
 
     windows: WindowFn = attrs.field(factory=GlobalWindows, validator=attrs.validators.instance_of(WindowFn))
@@ -64,6 +65,7 @@ class Windowing:
     on_time: str = attrs.field(default=ALWAYS, validator=_when_empty, kw_only=True)
     closing: str = attrs.field(default=IF_NON_EMPTY, validator=_when_empty, kw_only=True)
     allow_data_loss: bool = attrs.field(default=False, kw_only=True, validator=_true_or_false)
+    allow_repeats: bool = attrs.field(default=False, kw_only=True, validator=_true_or_false)
 
     @allowed_lateness.validator
     def _not_negative(self, attribute: attrs.Attribute[int], value: int) -> None:
@@ -83,6 +85,13 @@ class Windowing:
             return False
         at_the_end = isinstance(self.trigger, AfterWatermark) and self.trigger.percentile is None
         return not (at_the_end and self.allowed_lateness == 0)
+
+    def may_repeat(self) -> bool:
+        """Whether a pane may have again what an earlier one of its window had."""
+        if self.accumulation is not Accumulation.ACCUMULATING:
+            return False
+        at_the_end = isinstance(self.trigger, AfterWatermark) and self.trigger == AfterWatermark()
+        return not (at_the_end or (self.trigger.waits_for_end and self.allowed_lateness == 0))
 
     def _until(self) -> str:
         late = self.allowed_lateness
