@@ -124,8 +124,8 @@ class Grouping:
         )
 
     @property
-    def holds_together(self) -> bool:
-        """Whether arrivals that wait may hold elsewhere than the window that they will be part of.
+    def holds_as_a_whole(self) -> bool:
+        """Whether where a window holds is known of all its elements only: arrivals that wait may hold elsewhere.
 
         The watermark cannot be past that hold before the window is over, and so looked at; a percentile of it can.
         """

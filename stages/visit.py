@@ -144,7 +144,7 @@ def _stale_and_due(storage: Storage, near: Near, now: Times) -> Iterable[int]:
 def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
     """The buckets whose arrivals cannot wait, or had better not."""
     grouping, touched = storage.grouping, placed[BUCKET].unique().to_list()
-    if not grouping.waits or (now.percentiles and grouping.holds_together):
+    if not grouping.waits or (now.percentiles and grouping.holds_as_a_whole):
         return touched
     over = placed.filter(pl.col(WINDOW_END) <= now.time(WATERMARK))[BUCKET].unique().to_list()
     return [*over, *(bucket for bucket in touched if not _may_grow(storage.sizes.get(bucket, Size())))]

@@ -36,11 +36,12 @@ def held_percentiles(
 
     None is ahead of that of the input, behind the `output` watermark, which is the 100th, or where it was `before`.
     """
-    held = {share: percentile(holds, 100 - share) for share in inputs}
-    return {
-        share: max(output, before.get(share, MIN_TIME), min(time, MAX_TIME if hold is None else hold))
-        for (share, time), hold in zip(inputs.items(), held.values(), strict=True)
-    }
+    reached = {}
+    for share, time in inputs.items():
+        hold = percentile(holds, 100 - share)
+        held = time if hold is None else min(time, hold)
+        reached[share] = max(output, before.get(share, MIN_TIME), held)
+    return reached
 
 
 @attrs.frozen
