@@ -50,8 +50,15 @@ class Answer:
     def __str__(self) -> str:
         if self.right:
             return f"all {self.windows} windows right"
-        missing = f"{self.missing} of {self.windows} windows missing, with {self.lost:,} sessions in them"
-        return f"{missing}; {self.wrong} others wrong, with {self.joined:,} sessions too few"
+        parts = []
+        if self.missing:
+            parts.append(
+                f"{self.missing} of {self.windows} windows missing, with {self.lost:,} sessions in them"
+            )
+        if self.wrong:
+            which = f"{self.wrong} others" if parts else f"{self.wrong} of {self.windows} windows"
+            parts.append(f"{which} wrong, with {self.joined:,} sessions too few")
+        return "; ".join(parts)
 
 
 @attrs.frozen

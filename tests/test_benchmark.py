@@ -44,6 +44,10 @@ def test_windows_never_emitted_are_told_from_sessions_that_were_joined():
         "1 of 3 windows missing, with 30 sessions in them; 1 others wrong, with 1 sessions too few"
     )
 
+    assert str(Answer(3, missing=0, wrong=1, lost=0, joined=1)) == (
+        "1 of 3 windows wrong, with 1 sessions too few"
+    )
+
 
 def test_the_marginal_cost_is_free_of_the_start():
     runs = [a_run("spark", 1_000_000, wall=30.0, cpu=40.0), a_run("spark", 10_000_000, wall=39.0, cpu=49.0)]

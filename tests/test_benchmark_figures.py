@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
+from click.testing import CliRunner
 
-from benchmarks import readme, throughput
+from benchmarks import engines, readme, throughput, throughput_report
 from benchmarks.kept import keep, load
+from benchmarks.logs import reason
 from benchmarks.state import State, side_by_side
 from benchmarks.state_spark import CpuClock
 from benchmarks.state_stage import run
-from benchmarks.throughput import Run
+from benchmarks.throughput_report import Run
 from benchmarks.workloads import WORKLOADS, Load
 
 NAMED = ("engine", "events")
+MACHINE = {"commit": None, "processors": 2, "processor": "x"}
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
@@ -62,10 +66,10 @@ def test_a_table_takes_the_place_between_its_markers(tmp_path):
 
 
 def test_every_table_has_its_place():
-    text = readme.README.read_text()
-    for name in ("state", "throughput"):
-        assert f"<!-- {name} -->\n" in text
-        assert f"<!-- end of {name} -->\n" in text
+    places = [(readme.README, "state"), (readme.README, "throughput"), (throughput_report.FRONT, "how fast")]
+    for path, name in places:
+        assert f"<!-- {name} -->\n" in path.read_text()
+        assert f"<!-- end of {name} -->\n" in path.read_text()
 
 
 def a_run(engine: str, events: int, wall: float, batch: float | None = None) -> Run:
@@ -83,31 +87,69 @@ def test_engines_are_compared_on_their_largest_inputs():
         a_run("flink-sql", 1_000_000, 15.0),
         a_run("flink-sql", 10_000_000, 60.0),
     ]
-    assert throughput.ratios(runs) == [
-        "beamlike, local by Apache Beam, Python, local runner, whole runs: 250.0",
-        "beamlike, Spark streaming by PySpark streaming, whole runs: 2.5",
-        "beamlike, Spark streaming by Flink SQL, whole runs: 3.0",
-        "beamlike, Spark streaming, batches of 4 M by Flink SQL, whole runs: 6.0",
-        "beamlike, Spark streaming by PySpark streaming, median batch of 500,000 events: 4.0",
-        "beamlike, Spark streaming, in batches by more events of Flink SQL: 2.5",
-        "beamlike, Spark streaming, batches of 4 M, in batches by more events of Flink SQL: 5.0",
+    assert throughput_report.ratios(runs) == [
+        "beamlike, in process by Apache Beam, Python, local runner: whole runs 250.0",
+        "beamlike, on Spark by PySpark streaming: whole runs 2.5, once they run 4.0",
+        "beamlike, on Spark by Flink SQL: whole runs 3.0, once they run 2.5",
+        "beamlike, on Spark, batches of 4 M by Flink SQL: whole runs 6.0, once they run 5.0",
     ]
-    assert throughput.marginal(runs, "local") == (pytest.approx(3e6), pytest.approx(6 / 9))
+    assert throughput_report.marginal(runs, "local") == (pytest.approx(3e6), pytest.approx(6 / 9))
+
+
+def test_every_engine_that_was_measured_has_a_row_in_both_tables():
+    runs = [
+        a_run(name, size, size / 1e6) for name, engine in engines.ENGINES.items() for size in engine.sizes
+    ]
+    titles = [engine.title for engine in engines.ENGINES.values()]
+    versions = dict.fromkeys(engines.ENGINES, "1.0")
+    assert [row[0] for row in throughput_report.rows(runs, versions)] == titles
+    assert [row[0] for row in throughput_report.front_rows(runs)] == titles
+    beam = throughput_report.front_rows(runs)[-1]
+    assert beam[1:] == ("0.5 million", "0 s", "1 s", "1 million/s", "right")
 
 
 def test_an_engine_that_does_not_install_is_in_the_table_with_the_reason():
-    versions = dict.fromkeys(throughput.ENGINES, "1.0")
-    (row,) = throughput.rows([Run("beam", 100_000, failed="does not install: no wheel")], versions)
+    versions = dict.fromkeys(engines.ENGINES, "1.0")
+    none = Run("beam", 100_000, failed="does not install: no wheel")
+    (row,) = throughput_report.rows([none], versions)
     assert row[0] == "Apache Beam, Python, local runner"
     assert row[-1] == "does not install: no wheel"
-    assert throughput.marginal([Run("beam", 1, failed="no"), Run("beam", 2, failed="no")], "beam") is None
+    assert len(row) == len(throughput_report.COLUMNS)
+    (short,) = throughput_report.front_rows([none])
+    assert short[-1] == "does not install: no wheel"
+    failed = [Run("beam", 1, failed="no"), Run("beam", 2, failed="no")]
+    assert throughput_report.marginal(failed, "beam") is None
+
+
+def a_throughput_run(monkeypatch, tmp_path, *arguments: str) -> list[str]:
+    """The engines that are in the results after the command, when an engine takes no time, and one was known."""
+
+    def run(name, events, *_):
+        return a_run(name, events, 1.0)
+
+    monkeypatch.setattr(throughput, "run", run)
+    monkeypatch.setattr(throughput, "install", lambda *_: None)
+    results = tmp_path / "throughput.json"
+    keep(results, [attrs.asdict(a_run("gone", 1, 1.0))], NAMED, MACHINE)
+    folders = ["--work", str(tmp_path / "work"), "--environments", str(tmp_path / "environments")]
+    done = CliRunner().invoke(throughput.main, [*arguments, *folders, "--results", str(results)])
+    assert done.exit_code == 0, done.output
+    return sorted({figure["engine"] for figure in load(results)})
+
+
+def test_a_run_of_all_engines_leaves_no_figure_of_an_earlier_one(monkeypatch, tmp_path):
+    assert a_throughput_run(monkeypatch, tmp_path) == sorted(engines.ENGINES)
+
+
+def test_a_run_of_some_engines_leaves_the_others(monkeypatch, tmp_path):
+    assert a_throughput_run(monkeypatch, tmp_path, "--only", "local,beam") == ["beam", "gone", "local"]
 
 
 def test_of_a_java_trace_the_last_cause_is_shown():
     log = "java.lang.RuntimeException: all\n\tat a.B(D.java:1)\nCaused by: java.io.IOException: this\n\t... 19 more\n\n"
-    assert throughput._reason(log) == "Caused by: java.io.IOException: this"
-    assert throughput._reason("") == "nothing"
-    assert throughput._reason("a\nb\n") == "b"
+    assert reason(log) == "Caused by: java.io.IOException: this"
+    assert reason("") == "nothing"
+    assert reason("a\nb\n") == "b"
 
 
 def test_state_is_shown_engine_beside_engine():

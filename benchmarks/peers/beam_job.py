@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, Sessions, TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
 
 _SCHEMA = pa.schema(
     [("window_start", pa.timestamp("us", "UTC")), ("mean", pa.float64()), ("sessions", pa.int64())]
@@ -59,10 +59,13 @@ class Row(beam.DoFn):
         }
 
 
-def stamped(play: dict[str, Any]) -> TimestampedValue:
-    """A play of a user, where it is in event time."""
-    moment: datetime = play["event_time"]
-    return TimestampedValue((play["user"], 1), moment.timestamp())
+class Plays(beam.DoFn):
+    """The plays of a table by user, each where it is in event time."""
+
+    def process(self, element: pa.Table) -> Iterator[TimestampedValue]:
+        times = element.column("event_time").cast(pa.int64()).to_pylist()
+        for user, time in zip(element.column("user").to_pylist(), times, strict=True):
+            yield TimestampedValue((user, 1), Timestamp(micros=time))
 
 
 def main(data: Path, out: Path) -> None:
@@ -70,10 +73,11 @@ def main(data: Path, out: Path) -> None:
     with beam.Pipeline(options=PipelineOptions([])) as pipeline:
         lengths = [
             pipeline
-            | f"read {source}" >> beam.io.ReadFromParquet(str(data / source / "*.parquet"), columns=columns)
-            | f"stamp {source}" >> beam.Map(stamped)
+            | f"read {source}"
+            >> beam.io.ReadFromParquetBatched(str(data / source / "*.parquet"), columns=columns)
+            | f"plays of {source}" >> beam.ParDo(Plays()).with_output_types(tuple[int, int])
             | f"sessions of {source}" >> beam.WindowInto(Sessions(60))
-            | f"per user of {source}" >> beam.CombinePerKey(sum)
+            | f"per user of {source}" >> beam.GroupByKey()
             | f"length of {source}" >> beam.ParDo(Length())
             for source in ("mobile", "console")
         ]

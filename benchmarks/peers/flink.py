@@ -1,4 +1,4 @@
-"""What the two Flink jobs share: where Java is, and how results are written. Not a script."""
+"""What the two Flink jobs share: the plays as a table, and how results are written. Not a script."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ import pyarrow.parquet as pq
 _SCHEMA = pa.schema(
     [("window_start", pa.timestamp("us", "UTC")), ("mean", pa.float64()), ("sessions", pa.int64())]
 )
+
+PLAYS = """
+CREATE TABLE {name} (
+  `millis` BIGINT, `user` BIGINT, `score` INT,
+  `event_time` AS TO_TIMESTAMP_LTZ(`millis`, 3),
+  WATERMARK FOR `event_time` AS `event_time` - INTERVAL '5' SECOND
+) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet')
+"""
 
 
 def write(rows: Iterable[tuple[int, float, int]], out: Path) -> None:

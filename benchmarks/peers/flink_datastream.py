@@ -1,4 +1,6 @@
-"""The flagship job in PyFlink's DataStream API, with Python in Flink's own threads. The input is CSV.
+"""The flagship job in PyFlink's DataStream API, with Python in Flink's own threads.
+
+Java reads the plays, and knows their times and watermarks, through Flink's table API.
 
 python flink_datastream.py DATA OUT PARALLELISM
 """
@@ -10,41 +12,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from flink import write
-from pyflink.common import Configuration, Duration, Time, Types, WatermarkStrategy
-from pyflink.common.watermark_strategy import TimestampAssigner
+from flink import PLAYS, write
+from pyflink.common import Configuration, Time, Types
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
-from pyflink.datastream.connectors.file_system import FileSource, StreamFormat
-from pyflink.datastream.functions import AggregateFunction, ProcessAllWindowFunction, ProcessWindowFunction
+from pyflink.datastream.functions import (
+    AggregateFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+)
 from pyflink.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from pyflink.table import StreamTableEnvironment
 
 _GAP = 60_000  # milliseconds
 
 
-class EventTime(TimestampAssigner):
-    """A play's first field."""
+class First(ReduceFunction):
+    """Some play of a session: what it lasted is in its window."""
 
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value[0])
-
-
-class Span(AggregateFunction):
-    """First and last play of a session.
-
-    The result is the accumulator: where sessions merge, PyFlink's thread mode puts the one in place of the other.
-    """
-
-    def create_accumulator(self) -> tuple[int, int]:
-        return sys.maxsize, -sys.maxsize
-
-    def add(self, value: Any, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return min(accumulator[0], value[0]), max(accumulator[1], value[0])
-
-    def get_result(self, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator
-
-    def merge(self, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-        return min(a[0], b[0]), max(a[1], b[1])
+    def reduce(self, a: Any, b: Any) -> Any:
+        return a
 
 
 class Average(AggregateFunction):
@@ -72,37 +59,23 @@ class Start(ProcessAllWindowFunction):
 
 
 class Length(ProcessWindowFunction):
-    """A session's length in seconds, without its key."""
+    """A session's length in seconds, without its key.
 
-    def process(self, key: int, context: Any, elements: Iterable[tuple[int, int]]) -> Iterable[float]:
-        for first, last in elements:
-            yield (last - first + _GAP) / 1000
+    It is that of the window: where sessions merge, PyFlink 2.3 loses the state of the one that they become.
+    """
 
-
-def parsed(line: str) -> tuple[int, int]:
-    """Time (milliseconds) and user of a play."""
-    millis, user, _ = line.split(",")
-    return int(millis), int(user)
+    def process(self, key: int, context: Any, elements: Iterable[Any]) -> Iterable[float]:
+        yield (context.window().end - context.window().start) / 1000
 
 
-def lengths(environment: StreamExecutionEnvironment, path: Path) -> DataStream:
+def lengths(table: StreamTableEnvironment, path: Path) -> DataStream:
     """The lengths in seconds of the sessions in one file of plays."""
-    source = FileSource.for_record_stream_format(
-        StreamFormat.text_line_format(), str(path.absolute())
-    ).build()
-    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+    table.execute_sql(PLAYS.format(name=path.stem, path=path.absolute()))
+    plays = table.to_data_stream(table.sql_query(f"SELECT `user`, `event_time` FROM {path.stem}"))
     return (
-        environment.from_source(source, WatermarkStrategy.no_watermarks(), path.stem)
-        .map(parsed, Types.TUPLE([Types.LONG(), Types.LONG()]))
-        .assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(EventTime()))
-        .key_by(lambda play: play[1], Types.LONG())
+        plays.key_by(lambda play: play[0], Types.LONG())
         .window(EventTimeSessionWindows.with_gap(Time.milliseconds(_GAP)))
-        .aggregate(
-            Span(),
-            Length(),
-            accumulator_type=Types.TUPLE([Types.LONG(), Types.LONG()]),
-            output_type=Types.DOUBLE(),
-        )
+        .reduce(First(), Length(), Types.DOUBLE())
     )
 
 
@@ -111,7 +84,8 @@ def main(data: Path, out: Path, parallelism: int) -> None:
     configuration.set_string("python.execution-mode", "thread")
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
     environment.set_parallelism(parallelism)
-    mobile, console = (lengths(environment, data / f"{name}.csv") for name in ("mobile", "console"))
+    table = StreamTableEnvironment.create(environment)
+    mobile, console = (lengths(table, data / f"{name}.parquet") for name in ("mobile", "console"))
     averages = (
         mobile.union(console)
         .window_all(TumblingEventTimeWindows.of(Time.minutes(2)))
