@@ -23,6 +23,7 @@ from beamlike.errors import (
 )
 from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
+from beamlike.printable import printable
 from beamlike.settings import SettingError, bound
 from beamlike.summary import lost_rows
 from beamlike.tables import totals_table, watermarks_table
@@ -126,7 +127,7 @@ def run(pipeline: Pipeline, records: str | None, runner: str, **options: Any) ->
         console.print(watermarks_table(list(done.batches)[-1:]))
     for line in lost_rows(done):
         # Whole lines, as there are paths in them to be copied.
-        console.print(line, style="bold yellow", highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(line), style="bold yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 @main.command()
@@ -200,7 +201,7 @@ def why(run: str, stage: str | None, key: str | None, window: str | None) -> Non
     from beamlike.view.why import why as explained
 
     for sentence in _plainly(lambda: explained(History.open(run), stage=stage, key=key, window=window)):
-        click.echo(sentence)
+        click.echo(printable(sentence))
 
 
 @main.command()
@@ -275,7 +276,7 @@ def _plainly(action: Callable[[], Any]) -> Any:
     try:
         return action()
     except _OURS as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(printable(str(error), keep="\n\t")) from None
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain, islice
-from urllib.parse import quote
 
 import attrs
 import polars as pl
 
+from beamlike.build_records import source_record, stage_record
 from beamlike.drops import Drops
 from beamlike.errors import MissingFiles, PlanError
 from beamlike.file_order import FileOrder
@@ -20,12 +20,13 @@ from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files import Files
+from beamlike.io.names import file_name
 from beamlike.keys_seen import came
 from beamlike.letters import UNCLAIMED, Letters
 from beamlike.outcome import Outcome
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
-from beamlike.records import BatchRecord, SourceRecord, StageRecord, source_record, stage_record
+from beamlike.records import BatchRecord, SourceRecord, StageRecord
 from beamlike.stage_routes import route_step
 from beamlike.summary import run_text
 from beamlike.tally import Tally
@@ -86,7 +87,7 @@ class LocalRun:
     @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
-        return f"{quote(self.plan.name, safe=' ')}-dead-letters"
+        return f"{file_name(self.plan.name, blanks=True)}-dead-letters"
 
     def __repr__(self) -> str:
         return run_text(self)

@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from heapq import nsmallest
 from typing import Any, Final
 
 import attrs
-import polars as pl
 
+from beamlike.printable import printable
 from beamlike.uses import Uses, as_uses
-from stages.alignment import Report
 from stages.histogram import Histogram, merge_histograms
 from stages.index import Holder
-from stages.inputs import Inputs
-from stages.stage import Step
-from stages.strategies import WatermarkStrategy
-from stages.watermarks import Watermarks, held_percentiles
-from windowing.columns import PANE_RETRACTED, PANE_TIMING
-from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+from stages.watermarks import held_percentiles
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 
 def _percentiles(times: Mapping[Any, int]) -> dict[int, int]:
@@ -37,7 +31,10 @@ class SplitRecord:
 
 
 def _splits(splits: Mapping[str, Any]) -> dict[str, SplitRecord]:
-    return {name: one if isinstance(one, SplitRecord) else SplitRecord(**one) for name, one in splits.items()}
+    found = (
+        (name, one if isinstance(one, SplitRecord) else SplitRecord(**one)) for name, one in splits.items()
+    )
+    return {printable(name): one for name, one in found}
 
 
 MOST_SPLITS: Final = 20
@@ -59,7 +56,7 @@ class SourceRecord:
     elements: int = 0
     dead_letters: int = 0
     idle: bool = False
-    split: str | None = None
+    split: str | None = attrs.field(default=None, converter=attrs.converters.optional(printable))
     since: int | None = None
     percentiles: Mapping[int, int] = attrs.field(factory=dict, converter=_percentiles)
     awaited: str = ""
@@ -108,7 +105,11 @@ def _upstream(known: Mapping[str, Any]) -> dict[str, Upstream]:
 
 
 def _holder(window: Holder | Mapping[str, Any] | None) -> Holder | None:
-    return window if window is None or isinstance(window, Holder) else Holder(**window)
+    """With its key as people may read it: keys come from data."""
+    if window is None:
+        return None
+    found = window if isinstance(window, Holder) else Holder(**window)
+    return attrs.evolve(found, key=printable(found.key))
 
 
 @attrs.frozen
@@ -129,7 +130,7 @@ class StageRecord:
 
     input: int
     output: int
-    holder: str
+    holder: str = attrs.field(converter=printable)
     elements: int = 0
     panes: Mapping[str, int] = attrs.field(factory=dict)
     dropped: Mapping[str, int] = attrs.field(factory=dict)
@@ -296,66 +297,6 @@ class BatchRecord:
 def is_a_time(watermark: int) -> bool:
     """Whether it is somewhere in time: not before anything is known, nor at the end of input."""
     return MIN_TIME < watermark < GLOBAL_WINDOW_END - 1
-
-
-def stage_record(step: Step, upstream: Mapping[str, Report], finished: int) -> StageRecord:
-    """The record of one step, given where what is upstream stands, and when (us) the stage was done with the batch."""
-    heard = {name: Upstream(report.watermark, report.idle) for name, report in upstream.items()}
-    return StageRecord(
-        step.watermarks.input,
-        step.watermarks.output,
-        held_by(step, heard),
-        step.elements,
-        _panes(step),
-        {reason: count for reason, count in step.dropped.items() if count},
-        step.live,
-        step.keys,
-        step.bytes,
-        step.percentiles,
-        finished=finished,
-        upstream=heard,
-        window=step.holder if _holds(step) else None,
-        placed=step.placed,
-        emitted=step.emitted,
-        pending=step.pending,
-        holds=step.holds,
-    )
-
-
-def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> SourceRecord:
-    """Where a source stands and what it waits for, without the counts of the batch."""
-    state, holder = inputs.sources[name], inputs.holder(name, strategy)
-    splits = {} if strategy.per_split is None else state.splits
-    behind = nsmallest(MOST_SPLITS, splits, key=lambda split: (splits[split].watermark, split))
-    record = SourceRecord(
-        state.watermark,
-        idle=state.idle,
-        percentiles=state.percentiles,
-        splits={split: SplitRecord(splits[split].watermark, splits[split].spoke) for split in behind},
-    )
-    if holder is None:
-        return record
-    since = inputs.times[name] - holder.silent
-    return attrs.evolve(record, split=holder.split, since=since, awaited=holder.awaited)
-
-
-def _panes(step: Step) -> dict[str, int]:
-    """How many by timing, and how many earlier ones were taken back."""
-    timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(PANE_TIMING))
-    return dict(sorted(timings.to_series().value_counts().rows()))
-
-
-def held_by(step: Step, upstream: Mapping[str, Upstream]) -> str:
-    """What the output watermark waits for: a key and window in state, else who is furthest behind upstream."""
-    if step.watermarks.output >= MAX_TIME:
-        return "nothing"
-    return str(step.holder) if _holds(step) else furthest_behind(upstream)
-
-
-def _holds(step: Step) -> bool:
-    """Whether it is something in its own state that holds its output watermark."""
-    marks: Watermarks = step.watermarks
-    return step.holder is not None and marks.output < min(marks.input, MAX_TIME)
 
 
 def furthest_behind(upstream: Mapping[str, Upstream]) -> str:

@@ -52,7 +52,7 @@ def pipeline(
     `most` adds an aggregate, `clicks` a source with a stage of its own, `scores` a stage that reads what was there.
     """
     p = bl.Pipeline("scores")
-    plays = read(p, "plays", folder / "plays")
+    plays = read(p, "../plays", folder / "plays")
     sessions = (
         plays.window_into(
             bl.Sessions(gap),
@@ -108,6 +108,8 @@ def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
     saved = savepoints.save(str(folder / "two"), str(folder / "saved"), session=spark)
     assert saved.batch == HALF - 1
     write(folder / "plays", HALF, FILES)
+    # Whatever a source is called, what is saved of it is in the savepoint.
+    assert sorted(path.name for path in (folder / "saved" / "files").iterdir()) == ["..~2Fplays.json"]
     write(folder / "clicks", 0, 2)
     return folder, sink
 
@@ -135,7 +137,7 @@ def test_two_shards_become_five_in_the_middle_of_sessions(
     assert (Checkpoint(spark, str(tmp_path)).manifest() or {})["shards"] == 5
     done = run(pipeline(folder, after), tmp_path, session=spark, drain=True)
     # Files that were read before are not read again, and each of the others is a batch, as before.
-    read = [batch.sources["plays"].elements > 0 for batch in done.batches]
+    read = [batch.sources["../plays"].elements > 0 for batch in done.batches]
     assert read[: FILES - HALF + 1] == [True] * (FILES - HALF) + [False]
     assert panes(before)
     assert panes(before, after) == undisturbed

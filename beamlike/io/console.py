@@ -10,6 +10,7 @@ import polars as pl
 
 from beamlike.io.base import Part
 from beamlike.io.text import csv_columns, time_text
+from beamlike.printable import printable
 
 _DIGITS: Final = 6  # of a float, significant
 
@@ -41,7 +42,7 @@ class Console:
             right = dtype.is_numeric() or dtype.is_temporal()
             table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
         for row in shown.select(_cells(shown, day)).iter_rows():
-            table.add_row(*("" if cell is None else cell for cell in row))
+            table.add_row(*("" if cell is None else printable(cell) for cell in row))
         terminal = Terminal(markup=False, highlight=False)
         terminal.print(title, style="bold")
         terminal.print(table)

@@ -8,10 +8,10 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Final
-from urllib.parse import quote
 from uuid import uuid4
 
 from beamlike.io.base import Part
+from beamlike.io.names import file_name
 from beamlike.io.paths import file_system, is_pattern, is_remote
 
 _NUMBERS: Final = r"\d{6,}-\d{3,}"
@@ -19,17 +19,12 @@ _NUMBERS: Final = r"\d{6,}-\d{3,}"
 
 def part_name(part: Part, extension: str) -> str:
     """`part-<query>-<batch>-<task>.<extension>`: whose it is, and which."""
-    return f"part-{_safe(part.query)}-{part.batch:06d}-{part.task:03d}.{extension}"
-
-
-def _safe(query: str) -> str:
-    """The name with what file systems and globs do not like as `~XX`; different names stay different."""
-    return quote(query, safe="").replace("~", "%7E").replace("%", "~")
+    return f"part-{file_name(part.query)}-{part.batch:06d}-{part.task:03d}.{extension}"
 
 
 def folder_beside(folder: str, run: str, extension: str) -> str:
     """The hidden folder, in a sink's own, that has the parts of a run of this name until it is over."""
-    return f"{folder.rstrip('/')}/.part-{_safe(run)}.{extension}.tmp"
+    return f"{folder.rstrip('/')}/.part-{file_name(run)}.{extension}.tmp"
 
 
 def of_others(folder: str, run: str, extension: str) -> int:
@@ -94,7 +89,7 @@ def _move(source: str, target: str) -> None:
 
 
 def _ours(run: str, extension: str) -> re.Pattern[str]:
-    return re.compile(rf"\.?part-{re.escape(_safe(run))}-{_NUMBERS}\.{extension}(\..*\.tmp)?")
+    return re.compile(rf"\.?part-{re.escape(file_name(run))}-{_NUMBERS}\.{extension}(\..*\.tmp)?")
 
 
 def _files(folder: str) -> list[str]:

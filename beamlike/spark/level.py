@@ -10,11 +10,11 @@ from typing import Final
 import attrs
 import polars as pl
 
+from beamlike.build_records import source_record, stage_record
 from beamlike.in_hand import at
 from beamlike.keys_seen import came
 from beamlike.letters import Letters
 from beamlike.plan import Plan, StagePlan
-from beamlike.records import source_record, stage_record
 from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note, shard_name
 from beamlike.stage_routes import route_step
 from stages.alignment import Report, together

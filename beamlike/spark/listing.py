@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 import attrs
 from pyspark.sql import DataFrame
 
 from beamlike.errors import MissingFiles
 from beamlike.io.files import Files
+from beamlike.io.names import file_name
 from beamlike.io.order import Found
 from beamlike.io.paths import absolute, is_pattern, require_something, uri
 from beamlike.plan import Plan, SourcePlan
@@ -52,7 +52,7 @@ class Lists:
     @property
     def folder(self) -> str:
         """Where the lists are; each is named by the number of its first file."""
-        return uri(self.checkpoint.at("files", quote(self.name, safe="")))
+        return uri(self.checkpoint.at("files", file_name(self.name)))
 
     @cached_property
     def known(self) -> dict[str, int]:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files import Files
+from beamlike.io.names import file_name
 from beamlike.io.paths import absolute, uri
 from beamlike.manifest import Remedy, describe, differences, needs_ticks, refusal
 from beamlike.plan import Plan, StagePlan
@@ -47,6 +48,14 @@ class Savepoint:
     def at(self, *names: str) -> str:
         """A path in it."""
         return "/".join([self.path.rstrip("/"), *names])
+
+    def files_of(self, name: str) -> str:
+        """The file that lists what was read of a source of files."""
+        return self.at("files", f"{file_name(name, blanks=True)}.json")
+
+    def source(self, name: str, stream: int) -> str:
+        """The folder with what Spark keeps of one stream of a source."""
+        return self.at("sources", file_name(name, blanks=True), str(stream))
 
 
 def save(
@@ -90,11 +99,11 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     for name, lines in offsets.items():
         if "files listed by" in manifest["sources"][name]:
             read = Lists(source, name).taken(batch)
-            files.write(saved.at("files", f"{name}.json"), json.dumps(read))
+            files.write(saved.files_of(name), json.dumps(read))
             number += 1
             continue
         for line in range(len(lines)):
-            files.copy(source.of_spark("sources", str(number)), saved.at("sources", name, str(line)))
+            files.copy(source.of_spark("sources", str(number)), saved.source(name, line))
             number += 1
     facts = {"manifest": manifest, "batch": batch, "offsets": offsets}
     # Last: without it, there is no savepoint.
@@ -280,7 +289,7 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
             lines.append(NO_OFFSET)
             continue
         for part, line in enumerate(saved.offsets.get(name, [NO_OFFSET])):
-            files.copy(saved.at("sources", name, str(part)), target.of_spark("sources", str(len(lines))))
+            files.copy(saved.source(name, part), target.of_spark("sources", str(len(lines))))
             lines.append(line)
     # Control is new.
     files.write(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
@@ -288,11 +297,11 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
 
 def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]:
     """The files of a source that the saved run had read; where Spark had listed them, its log says which."""
-    text = HadoopFiles(session).read(saved.at("files", f"{name}.json"))
+    text = HadoopFiles(session).read(saved.files_of(name))
     if text is not None:
         return cast(list[str], json.loads(text))
     (offset,) = saved.offsets[name]
-    return list(taken(Checkpoint(session, saved.path), f"sources/{name}/0", offset))
+    return list(taken(Checkpoint(session, saved.path), f"sources/{file_name(name, blanks=True)}/0", offset))
 
 
 def _open(session: SparkSession | None, master: str | None, shards: int | None, name: str) -> SparkSession:

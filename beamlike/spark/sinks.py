@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from beamlike.build_records import source_record
 from beamlike.file_order import FileOrder
 from beamlike.in_hand import Desk, at, seated
 from beamlike.ingest import newest_of
@@ -24,7 +25,7 @@ from beamlike.io.files import Files
 from beamlike.io.paths import absolute, uri
 from beamlike.letters import UNCLAIMED, Letters
 from beamlike.plan import Plan
-from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged, source_record
+from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.spark.desks import TaskDesks, batch_of
 from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
 from beamlike.spark.rows import RowsAsFiles
