@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beamlike.collection import Collection, flatten
+from beamlike.collection import Collection
 from beamlike.errors import CheckpointError, PlanError, RunError, SinkError, StepError, TooManyDeadLetters
 from beamlike.expressions import (
     col,
@@ -31,6 +31,7 @@ from beamlike.expressions import (
     window_length,
     window_start,
 )
+from beamlike.flattening import flatten
 from beamlike.io import (
     CSV,
     Callback,
@@ -183,4 +184,13 @@ def __getattr__(name: str) -> Any:
         from beamlike.spark.runner import SparkRunner
 
         return SparkRunner
+    if name == "__version__":
+        from beamlike.version import version
+
+        return version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is public; not what is imported to make it."""
+    return sorted([*__all__, "__version__"])

@@ -77,7 +77,7 @@ def require_event_time(collection: Collection, step: str) -> None:
     """Windows and groupings need one; dead letters have none, and some rows have none yet."""
     if EVENT_TIME in collection.shape.system:
         return
-    if _has_dead_letters(collection):
+    if has_dead_letters(collection):
         reason = "dead letters have no event time, so they can be neither windowed nor grouped"
     else:
         reason = (
@@ -96,7 +96,7 @@ def require_letters(collection: Collection, step: str) -> None:
             f"{collection.name!r} is neither: call it there",
             step=step,
         )
-    if _has_dead_letters(collection):
+    if has_dead_letters(collection):
         raise PlanError(
             "its rows are dead letters, and have none of their own: those that a step cannot use go to the folder",
             step=step,
@@ -140,8 +140,9 @@ def require_limit(given: object, on_error: str, what: str) -> None:
         )
 
 
-def _has_dead_letters(collection: Collection) -> bool:
-    return isinstance(collection.origin, DeadLetters) or any(map(_has_dead_letters, collection.inputs))
+def has_dead_letters(collection: Collection) -> bool:
+    """Whether its rows are dead letters, or some of them."""
+    return isinstance(collection.origin, DeadLetters) or any(map(has_dead_letters, collection.inputs))
 
 
 def require_no_windows(shape: Shape, step: str) -> None:

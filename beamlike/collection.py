@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -10,14 +10,14 @@ import narwhals as nw
 import polars as pl
 
 from beamlike import checks
+from beamlike.columns import casts, renamed, without
 from beamlike.dtypes import SchemaLike, as_schema, schema_text
 from beamlike.errors import PlanError, WrongType
 from beamlike.event_time import DEAD_LETTERS
-from beamlike.inference import Shape, batches_schema, expressions, flat, outputs, predicates, run_empty
+from beamlike.inference import Shape, batches_schema, expressions, outputs, predicates, run_empty
 from beamlike.origins import (
     Configure,
     DeadLetters,
-    Flatten,
     Group,
     Late,
     Origin,
@@ -81,6 +81,11 @@ class Collection:
     def __repr__(self) -> str:
         return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
 
+    def _repr_html_(self) -> str:
+        from beamlike.html import collection_html
+
+        return collection_html(self)
+
     def named(self, name: str) -> Collection:
         """The same, with this name for its step: names appear in errors, metrics, plans and state.
 
@@ -106,16 +111,33 @@ class Collection:
     def select(self, *columns: IntoColumn, **named: Any) -> Collection:
         """Rows of only these columns: names or expressions. A keyword names its column; see also `named`."""
         step, base = self._new_name("select")
-        chosen = expressions(self.shape, columns, named, step=step)
-        gives = tuple(tuple(schema) for schema in outputs(self.shape, chosen, step=step))
-        return self._step(Select(step, chosen, gives, self.shape.system), base)
+        return self._select(expressions(self.shape, columns, named, step=step), step, base)
+
+    def drop(self, *columns: str) -> Collection:
+        """The rows without these columns. Event time, window and pane stay: they are no columns of the user's."""
+        step, base = self._new_name("drop")
+        left = without(self.schema, columns, step)
+        return self._select(expressions(self.shape, left, {}, step=step), step, base)
+
+    def rename(self, names: Mapping[str, str]) -> Collection:
+        """The rows with columns renamed: `rename({"old": "new"})`; the others stay, and all keep their places."""
+        step, base = self._new_name("rename")
+        chosen = renamed(self.schema, names, step)
+        return self._select(expressions(self.shape, chosen, {}, step=step), step, base)
 
     def with_columns(self, *columns: IntoColumn, **named: Any) -> Collection:
         """The rows with these columns added or replaced. A keyword names its column; see also `named`."""
         step, base = self._new_name("with_columns")
-        chosen = expressions(self.shape, columns, named, step=step)
-        gives = tuple(tuple(schema) for schema in outputs(self.shape, chosen, step=step))
-        return self._step(WithColumns(step, chosen, gives), base)
+        return self._with_columns(expressions(self.shape, columns, named, step=step), step, base)
+
+    def cast(self, types: SchemaLike) -> Collection:
+        """The rows with columns of other types: `cast({"score": float})`. See `map` for how types are written.
+
+        A row with a value that its new type cannot hold goes to `dead_letters()`.
+        """
+        step, base = self._new_name("cast")
+        chosen = casts(self.schema, types, step)
+        return self._with_columns(expressions(self.shape, chosen, {}, step=step), step, base)
 
     def map(
         self, fn: Callable[[Row], Row], schema: SchemaLike | None = None, *, name: str | None = None
@@ -280,10 +302,36 @@ class Collection:
             repeats=before.repeats,
         )
 
+    def head(self, n: int = 10, *, input_rows: int | None = 10_000) -> pl.DataFrame:
+        """The first `n` rows, as a sink gets them, of a run in process on a part of the input; see `collect`."""
+        from beamlike.sampling import sample
+
+        return sample(self, "head", input_rows=input_rows, enough=n)
+
+    def collect(self, *, input_rows: int | None = 100_000) -> pl.DataFrame:
+        """The rows, as a sink gets them, of a run in process on the first `input_rows` rows of each source (None: all).
+
+        Windows end where that ends; the log says so if there is more. Test streams are played whole. Nothing is
+        written, recorded or declared: the pipeline stays as it is, and dead letters are only counted and logged.
+        """
+        from beamlike.sampling import sample
+
+        return sample(self, "collect", input_rows=input_rows)
+
     def write(self, name: str, sink: Sink) -> Collection:
         """Writes the rows to the sink, under this name; the collection again, for more steps."""
         self.pipeline.add_sink(name, sink, self)
         return self
+
+    def _select(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Collection:
+        return self._step(Select(step, chosen, self._names(chosen, step), self.shape.system), base)
+
+    def _with_columns(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Collection:
+        return self._step(WithColumns(step, chosen, self._names(chosen, step)), base)
+
+    def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
+        """The columns that each expression gives."""
+        return tuple(tuple(schema) for schema in outputs(self.shape, chosen, step=step))
 
     def _new_name(self, kind: str, name: str | None = None) -> tuple[str, str]:
         """The step's name, and the base for names after it, which a given name begins anew."""
@@ -339,30 +387,3 @@ class Grouped:
             merged=windowing.windows.merging,
             repeats=windowing.may_repeat(),
         )
-
-
-def flatten(*collections: Collection | Iterable[Collection], name: str | None = None) -> Collection:
-    """The rows of all collections, which must have the same columns and the same windowing."""
-    inputs: list[Collection] = flat(collections)
-    step = name or f"flatten({', '.join(getattr(item, 'name', '?') for item in inputs)})"
-    checks.require_collections(inputs, step)
-    checks.require_alike(inputs, step)
-    first = inputs[0]
-    step = first.pipeline.new_name(name, "flatten")
-    first.pipeline.register(step)
-    common = [
-        column for column in first.shape.system if all(column in other.shape.system for other in inputs)
-    ]
-    if any(other.retracting for other in inputs) and PANE_RETRACTED not in common:
-        common.append(PANE_RETRACTED)
-    union: Collection = attrs.evolve(
-        first,
-        name=step,
-        base=step,
-        origin=Flatten(),
-        inputs=tuple(inputs),
-        shape=Shape(first.schema, tuple(common)),
-        bounded=all(other.bounded for other in inputs),
-        repeats=any(other.repeats for other in inputs),
-    )
-    return union

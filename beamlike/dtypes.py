@@ -63,6 +63,17 @@ def _from_narwhals(dtype: Any) -> pl.DataType:
     return native
 
 
+def as_narwhals(dtype: pl.DataType) -> NarwhalsDType | None:
+    """The same as narwhals has it; None where it has none that says all of it."""
+    found = nw.from_native(pl.Series(dtype=dtype), series_only=True).dtype
+    try:
+        return found if _from_narwhals(found) == dtype else None
+    except (
+        Exception
+    ):  # narwhals can read some types that it cannot make, and says so with errors of many kinds
+        return None
+
+
 def _from_python(dtype: object) -> pl.DataType:
     try:
         parsed = pl.DataType.from_python(dtype)  # type: ignore[arg-type]

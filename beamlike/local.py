@@ -28,7 +28,7 @@ from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
 from beamlike.records import BatchRecord, SourceRecord, StageRecord
 from beamlike.stage_routes import route_step
-from beamlike.summary import run_text
+from beamlike.summary import Shown
 from beamlike.tally import Tally
 from beamlike.writing import Replacement, beside, check_sinks, start_sink, start_sinks, write_part
 from stages.alignment import Report, must_wait, together
@@ -66,8 +66,8 @@ class LocalRunner:
         return run
 
 
-@attrs.define
-class LocalRun:
+@attrs.define(repr=False)
+class LocalRun(Shown):
     """A run in process, and what it recorded."""
 
     plan: Plan
@@ -89,13 +89,10 @@ class LocalRun:
         """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
         return f"{file_name(self.plan.name, blanks=True)}-dead-letters"
 
-    def __repr__(self) -> str:
-        return run_text(self)
-
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
         # Sources first: what cannot be read must not cost what an earlier run has written.
-        bundles = self._bundles()
+        bundles = self.bundles()
         _require_writable(self.plan)
         run, letters = self.plan.name, JSONLines(self.dead_letters).beside(self.plan.name)
         plan = beside(self.plan, run)
@@ -128,8 +125,7 @@ class LocalRun:
         tally, drops = Tally(self.plan.max_dead_letters), Drops(self.plan)
         self._desk.begin(0)
         for bundle in bundles:
-            record = self._batch(bundle, sinks)
-            self.batches.append(record)
+            record = self.take(bundle, sinks)
             outcome.write(record)
             progress.update(record)
             if self.runner.on_batch is not None:
@@ -142,7 +138,8 @@ class LocalRun:
         drops.end()
         tally.end()
 
-    def _batch(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
+    def take(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
+        """One batch, of which these sinks get what is for them."""
         self._arrived, self._letters = {}, Letters()
         sources = {name: self._receive(name, bundle) for name in self.plan.sources}
         reports: dict[str, Report] = {}
@@ -165,7 +162,8 @@ class LocalRun:
         record = BatchRecord(
             len(self.batches), now, sources, stages, finished, rows, made.counts, errors, uses=uses
         )
-        return record.following(self.batches[-1] if self.batches else None)
+        self.batches.append(record.following(self.batches[-1] if self.batches else None))
+        return self.batches[-1]
 
     def _elapsed(self, bundle: Bundle) -> int:
         """How long (us) the batch has taken so far."""
@@ -228,7 +226,7 @@ class LocalRun:
         if frames:
             yield pl.concat(frames)
 
-    def _bundles(self) -> Iterator[Bundle]:
+    def bundles(self) -> Iterator[Bundle]:
         """The bundles of the run, the last of which is the end. Sources that cannot be read fail at once."""
         steps = steps_of(self.plan)
         if steps is not None:

@@ -170,6 +170,11 @@ class Pipeline:
 
         return plot(self.plan())
 
+    def _repr_html_(self) -> str:
+        from beamlike.html import pipeline_html
+
+        return pipeline_html(self)
+
     def run(self, runner: Runner | None = None) -> Any:
         """Runs the pipeline: in this process, unless another runner is given. Gives what the runner gives."""
         if runner is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from beamlike.drops import dropped_rows
 from beamlike.plan import Plan
@@ -22,6 +22,20 @@ class Run(Protocol):
 
     @property
     def dead_letters(self) -> str: ...
+
+
+class Shown:
+    """How a run is shown: as a line, and in a notebook as tables."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return run_text(cast(Run, self))
+
+    def _repr_html_(self) -> str:
+        from beamlike.html import run_html
+
+        return run_html(cast(Run, self))
 
 
 def run_text(run: Run) -> str:

@@ -70,20 +70,31 @@ def _shortened(moment: re.Match[str]) -> str:
 
 def totals_table(batches: Iterable[BatchRecord]) -> Table:
     """What each source and stage took in, gave and dropped over all of these batches, and steps could not use."""
-    table = Table("source, stage or step", title="Totals", title_justify="left")
-    for name in ("elements", "panes", "dropped", "dead letters"):
+    first, *others = TOTALS
+    table = Table(first, title="Totals", title_justify="left")
+    for name in others:
         table.add_column(name, justify="right")
+    for row in total_rows(batches):
+        table.add_row(*map(escape, row))
+    return table
+
+
+TOTALS = ("source, stage or step", "elements", "panes", "dropped", "dead letters")
+"""The columns of `total_rows`."""
+
+
+def total_rows(batches: Iterable[BatchRecord]) -> Iterator[tuple[str, ...]]:
+    """The rows of `totals_table`, as text."""
     records = list(batches)
     sources = merged(item for record in records for item in record.sources.items())
     stages = merged(item for record in records for item in record.stages.items())
     for name, source in sorted(sources.items()):
-        table.add_row(escape(name), f"{source.elements:,}", "", "", f"{source.dead_letters:,}")
+        yield name, f"{source.elements:,}", "", "", f"{source.dead_letters:,}"
     for name, stage in stages.items():
-        table.add_row(escape(name), f"{stage.elements:,}", _counts(stage.panes), _counts(stage.dropped), "")
+        yield name, f"{stage.elements:,}", _counts(stage.panes), _counts(stage.dropped), ""
     steps = sum((Counter(record.dead_letters) for record in records), Counter[str]())
     for name, count in sorted(steps.items()):
-        table.add_row(escape(name), "", "", "", f"{count:,}")
-    return table
+        yield name, "", "", "", f"{count:,}"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,8 @@ def test_importing_beamlike_does_not_import_spark_or_what_only_some_need():
 def test_a_pipeline_is_declared_planned_and_run_without_spark():
     code = """
 import sys
+import tomllib
+from importlib import metadata
 from datetime import datetime
 import beamlike as bl
 p = bl.Pipeline("p")
@@ -84,3 +88,18 @@ def test_each_layer_imports_only_those_before_it(package):
 def test_no_file_is_longer_than_400_lines(package):
     for path in (ROOT / package).rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_dir_shows_what_is_public_and_nothing_else():
+    assert dir(bl) == sorted([*bl.__all__, "__version__"])
+
+
+def test_the_version_is_that_of_the_package_or_of_the_source_tree(monkeypatch):
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert bl.__version__ == metadata.version("beamlike")
+
+    def not_installed(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("beamlike.version.installed", not_installed)
+    assert bl.__version__ == declared

@@ -40,7 +40,7 @@ from beamlike.spark.session import interpret, open_session, ship, worker_environ
 from beamlike.spark.sinks import BatchWriter, PartWriter
 from beamlike.spark.stopping import Gate, answer, signals
 from beamlike.spark.watching import Watcher
-from beamlike.summary import run_text
+from beamlike.summary import Shown
 from beamlike.tally import Tally
 from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
@@ -126,8 +126,8 @@ class SparkRunner:
         return session
 
 
-@attrs.define
-class SparkRun:
+@attrs.define(repr=False)
+class SparkRun(Shown):
     """A run on Spark: its records, and the means to wait for it and to stop it. It holds the checkpoint's lock."""
 
     plan: Plan
@@ -151,9 +151,6 @@ class SparkRun:
     _excess: TooManyDeadLetters | None = None
     _listings: Listings = attrs.field(factory=lambda: Listings({}))
     _watcher: Watcher | None = None
-
-    def __repr__(self) -> str:
-        return run_text(self)
 
     def __attrs_post_init__(self) -> None:
         self._drops = Drops(self.plan)
