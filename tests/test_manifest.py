@@ -206,6 +206,15 @@ def test_a_stage_that_reads_at_another_level_is_named() -> None:
     assert remedies(build(True), build(False)) == {Remedy.RESTORE}
 
 
+def test_a_checkpoint_of_which_spark_listed_the_files_goes_on_by_way_of_a_savepoint(tmp_path: Any) -> None:
+    now = describe(plan(source=bl.Parquet(tmp_path, dict(Declared().schema()))), 4)
+    older = {**now, "sources": {"plays": dict(now["sources"]["plays"])}}
+    del older["sources"]["plays"]["files listed by"]
+    (difference,) = differences(older, now)
+    assert difference.what == "source 'plays': files listed by was Spark, now the driver"
+    assert difference.remedy == Remedy.RESTORE
+
+
 def test_another_kind_of_source_or_watermark_is_named(tmp_path: Any) -> None:
     schema = dict(Declared().schema())
     assert changed(plan(source=bl.Parquet(tmp_path, schema))) == [

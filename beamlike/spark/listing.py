@@ -65,8 +65,8 @@ class Lists:
 
     def taken(self, batch: int) -> list[str]:
         """The files that were read by the end of a batch, in order."""
-        lists = [name for name in self.checkpoint.files.names(self.folder) if name not in self._read(batch)]
-        end = min((int(name.removesuffix(".json")) for name in lists), default=len(self.known))
+        left = {*self.checkpoint.files.names(self.folder)} - self._read(batch)
+        end = min((int(name.removesuffix(".json")) for name in left), default=len(self.known))
         return [file for file, number in sorted(self.known.items(), key=itemgetter(1)) if number < end]
 
     def _read(self, batch: int) -> set[str]:
