@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import polars as pl
 
 import beamlike.expressions as expressions
-from beamlike.describe import function_name, windowing_choices
+from beamlike.describe import describe, function_name, windowing_choices
 from beamlike.dtypes import require_column_name, schema_text, type_name
 from beamlike.errors import (
     DuplicateName,
@@ -269,6 +270,8 @@ def _shown(given: Any) -> str:
 
 def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
     """Files are named by run, batch and task, so two sinks of one folder would replace each other's; so with tables."""
+    if isinstance(getattr(sink, "path", None), tuple):
+        raise PlanError(f"writes to one directory, not to several paths: {describe(sink)}", step=step)
     for name, other in others.items():
         if type(sink) is type(other) and _place(sink) is not None and _place(sink) == _place(other):
             what = f"table {sink.table!r}" if isinstance(sink, Table) else f"{sink.path!r}"
@@ -279,9 +282,8 @@ def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
 def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
     """A folder that a source reads is not for sinks: what they write would be its input, and be removed by them."""
     path = getattr(source, "path", None)
-    if path is None or is_pattern(path):
-        return
-    for name, sink in sinks.items():
+    paths = path if isinstance(path, tuple) else () if path is None else (path,)
+    for path, (name, sink) in product([path for path in paths if not is_pattern(path)], sinks.items()):
         place = getattr(sink, "path", None)
         below = ".." if place is None else os.path.relpath(real(place), real(path))
         if not any(is_hidden(part) for part in below.split(os.sep) if part != os.curdir):

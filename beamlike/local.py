@@ -99,7 +99,7 @@ class LocalRun(Shown):
         sinks = {**{name: sink.sink for name, sink in plan.sinks.items()}, UNCLAIMED: letters}
         result = Replacement(run, sinks)
         try:
-            if os.path.isdir(letters.path):
+            if os.path.isdir(letters.folder):
                 start_sink(UNCLAIMED, letters, run)
             start_sinks(plan, run)
             self._go(bundles, sinks)

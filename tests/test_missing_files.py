@@ -121,3 +121,38 @@ def test_with_an_interval_a_glob_waits_and_a_missing_folder_is_an_error(spark: A
     plan = copy("data/later", bl.Memory()).plan()
     with pytest.raises(MissingFiles):
         runner.start(plan)
+
+
+def test_a_list_of_paths_is_read_as_one_source_each_file_once(runner: Any) -> None:
+    for name, at in (("data/odd, x/{b}.jsonl", 3), ("data/more/c.jsonl", 2)):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(LINE.replace("1", str(at)))
+    p, out = bl.Pipeline("p"), bl.Memory()
+    paths = ["data/plays", Path("data/odd, x"), "data/mo*", "data/plays/a.jsonl", "data/odd[1]"]
+    source = bl.JSONLines(paths, schema={"user": str, "at": int})
+    read = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    read.write("out", out)
+    p.run(runner)
+    assert sorted(row["at"] for row in out.rows()) == [1, 1, 2, 3]
+
+    missing = bl.JSONLines(["data/plays", "data/playz"], schema={"user": str, "at": int})
+    q = bl.Pipeline("q")
+    q.read("plays", missing, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps()).write(
+        "out", bl.Memory()
+    )
+    with pytest.raises(MissingFiles, match="there is no file or directory 'data/playz'"):
+        q.run(runner)
+
+
+def test_a_sink_has_one_path_and_no_list_is_empty() -> None:
+    read = bl.Pipeline("p").read(
+        "plays", bl.JSONLines(["data/plays", "data/empty"], schema={"at": int}), timestamp="at", timestamp_unit="s",
+        watermark=bl.MonotonousTimestamps(),
+    )  # fmt: skip
+    with pytest.raises(bl.PlanError, match="step 'out': writes to one directory, not to several paths"):
+        read.write("out", bl.CSV(["a", "b"]))
+    read.write("out", bl.CSV("data/empty/out"))
+    with pytest.raises(bl.PlanError, match="reads 'data/empty', and 'out' writes to 'data/empty/out'"):
+        read.pipeline.plan()
+    with pytest.raises(ValueError, match="a list of paths must not be empty"):
+        bl.CSV([])

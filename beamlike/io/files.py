@@ -1,4 +1,4 @@
-"""Files as sources and as sinks: Parquet, CSV, JSON lines."""
+"""Files as sources and as sinks, whatever their format."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import ClassVar, Self, get_args
 import attrs
 import polars as pl
 
-from beamlike.io import csvlines, hive, jsonlines, parquetfile
+from beamlike.io import hive
 from beamlike.io.base import Apart, Declared, Faulty, FromFile, Part, declared
 from beamlike.io.chunking import chunks, limited, parted
-from beamlike.io.csvdialect import Dialect
-from beamlike.io.faults import ERRORS, of_file
+from beamlike.io.faults import ERRORS
 from beamlike.io.hive import Piece
-from beamlike.io.order import Found, Order
+from beamlike.io.order import Found, Order, in_order
 from beamlike.io.parts import (
     clear,
     discard,
@@ -29,10 +28,18 @@ from beamlike.io.parts import (
     publish,
     put,
 )
-from beamlike.io.paths import Damaged, absolute, list_files, path_text
-from beamlike.io.text import csv_columns, from_text, json_columns, reads_natively
+from beamlike.io.paths import Damaged, absolute, is_pattern, list_files, path_text
 
 _LOG = logging.getLogger("beamlike")
+
+
+def _path_texts(path: object) -> str | tuple[str, ...]:
+    """A path, or a list of some, as text."""
+    if not isinstance(path, list | tuple):
+        return path_text(path)
+    if not path:
+        raise ValueError("a list of paths must not be empty")
+    return tuple(map(path_text, path))
 
 
 def _column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
@@ -41,7 +48,7 @@ def _column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class Files:
-    """Files of one format below a path: a file, a directory or a glob; to write, a directory.
+    """Files of one format below a path: a file, a directory, a glob, or a list of them; to write, a directory.
 
     A run raises `MissingFiles` at its start where nothing is there; a directory may be empty.
 
@@ -59,7 +66,7 @@ class Files:
     `include_file_paths="file"` adds a column of that name with the path of the file that a row is from.
     """
 
-    path: str = attrs.field(converter=path_text)
+    path: str | tuple[str, ...] = attrs.field(converter=_path_texts)
     _schema: Declared | None = attrs.field(default=None, converter=declared)
     max_files_per_trigger: int | None = attrs.field(
         default=None,
@@ -91,9 +98,31 @@ class Files:
                 f"{type(self).__name__}: order must be 'modified' (by modification time) or 'path', not {value!r}"
             )
 
-    def found(self) -> list[Found]:
-        """The files that are there, in the order in which they are read; hidden ones are left out."""
-        return list_files(self.path, self.order)
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Those that are read."""
+        return (self.path,) if isinstance(self.path, str) else self.path
+
+    @property
+    def folder(self) -> str:
+        """The directory that is written to."""
+        if not isinstance(self.path, str):
+            raise ValueError(f"a sink writes to one directory, not to {len(self.path)} paths")
+        return self.path
+
+    def found(self, *, later: bool = False) -> list[Found]:
+        """The files that are there, in the order in which they are read; hidden ones are left out.
+
+        Raises `FileNotFoundError` for a path that names nothing; for a glob not if files may come `later`.
+        """
+        found = set[Found]()
+        for path in self.paths:
+            try:
+                found.update(list_files(path))
+            except FileNotFoundError:
+                if not (later and is_pattern(path)):
+                    raise
+        return in_order(found, self.order)
 
     def files(self) -> list[str]:
         """Their paths."""
@@ -212,28 +241,28 @@ class Files:
 
         If it writes beside, that is only what is there.
         """
-        if others := of_others(self.path, run, self.extension):
+        if others := of_others(self.folder, run, self.extension):
             told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
-            _LOG.warning(told, self.path, others)
+            _LOG.warning(told, self.folder, others)
         if self._beside is None:
-            clear(self.path, run, self.extension)
-        forget_beside(self.path, run, self.extension)
+            clear(self.folder, run, self.extension)
+        forget_beside(self.folder, run, self.extension)
 
     def publish(self, run: str) -> None:
         """Puts what was written beside in place of the files that an earlier run of this name left."""
-        publish(self.path, run, self.extension)
+        publish(self.folder, run, self.extension)
 
     def has_beside(self, run: str) -> bool:
         """Whether something was written beside."""
-        return os.path.isdir(folder_beside(self.path, run, self.extension))
+        return os.path.isdir(folder_beside(self.folder, run, self.extension))
 
     def forget(self, run: str) -> None:
         """Removes what was written beside."""
-        forget_beside(self.path, run, self.extension)
+        forget_beside(self.folder, run, self.extension)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows."""
-        name, folder = part_name(part, self.extension), self.path
+        name, folder = part_name(part, self.extension), self.folder
         if self._beside is not None:
             folder = folder_beside(folder, self._beside, self.extension)
         parts = hive.split(frame, self.partition_by) if self.partition_by else [("", frame)]
@@ -255,136 +284,3 @@ class Files:
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         raise NotImplementedError
-
-
-@attrs.frozen
-class Parquet(Files):
-    """Parquet files. Columns go by name; what nobody needs is not read.
-
-    In dead letters end: a file that is damaged, or a piece of it, as one; the rows of a file that lacks a declared
-    column, or has it in a type that cannot stand for the declared one; a value that does not fit.
-    """
-
-    extension: ClassVar[str] = "parquet"
-    splits: ClassVar[bool] = True
-
-    def _infer(self, file: str) -> pl.Schema:
-        return parquetfile.scan(file).collect_schema()
-
-    def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        return parquetfile.pieces(file, schema, rows, part, parts)
-
-    def _save(self, frame: pl.DataFrame, target: str) -> None:
-        frame.lazy().sink_parquet(target)
-
-
-@attrs.frozen
-class _Text(Files):
-    """Formats without types of their own."""
-
-    def _content(self) -> pl.Schema:
-        """With the event time as text."""
-        schema = super()._content()
-        time = self._event_time
-        if self._schema is None and time is not None and time in schema:
-            schema = pl.Schema({**schema, time: pl.String()})
-        return schema
-
-    def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        try:
-            for frame, faulty in self._frames(file, schema):
-                if faulty is not None:
-                    yield faulty, len(faulty.letters)
-                for piece in frame.iter_slices(rows):
-                    if piece.height:
-                        yield piece.lazy(), piece.height
-        except Damaged as error:
-            yield of_file(file, str(error)), 1
-
-    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        """The file, some megabytes at a time: its rows, and what is none; `Damaged` if there should be more.
-
-        `TypeError` for types without text form.
-        """
-        raise NotImplementedError
-
-
-@attrs.frozen
-class CSV(_Text):
-    """CSV files. Columns go by name; those that a file, or a line, does not have are null.
-
-    `delimiter` and `quote` are one ASCII character each; with `quote=None` there are no quotes. With `header=False` the
-    files have no header: their columns are those of `schema`, in this order. Files are written likewise.
-
-    In dead letters end: a line with more fields than the header, or with a quote that is not closed; a value that
-    is not of its type; all lines of a file whose header has none of the declared columns. Blank lines are passed over
-    (in a file of one column they are a null). A quoted value may have line ends, and some 24 MB.
-    """
-
-    delimiter: str = attrs.field(default=",", kw_only=True)
-    header: bool = attrs.field(default=True, kw_only=True)
-    quote: str | None = attrs.field(default='"', kw_only=True)
-
-    extension: ClassVar[str] = "csv"
-
-    def __attrs_post_init__(self) -> None:
-        self._dialect()
-
-    def _dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.quote, self.header)
-
-    def _infer(self, file: str) -> pl.Schema:
-        if not self.header:
-            raise ValueError(
-                "CSV: with header=False the columns are needed: CSV(..., header=False, schema={...})"
-            )
-        return csvlines.infer(file, self._dialect())
-
-    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        raw = {name: dtype if reads_natively(dtype) else pl.String() for name, dtype in schema.items()}
-        typed = [
-            pl.col(name) if raw[name] == dtype else from_text(pl.col(name), dtype).alias(name)
-            for name, dtype in schema.items()
-        ]
-        return csvlines.frames(file, pl.Schema(raw), typed, self._dialect())
-
-    def _save(self, frame: pl.DataFrame, target: str) -> None:
-        text = frame.select(csv_columns(frame.schema))
-        if self.quote is None:
-            self._require_plain(text)
-        text.lazy().sink_csv(
-            target,
-            separator=self.delimiter,
-            include_header=self.header,
-            quote_char=self.quote or '"',
-            quote_style="never" if self.quote is None else None,
-        )
-
-    def _require_plain(self, frame: pl.DataFrame) -> None:
-        """Without quotes a value must not have what ends it."""
-        for column in frame.cast(pl.String).iter_columns():
-            special = column.filter(column.str.contains(rf"[\r\n\x{ord(self.delimiter):02x}]"))
-            if len(special):
-                what = f"column {column.name!r} has {special[0]!r}"
-                raise ValueError(f"{what}, which cannot be written without quotes (quote=None)")
-
-
-@attrs.frozen
-class JSONLines(_Text):
-    """Files with a JSON object per line; what a line does not have is null.
-
-    In dead letters end: a line that is no JSON object; a value that is not of its type.
-    """
-
-    extension: ClassVar[str] = "jsonl"
-
-    def _infer(self, file: str) -> pl.Schema:
-        return jsonlines.infer(next(jsonlines.blocks(file), b""))
-
-    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        columns = {name: jsonlines.column(name, dtype) for name, dtype in schema.items()}
-        raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
-        return jsonlines.frames(file, raw, [typed for _, typed in columns.values()])
-
-    def _save(self, frame: pl.DataFrame, target: str) -> None:
-        frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)

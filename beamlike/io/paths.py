@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from beamlike.errors import nearest
-from beamlike.io.order import Found, Order, in_order
+from beamlike.io.order import Found, in_order
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
@@ -70,8 +70,8 @@ def is_pattern(path: str) -> bool:
     return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))
 
 
-def list_files(path: str, order: Order = "modified") -> list[Found]:
-    """The files that a path, directory or glob names, in this order.
+def list_files(path: str) -> list[Found]:
+    """The files that a path, directory or glob names, in order of modification time.
 
     Directories are searched in depth. Below the path, files and directories whose name begins with `_` or `.`
     are left out. Raises `FileNotFoundError`, which says what `nothing_at` does, if it names nothing at all.
@@ -79,7 +79,7 @@ def list_files(path: str, order: Order = "modified") -> list[Found]:
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):
         raise FileNotFoundError(nothing_at(path))
-    return in_order(found, order)
+    return in_order(found, "modified")
 
 
 def require_something(path: str) -> None:

@@ -35,11 +35,13 @@ _BEFORE: Final = "_before.json"  # a hidden name, which Spark does not read
 def require_files(plan: Plan, *, globs: bool) -> None:
     """Raises `MissingFiles` for a path that does not exist, and with `globs` for one that nothing matches."""
     for name, source in plan.sources.items():
-        if isinstance(source.source, Files) and (globs or not is_pattern(source.source.path)):
-            try:
-                require_something(source.source.path)
-            except FileNotFoundError as error:
-                raise MissingFiles(str(error), step=name) from None
+        paths = source.source.paths if isinstance(source.source, Files) else ()
+        try:
+            for path in paths:
+                if globs or not is_pattern(path):
+                    require_something(path)
+        except FileNotFoundError as error:
+            raise MissingFiles(str(error), step=name) from None
 
 
 @attrs.define(slots=False)
@@ -111,20 +113,14 @@ class Listing(Lists):
         """That of a source of a plan, whose path is meant from here."""
         source = cast(Files, plan.source)
         apart = isinstance(plan.watermark.per_split, SourceFile)
-        listing = cls(checkpoint, plan.name, attrs.evolve(source, path=absolute(source.path)), apart)
+        listing = cls(checkpoint, plan.name, attrs.evolve(source, path=[*map(absolute, source.paths)]), apart)
         checkpoint.files.make(listing.folder)
         listing.tidy()
         return listing
 
     def look(self) -> bool:
         """Lists the files that are new, and says whether there are any."""
-        try:
-            found = self.source.found()
-        except FileNotFoundError:
-            if not is_pattern(self.source.path):
-                raise
-            found = []
-        new = [file for file in found if file.path not in self.known]
+        new = [file for file in self.source.found(later=True) if file.path not in self.known]
         size = self.source.max_files_per_trigger or max(1, len(new))
         for first in range(0, len(new), size):
             # Where files are splits, the first list tells of all: those that still wait hold the watermark.

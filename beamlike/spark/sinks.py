@@ -201,7 +201,7 @@ def append(session: SparkSession, sink: SparkSink, frame: pl.DataFrame, part: Pa
 
 def _anywhere(sink: Sink) -> Sink:
     """The sink with its path as the driver means it: executors have working directories of their own."""
-    return attrs.evolve(sink, path=absolute(sink.path)) if isinstance(sink, Files) else sink
+    return attrs.evolve(sink, path=absolute(sink.folder)) if isinstance(sink, Files) else sink
 
 
 def _batch() -> int:
