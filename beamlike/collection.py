@@ -106,7 +106,8 @@ class Collection:
         step = Filter(name, predicates(self.shape, conditions, step=name))
         # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
         chosen = not step.needs(frozenset()).isdisjoint(PANE_COLUMNS)
-        return attrs.evolve(self, repeats=self.repeats and not chosen)._step(step, base)
+        after: Collection = attrs.evolve(self._step(step, base), repeats=self.repeats and not chosen)
+        return after
 
     def select(self, *columns: IntoColumn, **named: Any) -> Collection:
         """Rows of only these columns: names or expressions. A keyword names its column; see also `named`."""
