@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import click
@@ -25,7 +27,8 @@ from beamlike.local import LocalRunner
 from beamlike.pipeline import Pipeline
 from beamlike.printable import printable
 from beamlike.settings import SettingError, bound
-from beamlike.summary import lost_rows
+from beamlike.signals import Interrupted
+from beamlike.summary import Run, lost_rows
 from beamlike.tables import totals_table, watermarks_table
 
 
@@ -56,9 +59,7 @@ class _Target(click.ParamType[Pipeline]):
                 self.fail(f"{name} is a pipeline and no function: it has nothing to set", param, ctx)
             return found
         if not callable(found) or isinstance(found, type):
-            names = [
-                key for key, value in vars(module).items() if isinstance(value, Pipeline) or _makes(value)
-            ]
+            names = _pipelines(module) or _functions(module)
             hint = nearest(name, names)
             self.fail(f"{module_name} has no pipeline {name!r}; it has {listed(names)}{hint}", param, ctx)
         try:
@@ -69,6 +70,21 @@ class _Target(click.ParamType[Pipeline]):
         if not isinstance(made, Pipeline):
             self.fail(f"{name} makes no pipeline, but {made!r}", param, ctx)
         return made
+
+
+_INTERRUPTED = 130
+"""The exit code of a program that SIGINT has ended, as shells have it."""
+
+
+def _pipelines(module: ModuleType) -> list[str]:
+    """What says of itself that it is a pipeline, or makes one."""
+    return [name for name, value in vars(module).items() if isinstance(value, Pipeline) or _makes(value)]
+
+
+def _functions(module: ModuleType) -> list[str]:
+    """Any may make one: they need not say so."""
+    own = [(name, value) for name, value in inspect.getmembers(module, inspect.isfunction)]
+    return [name for name, value in own if value.__module__ == module.__name__ and not name.startswith("_")]
 
 
 def _makes(candidate: object) -> bool:
@@ -119,9 +135,21 @@ def main() -> None:
 )
 @click.option("--master", help="Spark: where it runs; default: local[*].")
 def run(pipeline: Pipeline, records: str | None, runner: str, **options: Any) -> None:
-    """Run MODULE:PIPELINE and show what it did."""
+    """Run MODULE:PIPELINE and show what it did.
+
+    Ctrl-C ends it after the batch in hand, a second one at once; the exit code is then 130 for a run in process.
+    """
+    try:
+        _show(_plainly(lambda: pipeline.run(_runner(runner, records, options))))
+    except Interrupted as interrupted:
+        _show(interrupted.run)
+        sys.exit(_INTERRUPTED)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _show(done: Run) -> None:
     console = Console()
-    done = _plainly(lambda: pipeline.run(_runner(runner, records, options)))
     if done.batches:
         console.print(totals_table(done.batches))
         console.print(watermarks_table(list(done.batches)[-1:]))

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain, islice
+from signal import SIGINT
 
 import attrs
 import polars as pl
 
 from beamlike.build_records import source_record, stage_record
 from beamlike.drops import Drops
+from beamlike.early_times import EarlyTimes
 from beamlike.errors import MissingFiles, PlanError
 from beamlike.file_order import FileOrder
 from beamlike.in_hand import Desk, at, seated
@@ -27,6 +29,7 @@ from beamlike.outcome import Outcome
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
 from beamlike.records import BatchRecord, SourceRecord, StageRecord
+from beamlike.signals import Interrupted, signals
 from beamlike.stage_routes import route_step
 from beamlike.summary import Shown
 from beamlike.tally import Tally
@@ -60,7 +63,12 @@ class LocalRunner:
     clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
 
     def run(self, plan: Plan) -> LocalRun:
-        """Runs the plan to the end of its input, and closes all windows there."""
+        """Runs the plan to the end of its input, and closes all windows there.
+
+        Ctrl-C ends it after the batch in hand: what was done so far is kept, windows that are open emit nothing, and
+        `KeyboardInterrupt` is raised, whose `run` has the records. A second one gives that batch up, and files that
+        an earlier run has written stay as they were.
+        """
         run = LocalRun(plan, self)
         run.go()
         return run
@@ -80,6 +88,7 @@ class LocalRun(Shown):
     _letters: Letters = attrs.field(factory=Letters)
     _file_order: FileOrder = attrs.field(factory=FileOrder)
     _desk: Desk = attrs.field(init=False)
+    _stopped: bool = False
 
     def __attrs_post_init__(self) -> None:
         self._desk = Desk(self.runner.clock, simulated=steps_of(self.plan) is not None)
@@ -106,15 +115,25 @@ class LocalRun(Shown):
             result.publish()
         finally:
             result.withdraw()
+        if self._stopped:
+            raise Interrupted(self)
 
     def _go(self, bundles: Iterator[Bundle], sinks: Mapping[str, Sink]) -> None:
         outcome = Outcome.open(self.runner.records, self.plan, self._desk, fresh=True)
         outcome.followed_by(self.runner.on_batch)
         progress = Progress(self.plan.name)
+
+        def stop() -> None:
+            self._stopped = True
+            progress.tell(f"{self.plan.name}: stopping after the batch in hand; a second Ctrl-C gives it up")
+
         try:
-            with seated(self._desk):
+            with seated(self._desk), signals(stop, (SIGINT,)):
                 self._take_all(bundles, sinks, outcome, progress)
-            outcome.close("ended")
+            outcome.close("stopped" if self._stopped else "ended")
+        except KeyboardInterrupt:
+            outcome.close("stopped")
+            raise
         finally:
             outcome.close("failed")
             progress.close()
@@ -123,6 +142,7 @@ class LocalRun(Shown):
         self, bundles: Iterator[Bundle], sinks: Mapping[str, Sink], outcome: Outcome, progress: Progress
     ) -> None:
         tally, drops = Tally(self.plan.max_dead_letters), Drops(self.plan)
+        times = EarlyTimes(self.plan)
         self._desk.begin(0)
         for bundle in bundles:
             record = self.take(bundle, sinks)
@@ -131,8 +151,11 @@ class LocalRun(Shown):
             if self.runner.on_batch is not None:
                 with at("callback", "on_batch"):
                     self.runner.on_batch(record)
+            times.take(record)
             drops.take(record)
             tally.take(record)
+            if self._stopped:
+                return
             # To look for more is part of the next one.
             self._desk.begin(len(self.batches))
         drops.end()

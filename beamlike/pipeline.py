@@ -57,7 +57,7 @@ class Pipeline:
     on_error: OnError = attrs.field(default="dead_letters", kw_only=True)
     max_dead_letters: int | float | None = attrs.field(default=None, kw_only=True)
     writes: list[Write] = attrs.field(factory=list, init=False, repr=False)
-    _names: set[str] = attrs.field(factory=set, init=False, repr=False)
+    _names: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
     _renamed: dict[Collection, Collection] = attrs.field(factory=dict, init=False, repr=False)
 
     @name.validator
@@ -100,7 +100,7 @@ class Pipeline:
             source = source.for_event_time(timestamp)
             schema = checks.require_source(source, name)
         origin = read(source, schema, timestamp, timestamp_unit, watermark, name, max_future)
-        self.register(name)
+        self.register(name, "a source")
         return Collection(
             self,
             name,
@@ -119,7 +119,7 @@ class Pipeline:
             raise WrongType(f"expected a sink such as bl.Parquet('out/averages'), got {sink!r}", step=name)
         checks.require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
         sink = fitted(sink, collection, name)
-        self.register(name)
+        self.register(name, "a sink")
         self.writes.append(Write(name, sink, collection))
 
     def new_name(self, name: str | None, derived: str) -> str:
@@ -127,23 +127,25 @@ class Pipeline:
         if name is not None:
             checks.require_name(name, "step")
             if name in self._names:
-                raise DuplicateName(f"the name is taken in pipeline {self.name!r}; give another", step=name)
+                by = f"by {self._names[name]}"
+                raise DuplicateName(
+                    f"the name is taken in pipeline {self.name!r}, {by}; give another", step=name
+                )
             return name
         number, free = 2, derived
         while free in self._names:
             number, free = number + 1, f"{derived}_{number}"
         return free
 
-    def register(self, name: str) -> None:
-        """The name is taken from now on."""
-        self._names.add(name)
+    def register(self, name: str, by: str = "a step") -> None:
+        """The name is taken from now on, by something of this kind."""
+        self._names[name] = by
 
     def rename(self, before: Collection, after: Collection) -> None:
         """A step gives up its name for another: `after` takes its place, also where it has been used already."""
         self.new_name(after.name, "")
         latest = self.latest(before)
-        self._names.discard(latest.name)
-        self.register(after.name)
+        self.register(after.name, self._names.pop(latest.name, "a step"))
         self._renamed[latest] = after
 
     def latest(self, collection: Collection) -> Collection:

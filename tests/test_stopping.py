@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.records import BatchRecord
-from beamlike.spark.stopping import answer, signals
+from beamlike.signals import signals
+from beamlike.spark.stopping import answer
 
 BATCHES = 4
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import attrs
@@ -12,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.paths import is_remote, uri
-from beamlike.manifest import Remedy, differences, refusal
+from beamlike.manifest import Remedy, describe, differences, refusal
+from beamlike.plan import Plan
 from beamlike.spark.hadoop import HadoopFiles
 from beamlike.spark.lock import RunLock
 
@@ -84,24 +86,7 @@ class Checkpoint:
         Raises `CheckpointError`, which names each stage, what differs, and what can be done.
         """
         saved = self.manifest() or new_manifest(described)
-        if saved["restoring"]:
-            raise CheckpointError(
-                f"the checkpoint {self.path} was not restored to its end; remove it, and restore the savepoint again"
-            )
-        if found := differences(saved, described):
-            made = f"beamlike savepoint {self.path} SAVEPOINT"
-            put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE --shards {described['shards']}"
-            remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}
-            raise CheckpointError(refusal(found, f"the checkpoint {self.path}", remedies))
-        if saved["drained"]:
-            raise CheckpointError(
-                f"the run of the checkpoint {self.path} was drained: all its windows are closed, so whatever "
-                "came now would be dropped as late; start anew with another checkpoint"
-            )
-        if saved["draining"] and not draining:
-            raise CheckpointError(
-                f"the run of the checkpoint {self.path} was stopped while it was drained; finish that with drain=True"
-            )
+        _require_fitting(saved, described, self.path, draining=draining)
         manifest = {**saved, **described, "whole": False}
         self.save(manifest)
         return manifest
@@ -140,6 +125,41 @@ class Checkpoint:
                 self.files.write(name, json.dumps(order))
                 self.files.set_time(name, _FIRST_TIME + number)
             self.files.write(done, digest)
+
+
+def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -> None:
+    """Raises what `Checkpoint.open` would, before there is a session, where the manifest lies on this machine."""
+    if is_remote(path):
+        return
+    try:
+        saved = json.loads(Path(path, "beamlike", "manifest.json").read_text())
+    except (OSError, ValueError):
+        return  # a new one, or not a whole one, about which more is known later
+    _require_fitting(saved, describe(plan, shards or saved["shards"]), path, draining=draining)
+
+
+def _require_fitting(
+    saved: Mapping[str, Any], described: Mapping[str, Any], path: str, *, draining: bool
+) -> None:
+    """Raises `CheckpointError` where a plan cannot go on with the checkpoint that has this manifest."""
+    if saved["restoring"]:
+        raise CheckpointError(
+            f"the checkpoint {path} was not restored to its end; remove it, and restore the savepoint again"
+        )
+    if found := differences(saved, described):
+        made = f"beamlike savepoint {path} SAVEPOINT"
+        put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE --shards {described['shards']}"
+        remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}
+        raise CheckpointError(refusal(found, f"the checkpoint {path}", remedies))
+    if saved["drained"]:
+        raise CheckpointError(
+            f"the run of the checkpoint {path} was drained: all its windows are closed, so whatever "
+            "came now would be dropped as late; start anew with another checkpoint"
+        )
+    if saved["draining"] and not draining:
+        raise CheckpointError(
+            f"the run of the checkpoint {path} was stopped while it was drained; finish that with drain=True"
+        )
 
 
 def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.cloudpickle import CloudPickler
 
 from beamlike.plan import Plan
+from beamlike.spark.unpicklable import unpicklable
 
 
 class _Witness(CloudPickler):
@@ -25,8 +26,14 @@ class _Witness(CloudPickler):
 
 
 def modules_of(plan: Plan) -> set[str]:
-    """The modules of whatever a worker unpickles of this plan: the user's functions, CombineFns, sinks."""
+    """The modules of whatever a worker unpickles of this plan: the user's functions, CombineFns, sinks.
+
+    Raises `WrongType` (a `TypeError`), which names step and variable, for what cannot be pickled.
+    """
     witness = _Witness()
     sinks = {name: sink.sink for name, sink in plan.sinks.items() if sink.sink.distributed}
-    witness.dump((plan.sources, plan.stages, sinks))  # type: ignore[no-untyped-call]
+    try:
+        witness.dump((plan.sources, plan.stages, sinks))  # type: ignore[no-untyped-call]
+    except Exception as error:  # objects of the user's raise what they like
+        raise unpicklable(plan, error) from error
     return witness.modules

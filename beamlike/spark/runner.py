@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.drops import Drops
+from beamlike.early_times import EarlyTimes
 from beamlike.errors import RunError, TooManyDeadLetters
 from beamlike.in_hand import Desk
 from beamlike.ingest import steps_of
@@ -27,7 +28,8 @@ from beamlike.plan import Plan
 from beamlike.progress import Progress
 from beamlike.recording import RECORDS_FILE, Ending
 from beamlike.records import BatchRecord
-from beamlike.spark.checkpoint import Checkpoint
+from beamlike.signals import signals
+from beamlike.spark.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
 from beamlike.spark.listing import Listings, require_files
@@ -38,7 +40,7 @@ from beamlike.spark.query import envelopes, labels, python_reason, reads_rows
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter
-from beamlike.spark.stopping import Gate, answer, signals
+from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
 from beamlike.summary import Shown
 from beamlike.tally import Tally
@@ -103,6 +105,8 @@ class SparkRunner:
         """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
         require_alignable(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
+        if self.checkpoint is not None:
+            refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain)
         session = self._session(plan)
         if self.checkpoint is None and not session.sparkContext._jsc.isLocal():
             raise ValueError(
@@ -114,6 +118,7 @@ class SparkRunner:
         return run
 
     def _session(self, plan: Plan) -> SparkSession:
+        modules = modules_of(plan)  # before Spark starts: what cannot be sent is found here
         session = open_session(
             self.session,
             master=self.master,
@@ -122,7 +127,7 @@ class SparkRunner:
             config=self.config,
             row_loops=reads_rows(plan),
         )
-        ship(session, modules_of(plan))
+        ship(session, modules)
         return session
 
 
@@ -148,12 +153,13 @@ class SparkRun(Shown):
     _result: Replacement = attrs.field(factory=Replacement)
     _tally: Tally = attrs.field(factory=Tally)
     _drops: Drops = attrs.field(init=False)
+    _times: EarlyTimes = attrs.field(init=False)
     _excess: TooManyDeadLetters | None = None
     _listings: Listings = attrs.field(factory=lambda: Listings({}))
     _watcher: Watcher | None = None
 
     def __attrs_post_init__(self) -> None:
-        self._drops = Drops(self.plan)
+        self._drops, self._times = Drops(self.plan), EarlyTimes(self.plan)
 
     def begin(self) -> None:
         """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
@@ -349,6 +355,7 @@ class SparkRun(Shown):
         self._outcome.write(record)
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
+        self._times.take(record)
         self._drops.take(record)
         try:
             self._tally.take(record)

@@ -5,11 +5,9 @@ Spark can only interrupt a query, wherever it is. So a gate before each batch ho
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import attrs
@@ -66,33 +64,6 @@ class Gate:
             if self._held.wait(_LOOK):
                 break
         answer(query.stop)
-
-
-@contextmanager
-def signals(stop: Callable[[], None]) -> Iterator[None]:
-    """The first SIGTERM or SIGINT calls `stop`, which must not wait; a second raises `KeyboardInterrupt`.
-
-    In the main thread only: elsewhere there are no signals, and nothing changes.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came = False
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        if came:
-            raise KeyboardInterrupt
-        came = True
-        stop()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            # One that was not set from Python cannot be set again from it.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def answer(ask: Callable[[], T]) -> T:

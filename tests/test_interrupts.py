@@ -1,0 +1,87 @@
+"""Ctrl-C while a pipeline runs in process: the batch in hand is finished, and what was done so far stays."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import beamlike as bl
+from beamlike.cli import main
+from beamlike.records import BatchRecord
+from beamlike.view.history import History
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def minutes(count: int) -> bl.Pipeline:
+    """A row a minute, each in a batch of its own, counted by minutes."""
+    p = bl.Pipeline("minutes")
+    rows = bl.Rows([{"at": 60 * n} for n in range(count)], rows_per_batch=1)
+    read = p.read("rows", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    read.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).write("out", bl.Parquet("out"))
+    return p
+
+
+def pressing(times: int, batch: int) -> Callable[[BatchRecord], None]:
+    """Ctrl-C so many times in this batch."""
+
+    def on_batch(record: BatchRecord) -> None:
+        for _ in range(times if record.batch == batch else 0):
+            signal.raise_signal(signal.SIGINT)
+
+    return on_batch
+
+
+def written() -> list[int]:
+    return sorted(pl.read_parquet("out")["window_start"].dt.minute().to_list())
+
+
+def test_the_batch_in_hand_is_finished_and_what_was_done_so_far_stays() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        minutes(9).run(bl.LocalRunner(on_batch=pressing(1, 3), records="records.jsonl"))
+    assert [record.batch for record in caught.value.run.batches] == [0, 1, 2, 3]  # type: ignore[attr-defined]
+    assert written() == [0, 1, 2]
+    assert History.open("records.jsonl").closed == "stopped"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_one_gives_the_batch_up_and_leaves_what_an_earlier_run_has_written() -> None:
+    minutes(2).run()
+    with pytest.raises(KeyboardInterrupt):
+        minutes(9).run(bl.LocalRunner(on_batch=pressing(2, 3), records="records.jsonl"))
+    assert written() == [0, 1]
+    assert History.open("records.jsonl").closed == "stopped"
+
+
+def test_the_command_shows_what_was_done_and_ends_as_programs_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "pressed.py").write_text(
+        """
+import signal
+import beamlike as bl
+
+def press(row):
+    if row["n"] == 2:
+        signal.raise_signal(signal.SIGINT)
+    return row
+
+p = bl.Pipeline("p")
+rows = bl.Rows([{"n": n} for n in range(5)], rows_per_batch=1)
+p.read("rows", rows).map(press, {"n": int}).write("out", bl.JSONLines("numbers"))
+"""
+    )
+    result = CliRunner().invoke(main, ["run", "pressed:p"])
+    assert result.exit_code == 130
+    assert "rows" in result.stdout
+    assert pl.read_ndjson("numbers/*")["n"].sort().to_list() == [0, 1, 2]
