@@ -91,7 +91,7 @@ def check_identity(stages: Iterable[Any]) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(cases())
 def test_every_row_of_a_random_pipeline_is_accounted_for(case: Case) -> None:
-    pipeline = bl.Pipeline("fuzz")
+    pipeline = bl.Pipeline("fuzz", max_dead_letters=1_000)
     sinks = case.declare(pipeline, "p")
     failure = None
     try:
@@ -111,14 +111,14 @@ def test_every_row_of_a_random_pipeline_is_accounted_for(case: Case) -> None:
 )
 @given(cases().filter(_sums_fit), st.integers(1, 4), st.integers(0, 99))
 def test_shards_account_for_the_same_rows(case: Case, shards: int, seed: int) -> None:
-    pipeline = bl.Pipeline("fuzz")
+    pipeline = bl.Pipeline("fuzz", max_dead_letters=1_000)
     sinks = case.declare(pipeline, "p")
     stages = play(Query(pipeline.plan(), shards, seed=seed), sinks)
     for records in stages.values():
         check_identity(records)
     if case.exact and stages["p first"]:
         assert pairs_in(sinks) == case.pairs()
-    alone = bl.Pipeline("fuzz")
+    alone = bl.Pipeline("fuzz", max_dead_letters=1_000)
     local = case.declare(alone, "p")
     alone.run()
     assert as_texts(sinks) == as_texts(local)
@@ -161,11 +161,11 @@ def drawn(count: int) -> list[Case]:
 @pytest.mark.spark
 def test_spark_accounts_for_the_same_rows_in_the_same_way(spark: SparkSession, tmp_path: Path) -> None:
     random = drawn(12)
-    ours, theirs = bl.Pipeline("fuzz"), bl.Pipeline("fuzz")
+    ours, theirs = bl.Pipeline("fuzz", max_dead_letters=1_000), bl.Pipeline("fuzz")
     local = [case.declare(ours, str(number)) for number, case in enumerate(random)]
     ours.run()
     spread = [case.declare(theirs, str(number)) for number, case in enumerate(random)]
-    runner = bl.SparkRunner(session=spark, checkpoint=str(tmp_path / "checkpoint"), drain=True, shards=1)
+    runner = bl.SparkRunner(session=spark, checkpoint=str(tmp_path / "checkpoint"), drain=True, shards=3)
     run = theirs.run(runner)
     for number, case in enumerate(random):
         assert as_texts(spread[number]) == as_texts(local[number]), (number, case)
