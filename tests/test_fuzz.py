@@ -161,7 +161,7 @@ def drawn(count: int) -> list[Case]:
 @pytest.mark.spark
 def test_spark_accounts_for_the_same_rows_in_the_same_way(spark: SparkSession, tmp_path: Path) -> None:
     random = drawn(12)
-    ours, theirs = bl.Pipeline("fuzz", max_dead_letters=1_000), bl.Pipeline("fuzz")
+    ours, theirs = bl.Pipeline("fuzz", max_dead_letters=1_000), bl.Pipeline("fuzz", max_dead_letters=1_000)
     local = [case.declare(ours, str(number)) for number, case in enumerate(random)]
     ours.run()
     spread = [case.declare(theirs, str(number)) for number, case in enumerate(random)]
