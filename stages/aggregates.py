@@ -242,7 +242,7 @@ class Max(_Extreme):
 
 @attrs.frozen
 class Collect(_OfColumn):
-    """All values of a column in a list, nulls too, in no particular order."""
+    """All values of a column in a list, nulls too, in order of arrival; in no order where windows merge."""
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return pl.List(dtype)

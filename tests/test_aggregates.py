@@ -23,7 +23,16 @@ from stages.state import DictStore
 from stages.watermarks import Clock
 from tests.model import MAX_TIME, MIN_TIME
 from tests.strategies import us
-from windowing import AfterCount, AfterWatermark, FixedWindows, Sessions, Windowing
+from windowing import (
+    AfterCount,
+    AfterWatermark,
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    SlidingWindows,
+    WindowFn,
+    Windowing,
+)
 from windowing.columns import EVENT_TIME, PANE_RETRACTED
 
 law = settings(max_examples=settings().max_examples // 10)
@@ -233,6 +242,20 @@ def test_a_column_of_the_wrong_type_is_a_type_error(
 ) -> None:
     with pytest.raises(TypeError, match=message):
         aggregate.dtype(pl.Schema({"v": dtype}))
+
+
+@law
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 19)), max_size=6), max_size=4),
+    st.sampled_from([FixedWindows(us(20)), SlidingWindows(us(40), us(20)), GlobalWindows()]),
+)
+def test_collect_keeps_the_order_of_arrival_where_windows_do_not_merge(
+    bundles: list[list[tuple[int, int]]], windows: WindowFn
+) -> None:
+    panes = run({"all": Collect("v")}, pl.Int64(), [list(bundle) for bundle in bundles], Windowing(windows))
+    arrived = [value for bundle in bundles for value, _ in bundle]
+    assert all(pane["all"] == arrived for pane in panes)
+    assert bool(panes) == bool(arrived)
 
 
 # Sums at the limits
