@@ -26,6 +26,7 @@ from beamlike.errors import (
 )
 from beamlike.inference import Shape
 from beamlike.io.base import SHOWN
+from beamlike.io.files import Files
 from beamlike.io.paths import is_hidden, is_pattern, real
 from beamlike.io.table import Table
 from beamlike.origins import DeadLetters, Group, Origin, Read
@@ -273,10 +274,18 @@ def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
     if isinstance(getattr(sink, "path", None), tuple):
         raise PlanError(f"writes to one directory, not to several paths: {describe(sink)}", step=step)
     for name, other in others.items():
-        if type(sink) is type(other) and _place(sink) is not None and _place(sink) == _place(other):
+        if type(sink) is not type(other) or _place(sink) is None:
+            continue
+        if _place(sink) == _place(other):
             what = f"table {sink.table!r}" if isinstance(sink, Table) else f"{sink.path!r}"
             own = "table" if isinstance(sink, Table) else "folder"
             raise PlanError(f"writes to {what}, and so does {name!r}; give it a {own} of its own", step=step)
+        if isinstance(sink, Files) and (_is_partition(sink, other) or _is_partition(other, sink)):
+            raise PlanError(
+                f"writes to {sink.path!r}, and {name!r} to {other.path!r}; one would take the folders of the other for "
+                "those of its own partition_by; give it a folder beside",
+                step=step,
+            )
 
 
 def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
@@ -290,6 +299,12 @@ def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
             raise PlanError(
                 f"reads {path!r}, and {name!r} writes to {place!r}, which is a part of that", step=step
             )
+
+
+def _is_partition(inner: Files, outer: Files) -> bool:
+    """Whether the folder is below the other, and all that is between them is named as Hive's folders are."""
+    between = os.path.relpath(real(inner.folder), real(outer.folder)).split(os.sep)
+    return all("=" in name for name in between)
 
 
 def _place(sink: Any) -> object:

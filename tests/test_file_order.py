@@ -12,6 +12,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.io.order import Found, Order, in_order
+from beamlike.io.paths import _under
 
 FILES, ROWS = 20, 3
 
@@ -86,3 +87,28 @@ def test_the_order_is_total_and_does_not_depend_on_the_listing() -> None:
         random.Random(seed).shuffle(files)
         for order, wanted in expected.items():
             assert in_order(files, order) == wanted
+
+
+def test_a_file_is_read_once_and_in_its_place_however_the_paths_of_a_list_spell_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = put(tmp_path / "in", [1_700_000_000] * 3)
+    there = put(tmp_path / "there", [1_700_000_000])
+    monkeypatch.chdir(here)
+    source = bl.CSV(["../there", ".", here, "../there/../in/part-1.csv", there.as_uri()], schema={"at": int})
+    assert [os.path.abspath(file) for file in source.files()] == [
+        *(str(here / f"part-{number}.csv") for number in range(3)),
+        str(there / "part-0.csv"),
+    ]
+
+
+def test_a_file_that_is_gone_when_it_is_looked_at_is_passed_over(tmp_path: Path) -> None:
+    found = _under(str(put(tmp_path / "in", [1_700_000_000] * 3)))
+    first = next(found)
+    for file in Path(tmp_path, "in").iterdir():
+        if str(file) != first.path:
+            file.unlink()
+    assert list(found) == []
+    (tmp_path / "in/link").symlink_to("nowhere")
+    with pytest.raises(FileNotFoundError, match="link"):
+        list(_under(str(tmp_path / "in")))

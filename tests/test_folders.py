@@ -23,6 +23,21 @@ def test_one_folder_in_two_spellings_is_one_folder(tmp_path: Path, monkeypatch: 
         rows.write("two", bl.Parquet(tmp_path / "out"))
 
 
+@pytest.mark.parametrize(("first", "second"), [("out", "out/day=1"), ("out/day=1/kind=a", "out")])
+def test_no_sink_writes_where_the_columns_of_another_have_their_folders(
+    first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = plays()
+    rows.write("one", bl.Parquet(first))
+    rows.write("csv", bl.CSV(second))
+    rows.write("beside", bl.Parquet("out/other"))
+    with pytest.raises(
+        bl.PlanError, match=f"step 'two': writes to '{second}', and 'one' to '{first}'; one would"
+    ):
+        rows.write("two", bl.Parquet(second))
+
+
 @pytest.mark.parametrize("place", ["plays", "plays/out"])
 def test_no_sink_writes_into_a_folder_that_is_read(place: str, tmp_path: Path) -> None:
     source = bl.CSV(tmp_path / "plays", schema={"at": int})

@@ -125,6 +125,14 @@ def test_rows_are_split_by_the_values_in_the_names_of_their_folders(rows: list[t
 
 
 @pytest.mark.parametrize("files", FORMATS)
+def test_what_has_the_folder_of_nulls_is_written_together(files: type[Files], tmp_path: Path) -> None:
+    frame = pl.DataFrame({"n": [1, 2, 3], "key": ["__HIVE_DEFAULT_PARTITION__", None, ""]})
+    files(tmp_path, partition_by="key").write(frame, Part("q", 0))
+    found = whole(files(tmp_path, schema={"n": int, "key": str}))
+    assert sorted(found.rows()) == [(1, None), (2, None), (3, None)]
+
+
+@pytest.mark.parametrize("files", FORMATS)
 def test_a_replay_replaces_the_parts_of_its_batch_in_all_folders(files: type[Files], tmp_path: Path) -> None:
     sink = files(tmp_path, partition_by=["a", "b"])
     sink.start("q")
@@ -167,6 +175,8 @@ def test_columns_that_cannot_name_folders_are_refused_when_the_sink_is_declared(
     for column, error in refused.items():
         with pytest.raises(bl.PlanError, match=error):
             read.write("out", Parquet(tmp_path, partition_by=[column]))
+    with pytest.raises(bl.PlanError, match="step 'out': partition_by: column 'at' is named twice"):
+        read.write("out", Parquet(tmp_path, partition_by=["at", "at"]))
     with pytest.raises(bl.PlanError, match="step 'out': partition_by: takes all columns, and leaves none"):
         read.select("at").write("out", Parquet(tmp_path, partition_by=["at", "event_time"]))
 

@@ -111,18 +111,18 @@ class Files:
         return self.path
 
     def found(self, *, later: bool = False) -> list[Found]:
-        """The files that are there, in the order in which they are read; hidden ones are left out.
+        """The files that are there, each once, in the order in which they are read; hidden ones are left out.
 
         Raises `FileNotFoundError` for a path that names nothing; for a glob not if files may come `later`.
         """
-        found = set[Found]()
+        found = dict[str, Found]()
         for path in self.paths:
             try:
-                found.update(list_files(path))
+                found |= {absolute(file.path): file for file in list_files(path)}
             except FileNotFoundError:
                 if not (later and is_pattern(path)):
                     raise
-        return in_order(found, self.order)
+        return in_order(found.values(), self.order)
 
     def files(self) -> list[str]:
         """Their paths."""

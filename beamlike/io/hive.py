@@ -70,9 +70,11 @@ def _typed(text: str | None, dtype: pl.DataType) -> pl.Series:
 
 def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> None:
     """Raises `PlanError` where rows of this schema cannot be put in folders by these columns."""
-    for name in columns:
+    for at, name in enumerate(columns):
         if name not in schema:
             raise unknown_column(name, schema, step)
+        if name in columns[:at]:
+            raise PlanError(f"partition_by: column {name!r} is named twice", step=step)
         if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Duration, pl.Object):
             what = f"partition_by: column {name!r} is {type_name(schema[name])}, which cannot name a folder"
             raise WrongType(what, step=step)
@@ -84,9 +86,13 @@ def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> N
 
 
 def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The rows by folder, without the columns that its name has. Empty text is a null there, as in Hive."""
+    """The rows by folder, without the columns that its name has.
+
+    Empty text, and the name of the folder of nulls, are a null there, as in Hive.
+    """
     by = frame.select(columns)
-    texts = by.select(csv_columns(by.schema)).cast(pl.String).with_columns(pl.all().replace("", None))
+    texts = by.select(csv_columns(by.schema)).cast(pl.String)
+    texts = texts.with_columns(pl.all().replace(dict.fromkeys(("", _NULL))))
     groups = texts.hstack(frame.drop(columns)).partition_by(columns, as_dict=True, include_key=False)
     for values, rows in groups.items():
         yield "/".join(map(_folder, columns, values)), rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Final, Literal
@@ -36,6 +37,10 @@ def in_order(files: Iterable[Found], order: Order) -> list[Found]:
 
 
 def path_key(path: str) -> PathKey:
-    """Sorts paths as people do: folder by folder, and `part-2` before `part-10`."""
+    """Sorts paths as people do: folder by folder, and `part-2` before `part-10`.
+
+    As on Spark, where all paths are absolute, it does not matter how they are spelled.
+    """
+    path = os.path.abspath(path)
     parts = [_NUMBER.split(part) for part in path.split("/")]
     return [[int(piece) if at % 2 else piece for at, piece in enumerate(part)] for part in parts], path

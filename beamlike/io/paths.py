@@ -122,17 +122,23 @@ def nothing_at(path: str) -> str:
 
 def _under(root: str) -> Iterator[Found]:
     if not os.path.isdir(root):
-        yield _found(root)
+        yield from _found(root)
     for folder, folders, names in os.walk(root, followlinks=True):
         folders[:] = [name for name in folders if not is_hidden(name)]
         for name in names:
             if not is_hidden(name):
-                yield _found(os.path.join(folder, name))
+                yield from _found(os.path.join(folder, name))
 
 
-def _found(path: str) -> Found:
-    status = os.stat(path)
-    return Found(path, status.st_mtime_ns // 1_000_000, status.st_size)
+def _found(path: str) -> Iterator[Found]:
+    """The file, unless somebody has removed it since its folder was listed."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        if os.path.lexists(path):  # a link that leads nowhere
+            raise
+        return
+    yield Found(path, status.st_mtime_ns // 1_000_000, status.st_size)
 
 
 def is_hidden(path: str) -> bool:
