@@ -63,12 +63,15 @@ def require_watermark(source: Any, given: object, step: str) -> WatermarkStrateg
     if isinstance(given, WatermarkStrategy) and isinstance(given.per_split, SourceFile):
         _require_files(source, given, step)
     if not isinstance(given, WatermarkStrategy):
+        brought = getattr(source, "watermark", None) if given is None else None
+        what = "watermark=" if brought is None else f"the attribute watermark of {type(source).__name__}"
+        wrong = given if brought is None else brought
         example = (
-            f"bl.BoundedOutOfOrderness({given!r})"
-            if isinstance(given, str)
+            f"bl.BoundedOutOfOrderness({wrong!r})"
+            if isinstance(wrong, str)
             else "bl.BoundedOutOfOrderness('5s')"
         )
-        raise WrongType(f"watermark= must be a strategy such as {example}, not {given!r}", step=step)
+        raise WrongType(f"{what} must be a strategy such as {example}, not {wrong!r}", step=step)
     if isinstance(source, TestStream):
         _require_observable(source, given, step)
     return given

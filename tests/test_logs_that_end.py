@@ -196,3 +196,9 @@ def test_a_source_of_a_users_announces_its_own_watermark() -> None:
     p.read("feed", Feed(), timestamp="at").write("out", bl.Memory())
     moved = [batch.sources["feed"].watermark for batch in p.run().batches]
     assert moved == [40_000_000, 58_000_000, MAX_TIME]
+
+    source = Feed()
+    source.watermark = "5s"  # type: ignore[assignment]
+    why = r"step 'late': the attribute watermark of Feed must be a strategy such as bl.*\('5s'\), not '5s'"
+    with pytest.raises(PlanError, match=why):
+        p.read("late", source, timestamp="at")

@@ -100,7 +100,13 @@ class Dialect:
         if others:
             best = max(others, key=lambda one: len({*wanted}.intersection(names[0].split(one))))
             return f"it has one column, {shown}: is the delimiter {best!r}?"
+        if {*map(_plainly, names)} & {*map(_plainly, wanted)}:
+            return f"it has {shown}: names must agree in case and blanks, too"
         return f"it has {shown}: has the file no header (header=False)?"
+
+
+def _plainly(name: str) -> str:
+    return name.strip().casefold()
 
 
 def is_blank(line: bytes) -> bool:
