@@ -73,7 +73,8 @@ class Stage:
         try:
             return self._step(store, arrivals, clock)
         except ResultError as error:
-            raise StepError(self.name, str(error)) from error.__cause__
+            # Polars appends the expression in which it was raised.
+            raise StepError(self.name, str(error).partition("\n")[0]) from error.__cause__
         except Exception as error:  # It may be a user's CombineFn that failed.
             error.add_note(f"in step {self.name!r}")
             raise

@@ -399,7 +399,7 @@ def test_a_result_of_another_type_is_an_error_that_names_step_function_and_value
         def extract_output(self, accumulator: Any) -> Any:
             return given
 
-    with pytest.raises(StepError, match=f"step 'stage': extract_output of Wrong gave {shown} .* type Int64"):
+    with pytest.raises(StepError, match=f"step 'stage': extract_output of Wrong gave {shown} .* type Int64$"):
         run({"c": Combine(Wrong(), "v", pl.Int64())}, pl.Int64(), [[(1, 1)]], Windowing(FixedWindows(us(10))))
 
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
+from beamlike.errors import RecordsInUse
 from beamlike.io import CSV, JSONLines, Parquet, Part
 from beamlike.io.files import Files
 from tests.test_io import whole
@@ -167,3 +168,19 @@ def names(folder: Path) -> list[str]:
     """What readers see."""
     found = (file.relative_to(folder) for file in folder.rglob("part-*"))
     return sorted(str(file) for file in found if not str(file).startswith("."))
+
+
+def test_a_run_that_is_refused_its_records_leaves_the_files_of_the_run_that_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    local = bl.LocalRunner(records="run.jsonl")
+
+    def run_another(batch: int) -> None:
+        if batch == 3:
+            with pytest.raises(RecordsInUse):
+                pipeline(10, lambda batch: None).run(local)
+
+    run = pipeline(1, run_another).run(local)
+    assert len(run.batches) > 3
+    assert numbers() == [[0, 1, 2, 3]] * 3

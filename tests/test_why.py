@@ -9,7 +9,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.description import RunDescription, SourceDescription, describe_run
-from beamlike.view.asked import UnknownWindow, parse_window
+from beamlike.view.asked import UnknownKey, UnknownWindow, parse_key, parse_window
 from beamlike.view.history import History, UnknownStage
 from beamlike.view.why import why
 from tests.histories import (
@@ -371,6 +371,17 @@ def test_an_unknown_stage_is_refused_with_the_nearest():
 def test_a_key_of_a_stage_without_keys_is_refused():
     with pytest.raises(UnknownWindow, match="stage `average` has no keys"):
         why(history(waiting()), stage="average", key="7")
+
+
+def test_of_several_keys_a_text_may_have_commas() -> None:
+    """Where one ends nobody knows, so that none is refused; a text that is too short is."""
+    keys = attrs.evolve(stage((), ("city", "user")), key_types=("String", "String"))
+    assert parse_key("Paris, Texas, ada", "n", keys) is None
+    with pytest.raises(UnknownKey, match=r"has no key 'ada': a key is city \(String\), user \(String\)"):
+        parse_key("ada", "n", keys)
+    numbers = attrs.evolve(keys, key_types=("Int64", "Int64"))
+    with pytest.raises(UnknownKey, match="has no key '1, 2, 3'"):
+        parse_key("1, 2, 3", "n", numbers)
 
 
 # Runs
