@@ -103,6 +103,22 @@ class LocalRun(Shown):
         # Sources first: what cannot be read must not cost what an earlier run has written.
         bundles = self.bundles()
         _require_writable(self.plan)
+        # Then the records: they refuse a run while another one goes on, whose files are where its own would be.
+        outcome = Outcome.open(self.runner.records, self.plan, self._desk, fresh=True)
+        try:
+            outcome.followed_by(self.runner.on_batch)
+            self._write_all(bundles, outcome)
+            outcome.close("stopped" if self._stopped else "ended")
+        except KeyboardInterrupt:
+            outcome.close("stopped")
+            raise
+        finally:
+            outcome.close("failed")
+        if self._stopped:
+            raise Interrupted(self)
+
+    def _write_all(self, bundles: Iterator[Bundle], outcome: Outcome) -> None:
+        """To files beside those of an earlier run, which they replace at the end."""
         run, letters = self.plan.name, JSONLines(self.dead_letters).beside(self.plan.name)
         plan = beside(self.plan, run)
         sinks = {**{name: sink.sink for name, sink in plan.sinks.items()}, UNCLAIMED: letters}
@@ -111,16 +127,12 @@ class LocalRun(Shown):
             if os.path.isdir(letters.folder):
                 start_sink(UNCLAIMED, letters, run)
             start_sinks(plan, run)
-            self._go(bundles, sinks)
+            self._go(bundles, sinks, outcome)
             result.publish()
         finally:
             result.withdraw()
-        if self._stopped:
-            raise Interrupted(self)
 
-    def _go(self, bundles: Iterator[Bundle], sinks: Mapping[str, Sink]) -> None:
-        outcome = Outcome.open(self.runner.records, self.plan, self._desk, fresh=True)
-        outcome.followed_by(self.runner.on_batch)
+    def _go(self, bundles: Iterator[Bundle], sinks: Mapping[str, Sink], outcome: Outcome) -> None:
         progress = Progress(self.plan.name)
 
         def stop() -> None:
@@ -130,12 +142,7 @@ class LocalRun(Shown):
         try:
             with seated(self._desk), signals(stop, (SIGINT,)):
                 self._take_all(bundles, sinks, outcome, progress)
-            outcome.close("stopped" if self._stopped else "ended")
-        except KeyboardInterrupt:
-            outcome.close("stopped")
-            raise
         finally:
-            outcome.close("failed")
             progress.close()
 
     def _take_all(

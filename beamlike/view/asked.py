@@ -42,7 +42,7 @@ _READ: Final[Mapping[str, Any]] = {
 
 
 def parse_key(text: str, name: str, stage: StageDescription) -> pl.DataFrame | None:
-    """The key that the text names, as a row; None where types, or where one ends, are not known here. Raises `UnknownKey`."""
+    """The key that the text names, as a row; None where types or parts are not known here. Raises `UnknownKey`."""
     if not stage.key_types or not set(stage.key_types) <= _READ.keys():
         return None
     parts = [text] if len(stage.keys) == 1 else text.split(", ")
