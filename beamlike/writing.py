@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 import attrs
 import polars as pl
@@ -16,7 +16,7 @@ from beamlike.io.files import Files
 from beamlike.letters import UNCLAIMED
 from beamlike.plan import Plan
 
-Write = Callable[[pl.DataFrame, Part], object]
+Write = Callable[[pl.DataFrame, Part], Collection[str] | None]
 
 
 def check_sinks(sinks: Mapping[str, Sink]) -> None:
@@ -44,13 +44,29 @@ def start_sink(name: str, sink: Sink, run: str) -> None:
         raise SinkError(name, f"{describe(sink)} cannot be opened: {_what(error)}") from error
 
 
-def write_part(sink: Sink, frame: pl.DataFrame, part: Part, write: Write | None = None) -> None:
+def write_part(
+    sink: Sink, frame: pl.DataFrame, part: Part, write: Write | None = None
+) -> Collection[str] | None:
     """Has the sink, or `write` in its place, write the part. Raises `SinkError`, which names sink and batch."""
+    with _named(sink, part.sink, part.batch):
+        return (write or sink.write)(frame, part)
+
+
+def settle_part(
+    name: str, sink: Files, run: str, batch: int, kept: Collection[str], tasks: int | None
+) -> None:
+    """Has the sink remove what other attempts at the batch left. Raises `SinkError`, which names sink and batch."""
+    with _named(sink, name, batch):
+        sink.settle(run, batch, kept, tasks)
+
+
+@contextmanager
+def _named(sink: Sink, name: str, batch: int) -> Iterator[None]:
     try:
-        (write or sink.write)(frame, part)
+        yield
     except Exception as error:
-        what = f"batch {part.batch} could not be written to {describe(sink)}"
-        raise SinkError(part.sink, f"{what}: {_what(error)}") from error
+        what = f"batch {batch} could not be written to {describe(sink)}"
+        raise SinkError(name, f"{what}: {_what(error)}") from error
 
 
 def start_sinks(plan: Plan, run: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -86,16 +87,81 @@ def test_a_replayed_part_replaces_the_first(files: type[Files], tmp_path: Path) 
     sink = files(f"file://{tmp_path}/out")
     assert isinstance(sink, Sink)
     assert sink.distributed
-    stale = tmp_path / "out" / f".part-q-000001-002.{sink.extension}.0.tmp"
-    stale.parent.mkdir()
-    stale.write_text("half")
     sink.write(rows(9), Part("q", 1, 2))
-    sink.write(rows(2), Part("q", 1, 2))
-    assert [file.name for file in (tmp_path / "out").iterdir()] == [f"part-q-000001-002.{sink.extension}"]
-    assert not stale.exists()
+    assert sink.write(rows(2), Part("q", 1, 2)) == [f"part-q-000001-002.{sink.extension}"]
+    assert names(tmp_path / "out") == [f"part-q-000001-002.{sink.extension}"]
     assert read(sink) == [0, 1]
-    sink.write(rows(0), Part("q", 1, 2))
-    assert list((tmp_path / "out").iterdir()) == []
+    assert sink.write(rows(0), Part("q", 1, 2)) == []
+    assert names(tmp_path / "out") == []
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+@pytest.mark.parametrize("tasks", [None, 4])
+def test_what_another_attempt_at_a_batch_left_is_removed(tasks: int | None, tmp_path: Path) -> None:
+    sink = Parquet(tmp_path / "out")
+    sink.settle("q", 1, [], tasks)  # nothing is there yet
+    for query, batch, task in [
+        ("q", 1, 0),
+        ("q", 1, 3),
+        ("q", 0, 3),
+        ("q", 11, 3),
+        ("q-q", 1, 3),
+        ("r", 1, 3),
+    ]:
+        sink.write(rows(1), Part(query, batch, task))
+    others = {"part-q-000001-003.csv", "q.parquet", ".part-r-000001-003.parquet.0.tmp"}
+    for name in (*others, ".part-q-000000-003.parquet.0.tmp"):
+        (tmp_path / "out" / name).touch()
+    before = {*names(tmp_path / "out")}
+    kept = sink.write(rows(2), Part("q", 1, 0))
+    sink.settle("q", 1, kept, tasks)
+    gone = {"part-q-000001-003.parquet"} | ({".part-q-000000-003.parquet.0.tmp"} if tasks is None else set())
+    assert {*names(tmp_path / "out")} == before - gone
+
+
+@pytest.mark.parametrize("inner_rows", [1, 0])
+def test_two_attempts_at_a_part_do_each_other_no_harm(
+    inner_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, save, part = Parquet(tmp_path), Parquet._save, Part("q", 0)
+
+    def overtaken(self: Parquet, frame: pl.DataFrame, target: str) -> None:
+        save(self, frame, target)
+        if len(frame) == 2:
+            # All of the other attempt, while this one has its file under the hidden name.
+            sink.write(rows(inner_rows), part)
+
+    monkeypatch.setattr(Parquet, "_save", overtaken)
+    sink.write(rows(2), part)
+    assert names(tmp_path) == ["part-q-000000-000.parquet"]
+    assert read(sink) == [0, 1]
+
+
+LISTED: list[str] = []
+"""What Python lists, while it is asked to tell."""
+WATCHED: list[str] = []
+sys.addaudithook(
+    lambda event, args: LISTED.append(event) if WATCHED and event in ("os.listdir", "os.scandir") else None
+)
+
+
+@pytest.mark.parametrize("columns", [[], ["n"]])
+def test_a_part_is_written_without_a_look_at_the_others(columns: list[str], tmp_path: Path) -> None:
+    sink = Parquet(tmp_path, partition_by=columns)
+    WATCHED.append("writes")
+    try:
+        for count in (2, 1, 0):
+            sink.write(rows(count).with_columns(m=0), Part("q", 0))
+        sink.settle("q", 0, [], tasks=4)
+        assert LISTED == []
+        sink.settle("q", 0, [])
+        assert LISTED != []
+    finally:
+        WATCHED.clear()
+        LISTED.clear()
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Self, get_args
@@ -27,6 +27,7 @@ from beamlike.io.parts import (
     part_name,
     publish,
     put,
+    settle,
 )
 from beamlike.io.paths import Damaged, absolute, is_pattern, list_files, path_text
 
@@ -260,19 +261,40 @@ class Files:
         """Removes what was written beside."""
         forget_beside(self.folder, run, self.extension)
 
-    def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows."""
-        name, folder = part_name(part, self.extension), self.folder
-        if self._beside is not None:
-            folder = folder_beside(folder, self._beside, self.extension)
+    def write(self, frame: pl.DataFrame, part: Part) -> list[str]:
+        """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows.
+
+        In which files, by path below the folder. In those by columns (`partition_by`) an earlier attempt may have left
+        others, which `settle` removes.
+        """
+        name, folder = part_name(part, self.extension), self._target()
         parts = hive.split(frame, self.partition_by) if self.partition_by else [("", frame)]
         written = []
         for below, rows in parts:
             if len(rows):
                 put(f"{folder}/{below}" if below else folder, name, partial(self._save, rows))
-                written.append(below)
-        if self.partition_by or not written:
-            discard(folder, name, but=written)
+                written.append(f"{below}/{name}" if below else name)
+        if not written:
+            discard(folder, [name])
+        return written
+
+    def settle(self, run: str, batch: int, kept: Collection[str], tasks: int | None = None) -> None:
+        """Removes what other attempts at the batch left than the one that has written the files that are kept.
+
+        With the number of `tasks`, only files are looked for of which the names are known: at once, without listing.
+        """
+        folder = self._target()
+        if tasks is None:
+            settle(folder, run, self.extension, batch, kept)
+        elif not self.partition_by:
+            names = {part_name(Part(run, batch, task), self.extension) for task in range(tasks)}
+            discard(folder, names.difference(kept))
+
+    def _target(self) -> str:
+        """Where parts are written now."""
+        if self._beside is None:
+            return self.folder
+        return folder_beside(self.folder, self._beside, self.extension)
 
     def _infer(self, file: str) -> pl.Schema:
         """The columns of a file; none if it is empty."""

@@ -100,9 +100,13 @@ class Memory:
         """Keeps the part, or replaces it."""
         self._columns.update(frame.schema)
         if frame.is_empty():
-            self._parts.pop(part, None)
+            self.discard(part)
         else:
             self._parts[part] = frame
+
+    def discard(self, part: Part) -> None:
+        """Forgets the part, if it has it."""
+        self._parts.pop(part, None)
 
     def frame(self) -> pl.DataFrame:
         """Everything, in order of query, batch and task. Without a single row there are still the columns."""

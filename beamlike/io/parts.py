@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
+from urllib.parse import unquote
 from uuid import uuid4
 
 from beamlike.io.base import Part
@@ -41,16 +42,27 @@ def clear(folder: str, run: str, extension: str) -> None:
     """Removes the parts, and pieces of parts, that a run of this name left there, and folders that are empty then."""
     ours = _ours(run, extension)
     names = [name for name in _files(folder) if ours.fullmatch(os.path.basename(name))]
+    _remove(folder, names)
     if is_remote(folder):
-        system, bare = file_system(folder)
-        for name in names:
-            system.delete_file(f"{bare}/{name}")
         return
-    for name in names:
-        os.unlink(os.path.join(folder, name))
     for below in reversed([*_partitions(folder)][1:]):
         with suppress(OSError):  # something is in it
             os.rmdir(os.path.join(folder, below))
+
+
+def settle(folder: str, run: str, extension: str, batch: int, kept: Collection[str]) -> None:
+    """Removes the parts of a batch but for those kept, and the pieces that killed writers of this run left.
+
+    Parts go by path below the folder. All of it is listed.
+    """
+    if not is_remote(folder) and not os.path.isdir(folder):
+        return
+    ours, prefix = _ours(run, extension), f"part-{file_name(run)}-"
+    stale = (f"{prefix}{batch:06d}-", f".{prefix}")
+    names = {path: os.path.basename(path) for path in _files(folder)}
+    found = [path for path, name in names.items() if name.startswith(stale) and ours.fullmatch(name)]
+    # Object stores may list what we escape in names as it was before.
+    _remove(folder, set(found).difference(kept, map(unquote, kept)))
 
 
 def forget_beside(folder: str, run: str, extension: str) -> None:
@@ -124,13 +136,13 @@ def _remote_files(folder: str) -> list[str]:
 def put(folder: str, name: str, save: Callable[[str], object]) -> None:
     """Has `save` write the file: under a hidden name, then renamed, so that readers never see half of it.
 
-    An object store shows an object only when it is complete, so there it is written at once.
+    Each attempt has a hidden name of its own; what one that was killed leaves, `settle` and `clear` remove. An object
+    store shows an object only when it is complete, so there it is written at once.
     """
     if is_remote(folder):
         save(f"{folder.rstrip('/')}/{name}")
         return
     _make(folder)
-    _forget_attempts(folder, name)
     hidden = os.path.join(folder, f".{name}.{uuid4().hex}.tmp")
     try:
         save(hidden)
@@ -141,25 +153,21 @@ def put(folder: str, name: str, save: Callable[[str], object]) -> None:
         raise
 
 
-def discard(folder: str, name: str, *, but: Collection[str] = ()) -> None:
-    """Removes what an earlier attempt wrote of a part, but for that in these folders of columns' values.
-
-    An object store is not searched for it.
-    """
-    if is_remote(folder) or not os.path.isdir(folder):
-        return
-    for below in _partitions(folder):
-        if below not in but:
-            _forget_attempts(os.path.join(folder, below), name)
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, below, name))
+def discard(folder: str, names: Iterable[str]) -> None:
+    """Removes the files of these names that are there. An object store is not asked for them."""
+    if not is_remote(folder):
+        _remove(folder, names)
 
 
-def _forget_attempts(folder: str, name: str) -> None:
-    """Removes what a writer that was killed left of this part: not every reader passes over hidden files."""
-    for entry in os.listdir(folder):
-        if entry.startswith(f".{name}.") and entry.endswith(".tmp"):
-            os.unlink(os.path.join(folder, entry))
+def _remove(folder: str, names: Iterable[str]) -> None:
+    """Files by path below the folder; one that is gone already is no matter."""
+    delete, bare = os.unlink, folder
+    if is_remote(folder):
+        system, bare = file_system(folder)
+        delete = system.delete_file
+    for name in names:
+        with suppress(FileNotFoundError):
+            delete(f"{bare}/{name}")
 
 
 def _make(folder: str) -> None:

@@ -32,6 +32,7 @@ from beamlike.signals import signals
 from beamlike.spark.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
+from beamlike.spark.leftovers import Leftovers
 from beamlike.spark.listing import Listings, require_files
 from beamlike.spark.lock import RunLock
 from beamlike.spark.modules import modules_of
@@ -369,10 +370,12 @@ class SparkRun(Shown):
 
     def _start(self) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
-        letters = JSONLines(self.dead_letters)
         run = self._manifest["run"]
         clock = None if self._plays else wall_clock
-        writer = BatchWriter(self.plan, run, self._record, self._outcome.last, clock, self._outcome.desk)
+        parts = PartWriter.of(self.plan, run, JSONLines(self.dead_letters))
+        leftovers = Leftovers(parts.sinks, run, len(topology.labels))
+        last, desk = self._outcome.last, self._outcome.desk
+        writer = BatchWriter(self.plan, run, self._record, last, clock, desk, leftovers)
         if self.runner.trigger == "available_now":
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
@@ -380,9 +383,8 @@ class SparkRun(Shown):
         if not reads_rows(self.plan):
             interpret(self.session)
         with worker_environment(self.session):
-            parts = PartWriter.of(self.plan, run, letters)
             started = MIN_TIME if self._plays else wall_clock()
-            desks = TaskDesks(self._outcome.tasks, self._outcome.desk.keys)
+            desks = TaskDesks(self._outcome.tasks, desk.keys)
             control, listings = self.checkpoint.control(), self._listings.sources
             stream = envelopes(self.session, self.plan, topology, listings, control, parts, started, desks)
             self._gate = Gate(writer)

@@ -1,6 +1,6 @@
 """What becomes of a batch: its tasks write files, the driver gets the rest, in the one job that runs it.
 
-A batch that is replayed writes the same parts again, so nothing is doubled.
+A batch that is replayed writes the same parts again, so nothing is doubled, and what it has not is removed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from beamlike.ingest import newest_of
 from beamlike.io import SparkSink
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files import Files
+from beamlike.io.memory import Memory
 from beamlike.io.paths import absolute, uri
 from beamlike.letters import UNCLAIMED, Letters
 from beamlike.plan import Plan
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.spark.desks import TaskDesks, batch_of
 from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
+from beamlike.spark.leftovers import AGAIN, Leftovers, is_again
 from beamlike.spark.rows import RowsAsFiles
 from beamlike.spark.workers import settled
 from beamlike.writing import write_part
@@ -44,7 +46,7 @@ class BatchWriter:
     """The `foreachBatch` function of a run; `on_batch` gets the record of each batch. `latest`: the last before it.
 
     `clock` gives the processing time (us) at which a batch is done; None where time is simulated. `desk` is where the
-    driver keeps what it is at.
+    driver keeps what it is at. `leftovers` removes what others than this one have written of a batch.
     """
 
     plan: Plan
@@ -53,6 +55,7 @@ class BatchWriter:
     latest: BatchRecord | None
     clock: Callable[[], int] | None
     desk: Desk
+    leftovers: Leftovers
     _sources: dict[str, Inputs] = attrs.field(init=False)
     _file_order: FileOrder = attrs.field(factory=FileOrder, init=False)
 
@@ -79,7 +82,10 @@ class BatchWriter:
                 with at("sink", name):
                     self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
+            elif isinstance(sink.sink, Memory):
+                sink.sink.discard(Part(self.run, batch, sink=name))
         notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
+        self.leftovers.remove(batch, notes)
         self.latest = self._record(batch, notes, rows)
         with at("callback", "on_batch"):
             self.on_batch(self.latest)
@@ -166,6 +172,8 @@ class PartWriter:
 
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
         """Lets through what is for others. The number of the task is the same when the batch is replayed."""
+        if is_again(TaskContext.get()):
+            yield note(0, RECORDS, RECORDS, Kind.RECORD, {AGAIN: True})
         held: dict[str, list[Envelope]] = {name: [] for name in self.sinks}
         for envelope in envelopes:
             if envelope.target in held:
@@ -177,8 +185,10 @@ class PartWriter:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 frame = output_frame(pl.concat([part.frame() for part in parts]))
                 with at("sink", name):
-                    write_part(self.sinks[name], frame, Part(self.run, _batch(), task, name))
-                yield note(parts[0].shard, RECORDS, name, Kind.RECORD, {"rows": len(frame)})
+                    files = write_part(self.sinks[name], frame, Part(self.run, _batch(), task, name)) or ()
+                yield note(
+                    parts[0].shard, RECORDS, name, Kind.RECORD, {"rows": len(frame), "files": [*files]}
+                )
 
 
 _FOR_SPARK: Mapping[Any, Any] = {

@@ -1,0 +1,130 @@
+"""A batch that is done again may come to something else: what is left is what the last attempt has, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import polars as pl
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import beamlike as bl
+from beamlike.io.base import Part
+from beamlike.spark.leftovers import AGAIN, Leftovers
+
+USERS = ["a", "a", "b", "b", "c", "a"]
+
+
+@attrs.frozen
+class Job:
+    """Two rows a batch. While there is a file `faulty`, a step raises on rows of b; `without` leaves out a user.
+
+    With `levels` there is a stage, without a key: most shards then get what passes by it, or nothing.
+    """
+
+    folder: Path
+    levels: bool
+    memory: bl.Memory = attrs.field(factory=bl.Memory)
+
+    @property
+    def faulty(self) -> Path:
+        return self.folder / "faulty"
+
+    def pipeline(self, without: str = "") -> bl.Pipeline:
+        faulty, out = str(self.faulty), self.folder / "out"
+
+        def shaky(row: dict[str, Any]) -> dict[str, Any]:
+            if row["user"] == "b" and Path(faulty).exists():
+                raise OSError("a service is away")
+            return row
+
+        p = bl.Pipeline("p")
+        source = bl.Rows(
+            [{"user": user, "at": at} for at, user in enumerate(USERS)],
+            rows_per_batch=2,
+        )
+        plays = p.read(
+            "plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps()
+        )
+        rows = plays.map(shaky, name="shaky")
+        if without:
+            rows = rows.filter(bl.col("user") != without)
+        rows.write("whole", bl.Parquet(out / "whole"))
+        rows.write("by user", bl.JSONLines(out / "by user", partition_by="user"))
+        rows.write("memory", self.memory)
+        if self.levels:
+            counts = rows.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
+            counts.write("counts", bl.CSV(out / "counts"))
+        return p
+
+    def found(self) -> dict[str, list[int]]:
+        """Times of the rows in each sink, and the number of dead letters and of hidden files."""
+        out = self.folder / "out"
+        parts = {
+            "whole": [pl.read_parquet(file) for file in (out / "whole").glob("part-*")],
+            "by user": [pl.read_ndjson(file) for file in (out / "by user").rglob("part-*")],
+            "memory": [self.memory.frame()],
+        }
+        found = {name: sorted(at for frame in frames for at in frame["at"]) for name, frames in parts.items()}
+        letters = (self.folder / "checkpoint").rglob("dead-letters/part-*")
+        hidden = [file for file in out.rglob(".part-*") if not file.name.endswith(".crc")]
+        return {**found, "letters": [len([*letters])], "hidden": [len(hidden)]}
+
+
+def state(rows: list[int], letters: int = 0) -> dict[str, list[int]]:
+    """As `found` gives it: all sinks have these rows."""
+    return {"whole": rows, "by user": rows, "memory": rows, "letters": [letters], "hidden": [0]}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("change", "levels"),
+    [
+        ("it fails no more", False),
+        ("a filter is new", True),
+        pytest.param("it fails no more", True, marks=pytest.mark.slow),
+        pytest.param("a filter is new", False, marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_stays_of_an_attempt_that_was_not_noted(
+    change: str, levels: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    def cut(record: Any) -> None:
+        if record.batch == 1:
+            raise RuntimeError("cut")
+
+    job, fails = Job(tmp_path, levels), change == "it fails no more"
+    runner = bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=3, drain=True)
+    if fails:
+        job.faulty.touch()
+    with pytest.raises((bl.RunError, StreamingQueryException), match="cut"):
+        job.pipeline().run(attrs.evolve(runner, on_batch=cut))
+    assert job.found() == (state([0, 1], letters=1) if fails else state([0, 1, 2, 3]))
+    job.faulty.unlink(missing_ok=True)
+    part = next((tmp_path / "out" / "whole").glob("part-*"))
+    part.with_name(f".{part.name}.0a6b4d02.tmp").touch()  # of a task that was killed
+    job.pipeline(without="" if fails else "b").run(runner)
+    assert job.found() == state([0, 1, 2, 3, 4, 5] if fails else [0, 1, 4, 5])
+
+
+def test_where_a_task_was_tried_again_its_batch_is_looked_through(tmp_path: Path) -> None:
+    sink = bl.JSONLines(tmp_path, partition_by="user")
+    leftovers = Leftovers({"out": sink, "rows": bl.Memory()}, "q", tasks=2)
+
+    def rows(user: str) -> pl.DataFrame:
+        return pl.DataFrame({"user": [user], "n": [1]})
+
+    def folders() -> set[str]:
+        return {file.parent.name for file in tmp_path.rglob("part-*")}
+
+    leftovers.remove(0, [])
+    assert sink.write(rows("a"), Part("q", 1, 1)) == ["user=a/part-q-000001-001.jsonl"]
+    files = sink.write(rows("b"), Part("q", 1, 1))
+    told = ("out", {"rows": 1, "files": files})
+    leftovers.remove(1, [told])
+    assert folders() == {"user=a", "user=b"}  # no first attempt is known, so none is looked for
+    leftovers.remove(1, [told, ("@records", {AGAIN: True})])
+    assert folders() == {"user=b"}
