@@ -138,7 +138,7 @@ def test_a_source_does_not_become_idle_by_waiting() -> None:
 
 def test_nobody_waits_for_a_source_that_is_idle() -> None:
     """One that has nothing yet holds the others, until it is idle."""
-    p = bl.Pipeline("idle")
+    p = bl.Pipeline("idle", max_dead_letters=6)
     nothing = rows(*[0] * 6).frame.with_columns(at=pl.lit(None, pl.Int64))
     silent = read(p, "silent", bl.Rows(nothing, rows_per_batch=1), idle_after="25s")
     lost = bl.Memory()

@@ -36,7 +36,7 @@ OPTIONS: Final = {"allow_pickle", "shell"}
 
 ALLOWED: Final = {
     # A CombineFn's accumulators are the user's own objects; its docstring says what that means.
-    "stages/combine.py": {"import pickle", "pickle.loads in _extract", "pickle.loads in _merge"},
+    "stages/combine.py": {"import pickle", "pickle.loads in _extract"},
     # Writes the compiled code of the user's modules, which the workers would compile otherwise.
     "beamlike/spark/archive.py": {"import marshal"},
     # Looks at what Spark will pickle; nothing is read.
@@ -50,6 +50,10 @@ ALLOWED: Final = {
     # The module that is named on the command line, and the package that brings a Java.
     "beamlike/cli.py": {"import_module in convert"},
     "beamlike/spark/java.py": {"import_module in _candidates"},
+    # Looks at what cannot be sent, to say which variable it is.
+    "beamlike/spark/unpicklable.py": {"import pyspark.cloudpickle"},
+    # The module of the same name that Python would have imported.
+    "beamlike/spark/early/sitecustomize.py": {"exec_module in _import_next"},
 }
 
 
