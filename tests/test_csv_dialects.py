@@ -108,6 +108,8 @@ def test_without_quotes_every_character_is_itself_and_what_ends_a_value_is_not_w
     [
         ({"delimiter": "||"}, "CSV: delimiter must be one ASCII character, not '||'"),
         ({"delimiter": "\n"}, "CSV: delimiter must be one ASCII character, not '\\n'"),
+        ({"delimiter": "-"}, "CSV: delimiter must not be '-', which is a part of numbers or words"),
+        ({"delimiter": "1"}, "CSV: delimiter must not be '1'"),
         ({"quote": ""}, "CSV: quote must be one ASCII character, not ''"),
         ({"delimiter": "'", "quote": "'"}, "CSV: delimiter and quote must differ"),
         ({"header": 0}, "CSV: header must be True (the first line names the columns) or False, not 0"),

@@ -27,6 +27,8 @@ class Dialect:
         for name, value in given.items():
             if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise ValueError(f"CSV: {name} must be one ASCII character, not {value!r}")
+            if value.isalnum() or value in "+-.":  # numbers and flags are written without quotes
+                raise ValueError(f"CSV: {name} must not be {value!r}, which is a part of numbers or words")
         if self.delimiter == self.quote:
             raise ValueError(f"CSV: delimiter and quote must differ, and both are {self.quote!r}")
         if not isinstance(self.header, bool):
