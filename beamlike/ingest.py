@@ -162,6 +162,8 @@ def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> t
     # Before the steps: they may leave rows out.
     read = chunk.select(pl.len()).collect().item() if source.prelude else None
     chunk = _through(source.prelude, chunk, trial)
+    if read:
+        trial.came(source.prelude)
     # A dead letter shows the whole row.
     columns = (*source.system, *source.schema) if trial.careful else source.needed
     if source.time is None:
@@ -184,6 +186,8 @@ def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> t
     if lost:  # Only these need every column of the source.
         trial.take(dead.collect())
     came, read = len(rows), total if read is None else read
+    if total > lost:
+        trial.came(source.interlude)
     if future is not None and any(isinstance(step, WithTimestamps) for step in source.interlude):
         rows = _not_moved_too_far(source, rows, future, trial)
     _note_used(source, trial, rows, total, not came and (total > lost if total else read > 0))

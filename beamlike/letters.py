@@ -133,6 +133,11 @@ class Attempt:
         """Whether there was a row that it could use."""
         return self.given > (0 if self.letters is None else len(self.letters))
 
+    @property
+    def gives(self) -> bool:
+        """Whether rows come out of the step."""
+        return not self.rows.head(1).collect().is_empty()
+
 
 @attrs.define
 class Trial:
@@ -147,6 +152,7 @@ class Trial:
     careful: bool = False
     made: list[pl.DataFrame] = attrs.field(factory=list, init=False)
     used: set[str] = attrs.field(factory=set, init=False)
+    _giving: dict[str, bool] = attrs.field(factory=dict, init=False)  # of steps whose rows were looked at
 
     @property
     def letters(self) -> Letters:
@@ -157,6 +163,19 @@ class Trial:
         """Rows have come through these steps."""
         self.used.update(step.name for step in steps)
 
+    def came(self, steps: Iterable[Step]) -> None:
+        """Rows have come to the first of these steps, which have been applied without an error.
+
+        So as far as no step has left all of them out, each has used some; one that was looked at has told by itself.
+        """
+        some = True
+        for step in steps:
+            if step.name in self._giving:
+                some = self._giving[step.name]
+            elif some:
+                self.used.add(step.name)
+                some = step.keeps_rows
+
     def apply(
         self, step: Step, frame: pl.LazyFrame, *, asked: bool = False
     ) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
@@ -165,7 +184,9 @@ class Trial:
             return step.apply(frame), None
         attempt = step.attempt(frame)
         if attempt.used:
-            self.passed([step])
+            self.used.add(step.name)
+        if attempt.given:
+            self._giving[step.name] = attempt.gives or self._giving.get(step.name, False)
         letters = attempt.letters
         if letters is None or letters.is_empty():
             return attempt.rows, None

@@ -112,9 +112,9 @@ def follow(
     wanted = [route for route in routes if route.takes(output)]
     walk = _Walk(trial)
     if output == "dead_letters":
-        walk.deliver(frame.lazy(), list(enumerate(wanted)))
+        walk.deliver(frame, list(enumerate(wanted)))
     else:
-        walk.go(frame.lazy(), list(enumerate(wanted)), depth=0)
+        walk.begin(frame, list(enumerate(wanted)))
     ends = sorted(walk.ends, key=lambda end: end[0])
     frames = pl.collect_all([end for _, end in ends])
     parts: dict[str, list[pl.DataFrame]] = {}
@@ -153,6 +153,13 @@ class _Walk:
     trial: Trial
     ends: list[tuple[int, pl.LazyFrame]] = attrs.field(factory=list)
 
+    def begin(self, frame: pl.DataFrame | pl.LazyFrame, routes: Numbered) -> None:
+        """From the producer's rows, or from dead letters that are made."""
+        self.go(frame.lazy(), routes, depth=0)
+        if isinstance(frame, pl.DataFrame) and len(frame):
+            for _, route in routes:
+                self.trial.came(route.path)
+
     def go(self, frame: pl.LazyFrame, routes: Numbered, depth: int) -> None:
         """On along these routes, which all have taken the same first `depth` steps to `frame`."""
         arrived = [
@@ -173,15 +180,15 @@ class _Walk:
             takers = [(index, route) for index, route in branch if _made_by(route, depth)]
             rows, letters = self.trial.apply(steps[name], frame, asked=bool(takers))
             if letters is not None:
-                self.deliver(letters.lazy(), takers)
+                self.deliver(letters, takers)
             self.go(rows, branch, depth + 1)
 
-    def deliver(self, letters: pl.LazyFrame, routes: Numbered) -> None:
+    def deliver(self, letters: pl.DataFrame | pl.LazyFrame, routes: Numbered) -> None:
         """Dead letters to the routes that take them, if there are any."""
         if routes:
-            self.go(letters, [(index, route.of_letters()) for index, route in routes], depth=0)
+            self.begin(letters, [(index, route.of_letters()) for index, route in routes])
         else:
-            self.ends.append((_LAST, letters))
+            self.ends.append((_LAST, letters.lazy()))
 
 
 def _made_by(route: Route, depth: int) -> bool:

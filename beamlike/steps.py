@@ -58,6 +58,11 @@ class Step:
         return False
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether for rows that it can use there is some row after it, whatever they are."""
+        return True
+
+    @property
     def skew(self) -> int:
         """By how many microseconds it may set event times back."""
         return 0
@@ -134,6 +139,11 @@ class Filter(Relational):
 
     kind: ClassVar[str] = "filter"
     predicates: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """It may leave all of them out."""
+        return False
 
     def rewrite(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """The rows that pass."""
@@ -234,6 +244,11 @@ class WindowInto(Step):
     def python(self) -> bool:
         """Where the windows are the user's own."""
         return isinstance(self.windowing.windows, CustomWindows)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Unless all may be in gaps between windows."""
+        return not self.windowing.windows.gaps
 
     def detail(self) -> str:
         """The windows."""

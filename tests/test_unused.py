@@ -104,6 +104,51 @@ def test_one_row_that_it_can_use_is_enough_whatever_the_batch(kind: str) -> None
             run(kind, texts, rows_per_batch)
 
 
+def cast(rows: bl.Collection) -> bl.Collection:
+    return rows.with_columns(value=bl.col("text").cast(nw.Int64)).named("it")
+
+
+def gone(rows: bl.Collection) -> bl.Collection:
+    """None of the rows of these tests."""
+    return rows.filter(bl.col("value") > 1)
+
+
+FILTERED: dict[str, Callable[[bl.Collection], bl.Collection]] = {
+    "at once": lambda rows: gone(cast(rows)),
+    "in the filter itself": lambda rows: rows.filter(bl.col("text").cast(nw.Int64) > 1).named("it"),
+    "in what follows": lambda rows: gone(cast(rows)).with_columns(more=bl.col("value") + 1),
+    "after a function": lambda rows: gone(cast(rows.map(lambda row: {"text": row["text"]}, {"text": str}))),
+    "before the watermark": lambda rows: gone(cast(rows)).with_watermark(bl.MonotonousTimestamps()),
+    "before the event time": lambda rows: gone(cast(rows)).with_watermark(
+        bl.MonotonousTimestamps(), timestamp="at", timestamp_unit="s"
+    ),
+    "after a grouping": lambda rows: gone(
+        cast(rows.window_into(bl.FixedWindows("1s")).group_by("text").aggregate(n=bl.count()))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FILTERED)
+def test_a_filter_that_keeps_nothing_does_not_make_the_steps_before_it_unused(kind: str) -> None:
+    for some in (["1", "x", "y"], ["x", "y", "1"]):
+        for rows_per_batch in (1, 2, 3):
+            p = bl.Pipeline("p")
+            FILTERED[kind](texts(p, some, rows_per_batch)).write("out", bl.Memory())
+            p.run()
+    p = bl.Pipeline("p")
+    FILTERED[kind](texts(p, ["x", "y", "z"])).write("out", bl.Memory())
+    with pytest.raises(bl.TooManyDeadLetters, match="step 'it': it could use none of its 3 rows"):
+        p.run()
+
+
+def test_so_it_is_where_a_sink_takes_the_dead_letters() -> None:
+    p = bl.Pipeline("p")
+    it = cast(texts(p, ["1", "x", "y"], 1))
+    it.dead_letters().write("lost", bl.Memory())
+    gone(it).write("out", bl.Memory())
+    p.run()
+
+
 def test_a_single_bad_row_and_a_limit_that_was_given_do_not_fail_it() -> None:
     run("map", ["x"])
     run("map", ["x", "y", "z"], max_dead_letters=3)
