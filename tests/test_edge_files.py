@@ -252,7 +252,7 @@ CSV_FAULTS = {
 
 
 DIALECTS = st.builds(
-    Dialect, st.sampled_from([",", ";", "\t", "|", "."]), st.sampled_from(['"', "'", "^"]), st.booleans()
+    Dialect, st.sampled_from([",", ";", "\t", "|", ":"]), st.sampled_from(['"', "'", "^"]), st.booleans()
 )
 
 

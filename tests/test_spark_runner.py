@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import beamlike as bl
 from beamlike.records import BatchRecord
+from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.envelope import Topology
 from beamlike.spark.ingest import source_envelopes
+from beamlike.spark.listing import Listings
 from beamlike.spark.sinks import PartWriter
 from windowing.processing_time import AfterProcessingTime
 
@@ -131,7 +133,8 @@ def test_file_sources_that_follow_each_other_share_an_operator(spark: SparkSessi
     ]
     totals(bl.flatten(*read)).write("out", bl.Memory())
     plan = p.plan()
-    assert len(source_envelopes(spark, plan.sources.values(), Topology.of(plan, (0, 1)))) == 3
+    listings = Listings.of(Checkpoint(spark, str(tmp_path / "checkpoint")), plan).sources
+    assert len(source_envelopes(spark, plan.sources.values(), Topology.of(plan, (0, 1)), listings)) == 3
 
 
 def test_a_reader_that_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:

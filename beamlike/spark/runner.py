@@ -26,7 +26,7 @@ from beamlike.manifest import describe
 from beamlike.outcome import Outcome
 from beamlike.plan import Plan
 from beamlike.progress import Progress
-from beamlike.recording import RECORDS_FILE, Ending
+from beamlike.recording import RECORDS_FILE
 from beamlike.records import BatchRecord
 from beamlike.signals import signals
 from beamlike.spark.checkpoint import Checkpoint, refuse_early
@@ -168,6 +168,8 @@ class SparkRun(Shown):
         try:
             self._begin()
         except BaseException:
+            self._outcome.close("failed")
+            self._result.withdraw()
             self._lock.release()
             raise
 
@@ -234,9 +236,9 @@ class SparkRun(Shown):
                 self._manifest["drained"] = True
                 self.checkpoint.save(self._manifest)
             self._publish()
-            self._close_records("stopped" if self._stopped and not self._manifest["drained"] else "ended")
+            self._outcome.close("stopped" if self._stopped and not self._manifest["drained"] else "ended")
         except KeyboardInterrupt:
-            self._close_records("stopped")
+            self._outcome.close("stopped")
             with suppress(Py4JNetworkError):
                 self._is_active()  # so that what follows has a connection
             raise
@@ -247,7 +249,7 @@ class SparkRun(Shown):
                 raise RunError(reason) from None
             raise
         finally:
-            self._close_records("failed")
+            self._outcome.close("failed")
             if self._progress is not None:
                 self._progress.close()
             self._release()
@@ -321,7 +323,7 @@ class SparkRun(Shown):
         if self._stopper is not None:
             self._stopper.join()
         self._publish()
-        self._close_records("stopped")
+        self._outcome.close("stopped")
         return self._release()
 
     def _publish(self) -> None:
@@ -363,10 +365,6 @@ class SparkRun(Shown):
         except TooManyDeadLetters as error:
             self._excess = error
             raise
-
-    def _close_records(self, ending: Ending) -> None:
-        """How the run came to its end; the first call counts."""
-        self._outcome.close(ending)
 
     def _start(self) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
