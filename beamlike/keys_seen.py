@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from beamlike.durable import replace
 from beamlike.in_hand import desk
 from stages.keys import key_hash
 
@@ -54,7 +55,7 @@ def note_keys(
         return
     with open(f"{path}.new", "wb") as file:
         file.write(both.tobytes())
-    os.replace(f"{path}.new", path)
+    replace(f"{path}.new", path)
 
 
 def has_come(folder: str, stage: str, row: pl.DataFrame) -> bool | None:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final, Literal
 import attrs
 
 from beamlike.description import RunDescription
+from beamlike.durable import make_folder, replace, sync_folder
 from beamlike.io.paths import path_text
 from beamlike.records import BatchRecord
 
@@ -58,7 +59,7 @@ class RecordWriter:
             example = os.path.join(text, RECORDS_FILE)
             raise IsADirectoryError(f"records={text!r} is a folder; name a file, such as {example!r}")
         text = os.path.abspath(text)
-        os.makedirs(os.path.dirname(text), exist_ok=True)
+        make_folder(os.path.dirname(text))
         _require_records(text)
         if fresh:
             _replace(text, [_line({"plan": attrs.asdict(run)})])
@@ -68,6 +69,7 @@ class RecordWriter:
             file.truncate(whole)
             writer = cls(text, _last_batch(file, whole), most)
         writer._append({"plan": attrs.asdict(run)})
+        sync_folder(os.path.dirname(text))
         return writer
 
     def write(self, record: BatchRecord) -> None:
@@ -86,6 +88,9 @@ class RecordWriter:
         with open(self.path, "ab") as file:
             file.write(_line(facts))
             size = file.tell()
+            # Before Spark notes the batch as done: what is counted in it is counted also after a power cut.
+            file.flush()
+            os.fsync(file.fileno())
         if size > self.most:
             _make_coarser(self.path)
 
@@ -122,7 +127,7 @@ def _replace(path: str, lines: Iterable[bytes]) -> None:
     written = f"{path}.new"
     with open(written, "wb") as file:
         file.writelines(lines)
-    os.replace(written, path)
+    replace(written, path)
 
 
 def _require_records(path: str) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import unquote
 from uuid import uuid4
 
+from beamlike.durable import make_folder, replace, sync_folders
 from beamlike.io.base import Part
 from beamlike.io.names import file_name
 from beamlike.io.paths import file_system, is_pattern, is_remote
@@ -87,12 +88,15 @@ def publish(folder: str, run: str, extension: str) -> None:
         clear(folder, run, extension)
     for name in names:
         _move(f"{beside}/{name}", f"{folder.rstrip('/')}/{name}")
+    if not is_remote(folder):
+        # The parts themselves were synced when they were put beside.
+        sync_folders(os.path.dirname(os.path.join(folder, name)) for name in names)
     forget_beside(folder, run, extension)
 
 
 def _move(source: str, target: str) -> None:
     if not is_remote(target):
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+        make_folder(os.path.dirname(target))
         os.replace(source, target)
         return
     system, bare = file_system(target)
@@ -136,8 +140,9 @@ def _remote_files(folder: str) -> list[str]:
 def put(folder: str, name: str, save: Callable[[str], object]) -> None:
     """Has `save` write the file: under a hidden name, then renamed, so that readers never see half of it.
 
-    Each attempt has a hidden name of its own; what one that was killed leaves, `settle` and `clear` remove. An object
-    store shows an object only when it is complete, so there it is written at once.
+    When this returns, it is there also after a power cut. Each attempt has a hidden name of its own; what one that was
+    killed leaves, `settle` and `clear` remove. An object store shows an object only when it is complete, so there it is
+    written at once.
     """
     if is_remote(folder):
         save(f"{folder.rstrip('/')}/{name}")
@@ -146,7 +151,7 @@ def put(folder: str, name: str, save: Callable[[str], object]) -> None:
     hidden = os.path.join(folder, f".{name}.{uuid4().hex}.tmp")
     try:
         save(hidden)
-        os.replace(hidden, os.path.join(folder, name))
+        replace(hidden, os.path.join(folder, name))
     except BaseException:
         if os.path.exists(hidden):
             os.unlink(hidden)
@@ -160,14 +165,18 @@ def discard(folder: str, names: Iterable[str]) -> None:
 
 
 def _remove(folder: str, names: Iterable[str]) -> None:
-    """Files by path below the folder; one that is gone already is no matter."""
+    """Files by path below the folder, which a power cut does not bring back; one that is gone is no matter."""
     delete, bare = os.unlink, folder
     if is_remote(folder):
         system, bare = file_system(folder)
         delete = system.delete_file
+    removed = []
     for name in names:
         with suppress(FileNotFoundError):
             delete(f"{bare}/{name}")
+            removed.append(f"{bare}/{name}")
+    if not is_remote(folder):
+        sync_folders(map(os.path.dirname, removed))
 
 
 def _make(folder: str) -> None:
@@ -175,4 +184,4 @@ def _make(folder: str) -> None:
         raise ValueError(f"cannot write to {folder!r}: a sink's path is a directory, not a glob")
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"cannot write to {folder!r}: it is a file; a sink's path is a directory")
-    os.makedirs(folder, exist_ok=True)
+    make_folder(folder)

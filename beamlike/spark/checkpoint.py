@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from beamlike.manifest import Remedy, describe, differences, refusal
 from beamlike.plan import Plan
 from beamlike.spark.hadoop import HadoopFiles
 from beamlike.spark.lock import RunLock
+from beamlike.spark.syncing import SparkFiles
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -56,6 +57,10 @@ class Checkpoint:
         """
         if self.is_local and self.session.conf.get(_MANAGER, None) is None:
             self.session.conf.set(_MANAGER, _LOCAL_MANAGER)
+
+    def syncing(self) -> Callable[[], object]:
+        """What is called before each batch of a query: what Spark has written stays then, if it is on this machine."""
+        return SparkFiles(self.path).sync if self.is_local else lambda: None
 
     def lock(self, what: str) -> RunLock:
         """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it."""
@@ -122,8 +127,7 @@ class Checkpoint:
             orders = [*({"step": step} for step in range(steps)), {"end": sorted(sources)}]
             for number, order in enumerate(orders):
                 name = f"{self.control()}/{number:06d}.json"
-                self.files.write(name, json.dumps(order))
-                self.files.set_time(name, _FIRST_TIME + number)
+                self.files.write(name, json.dumps(order), _FIRST_TIME + number)
             self.files.write(done, digest)
 
 

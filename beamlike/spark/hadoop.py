@@ -10,6 +10,7 @@ from typing import Any, cast
 import attrs
 from pyspark.sql import SparkSession
 
+from beamlike import durable
 from beamlike.errors import CheckpointError
 from beamlike.io.paths import is_remote, path_text, uri
 
@@ -35,13 +36,14 @@ class HadoopFiles:
         finally:
             stream.close()
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str, seconds: int | None = None) -> None:
         """Makes or replaces a file: under a hidden name first, so that nobody reads half of it.
 
-        On this machine's file system it is replaced at once: who is killed in between leaves the old one or the new.
+        On this machine's file system it is replaced at once: who is killed in between, or loses power, leaves the old
+        one or the new. With `seconds` since 1970 as the time of its change, where the file system keeps such times.
         """
         if not is_remote(name):
-            _replace(Path(path_text(name)), text)
+            _replace(Path(path_text(name)), text, seconds)
             return
         path, files = self._find(name)
         temporary, _ = self._find(f"{name.rpartition('/')[0]}/.{path.getName()}.tmp")
@@ -54,6 +56,8 @@ class HadoopFiles:
             files.delete(path, False)
         if not files.rename(temporary, path):
             raise CheckpointError(f"cannot write {name}")
+        if seconds is not None:
+            files.setTimes(path, 1000 * seconds, -1)
 
     def names(self, folder: str) -> list[str]:
         """What is in a folder, hidden names left out, by the alphabet; nothing if it does not exist."""
@@ -65,6 +69,9 @@ class HadoopFiles:
 
     def make(self, folder: str) -> None:
         """Makes a folder, and those above it."""
+        if not is_remote(folder):
+            durable.make_folder(path_text(folder))
+            return
         path, files = self._find(folder)
         files.mkdirs(path)
 
@@ -83,13 +90,10 @@ class HadoopFiles:
         path, files = self._find(folder)
         files.delete(path, True)
 
-    def set_time(self, name: str, seconds: int) -> None:
-        """Sets when a file was modified, in seconds since 1970, where the file system keeps such times."""
-        if not is_remote(name):
-            os.utime(path_text(name), (seconds, seconds))
-            return
-        path, files = self._find(name)
-        files.setTimes(path, 1000 * seconds, -1)
+    def sync(self, folder: str) -> None:
+        """What Spark has written in a folder on this machine, which it does not sync, is there after a power cut."""
+        if not is_remote(folder):
+            durable.sync_tree(path_text(folder))
 
     def _find(self, name: str) -> tuple[Any, Any]:
         jvm: Any = self.session._jvm
@@ -97,10 +101,12 @@ class HadoopFiles:
         return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
 
 
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _replace(path: Path, text: str, seconds: int | None) -> None:
+    durable.make_folder(str(path.parent))
     # Hadoop wrote a checksum beside it, which would not fit any more, and reads a file that has none.
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(text)
-    os.replace(temporary, path)
+    if seconds is not None:
+        os.utime(temporary, (seconds, seconds))
+    durable.replace(str(temporary), str(path))

@@ -133,8 +133,7 @@ class Listing(Lists):
         for number, file in enumerate(files, start=first):
             lines += self._lines(number, file)
         name = f"{self.folder}/{first:012d}.json"
-        self.checkpoint.files.write(name, "".join(f"{line}\n" for line in lines))
-        self.checkpoint.files.set_time(name, _FIRST_TIME + first)
+        self.checkpoint.files.write(name, "".join(f"{line}\n" for line in lines), _FIRST_TIME + first)
         self.known.update({file.path: number for number, file in enumerate(files, start=first)})
 
     def _lines(self, number: int, file: Found) -> list[str]:

@@ -11,6 +11,7 @@ import attrs
 import polars as pl
 
 from beamlike.dtypes import type_name
+from beamlike.durable import make_folder, sync_tree
 from beamlike.errors import CheckpointError, WrongType
 from beamlike.io import Parquet, Rows
 from beamlike.io.paths import is_remote
@@ -59,7 +60,7 @@ def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourceP
     digest = hashlib.sha256(encode(rows.frame)).hexdigest()
     if not done.exists():
         _write(rows, folder)
-        done.write_text(digest)
+        checkpoint.files.write(str(done), digest)
     elif done.read_text() != digest:
         raise CheckpointError(
             f"source {source.name!r} has other rows than the run of the checkpoint {checkpoint.path}; "
@@ -86,8 +87,9 @@ def _has_empty_struct(dtype: Any) -> bool:
 
 
 def _write(rows: Rows, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(str(folder))
     for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
         file = folder / f"{number:06d}.parquet"
         chunk.sink_parquet(file)
         os.utime(file, (_FIRST_TIME + number, _FIRST_TIME + number))
+    sync_tree(str(folder))

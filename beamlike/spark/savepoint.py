@@ -106,6 +106,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
             files.copy(source.of_spark("sources", str(number)), saved.source(name, line))
             number += 1
     facts = {"manifest": manifest, "batch": batch, "offsets": offsets}
+    files.sync(target)
     # Last: without it, there is no savepoint.
     files.write(saved.at(_FACTS), json.dumps(facts, indent=1, sort_keys=True))
     return saved
@@ -201,6 +202,7 @@ def restore(
         target.save({**manifest, "restoring": True})
         _fill(opened, saved, target, plan)
         _go_on_from(saved, target, plan)
+        target.files.sync(target.path)
         # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
         target.save({**manifest, "whole": True})
     finally:

@@ -27,9 +27,13 @@ _FOR_EVER = 2**31 * 1000  # milliseconds; Spark interrupts it long before
 
 @attrs.define(eq=False)
 class Gate:
-    """The `foreachBatch` function of a query, which begins no batch once it is closed."""
+    """The `foreachBatch` function of a query, which begins no batch once it is closed.
+
+    `before` is called before each batch.
+    """
 
     batch: Batch
+    before: Callable[[], object] = lambda: None
     _closed: threading.Event = attrs.field(factory=threading.Event)
     _held: threading.Event = attrs.field(factory=threading.Event)
     _inside: int | None = None
@@ -43,6 +47,7 @@ class Gate:
             raise RuntimeError(f"batch {number} was held back, and then its query was not stopped")
         self._inside = threading.get_ident()
         try:
+            self.before()
             self.batch(envelopes, number)
         finally:
             self._inside = None

@@ -1,0 +1,58 @@
+"""What Spark writes in a checkpoint on this machine and does not sync: its logs, and the state after each batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final
+
+import attrs
+
+from beamlike import durable
+
+_AT_ONCE: Final = 8  # a disk takes several together for hardly more than one
+
+
+@attrs.define
+class SparkFiles:
+    """Called between two batches, it syncs what Spark has written since the last call.
+
+    What tasks write must not last longer than the offsets of their batch and the state that it began with: the batch
+    would be done again with other input, or could not be.
+    """
+
+    checkpoint: str
+    _known: dict[str, set[str]] | None = attrs.field(default=None, init=False)
+
+    def sync(self) -> None:
+        """All that is there now stays."""
+        there = dict(self._folders())
+        if self._known is None:
+            os.sync()  # whatever a run before has left, which are thousands of files
+        else:
+            self._sync_new(there, self._known)
+        self._known = there
+
+    def _folders(self) -> Iterator[tuple[str, set[str]]]:
+        for folder, folders, names in os.walk(self.checkpoint):
+            if folder == self.checkpoint:
+                folders[:] = [name for name in folders if name != "beamlike"]
+            yield folder, {*folders, *names}
+
+    @staticmethod
+    def _sync_new(there: dict[str, set[str]], known: dict[str, set[str]]) -> None:
+        new = {folder: names - known.get(folder, set()) for folder, names in there.items()}
+        files = [os.path.join(folder, name) for folder, names in new.items() for name in names]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(_sync, files))
+            list(pool.map(_sync, [folder for folder, names in new.items() if names]))
+
+
+def _sync(path: str) -> None:
+    with suppress(FileNotFoundError):  # Spark has removed it, or given it its name
+        if os.path.isdir(path):
+            durable.sync_folder(path)
+        else:
+            durable.sync(path)
