@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import sys
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +18,7 @@ from beamlike.description import (
     StageDescription,
 )
 from beamlike.records import BatchRecord, SourceRecord, StageRecord, Upstream
+from beamlike.tally import Tally
 from beamlike.view.history import History
 from stages.index import Holder
 from windowing.time import MAX_TIME, MIN_TIME
@@ -118,6 +121,14 @@ def batch(
 
 def history(*batches: BatchRecord, plan: RunDescription = PLAN, closed: str | None = None) -> History:
     return History(plan, list(batches), closed)
+
+
+def goes_on(limit: int | float | None, batches: Iterable[BatchRecord]) -> Tally:
+    """The tally of a run that goes on after these batches, of what is kept in the checkpoint."""
+    before = Tally(sys.maxsize)
+    for record in batches:
+        before.take(record)
+    return Tally(limit, **json.loads(json.dumps(before.facts())))
 
 
 def replanned(plan: RunDescription, **stages: StageDescription) -> RunDescription:

@@ -15,6 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.records import BatchRecord
+from beamlike.spark.checkpoint import Checkpoint
+from beamlike.tally import Tally
+from beamlike.uses import Unused, Uses
 
 pytestmark = pytest.mark.spark
 
@@ -179,6 +183,9 @@ def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_ove
 
     assert "counted" not in repr(run("a.jsonl", 2, 1, 400))
     assert [entry.getMessage()[:31] for entry in caplog.records] == ["step 'parse' could not use 1 ro"]
+    (
+        tmp_path / "checkpoint" / "beamlike" / "records.jsonl"
+    ).unlink()  # for those who look at runs, not for these
     with pytest.raises(
         bl.TooManyDeadLetters, match=r"^step 'parse': it could use none of its 2 rows; .*: ZeroDiv"
     ):
@@ -192,6 +199,19 @@ def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_ove
         .getMessage()
         .startswith("stage 'counted' dropped 1 of the last 2 elements up to the last")
     )
+
+
+def test_what_was_used_before_is_known_on_any_file_system(spark: SparkSession, tmp_path: Path) -> None:
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.default.link./here", f"file://{tmp_path}")
+    for path in (str(tmp_path / "local"), "viewfs:///here/remote"):
+        checkpoint, before = Checkpoint(spark, path), Tally()
+        assert checkpoint.tally() == {}
+        before.take(BatchRecord(3, 0, {}, {}, uses=Uses(["parse"], {"cast": Unused(2, "why")})))
+        for _ in range(2):
+            checkpoint.keep_tally(before.facts())
+        after = Tally(None, **checkpoint.tally())
+        assert after.total == before.total
+        assert after.batch == 3
 
 
 @pytest.mark.parametrize("name", ["cast", "halves", "windows", "summed"])

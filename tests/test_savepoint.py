@@ -17,6 +17,7 @@ import beamlike as bl
 from beamlike.cli import main
 from beamlike.spark import savepoint as savepoints
 from beamlike.spark.checkpoint import Checkpoint
+from beamlike.tally import Tally
 
 pytestmark = pytest.mark.spark
 
@@ -141,6 +142,9 @@ def test_two_shards_become_five_in_the_middle_of_sessions(
     assert read[: FILES - HALF + 1] == [True] * (FILES - HALF) + [False]
     assert panes(before)
     assert panes(before, after) == undisturbed
+    elements = sum(batch.sources["../plays"].elements for batch in done.batches)
+    counted = Tally(None, **Checkpoint(spark, str(folder / "two")).tally()).total
+    assert Tally(None, **Checkpoint(spark, str(tmp_path)).tally()).total.rows == counted.rows + elements
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ import beamlike as bl
 from beamlike.letters import Letters
 from beamlike.records import BatchRecord, SourceRecord
 from beamlike.spark.envelope import RECORDS
-from beamlike.tally import Tally
 from beamlike.uses import Unused, Uses
+from tests.histories import goes_on
 from tests.shards import Query
 
 FAILS = pytest.raises(bl.TooManyDeadLetters)
@@ -220,17 +220,18 @@ def test_a_run_that_goes_on_knows_what_was_used_before_and_counts_a_batch_that_i
     batches = [record(0, Uses()), record(1, NONE)]
     assert [BatchRecord.from_json(batch.to_json()) for batch in batches] == batches
     assert batches[0].then(batches[1]).uses == NONE
-    Tally.of(None, batches).take(record(1, NONE))
+    goes_on(None, batches).take(record(1, NONE))
     with pytest.raises(bl.TooManyDeadLetters, match="none of its 1,200 rows; the first error: why"):
-        Tally.of(None, batches).take(record(2, NONE))
-    tally = Tally.of(None, [record(0, Uses(["it"])), record(1, NONE)])
+        goes_on(None, batches).take(record(2, NONE))
+    tally = goes_on(None, [record(0, Uses(["it"])), record(1, NONE)])
     for number in range(2, 5):
         tally.take(record(number, NONE))
     tally.end()
 
 
 def test_each_run_on_a_checkpoint_tells_of_its_first_dead_letters(caplog: pytest.LogCaptureFixture) -> None:
-    tally = Tally.of(3_000, [record(0, NONE)])
+    tally = goes_on(3_000, [record(0, NONE)])
+    caplog.clear()
     for number in range(1, 4):
         tally.take(record(number, NONE))
     (told,) = caplog.records

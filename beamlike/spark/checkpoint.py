@@ -99,6 +99,15 @@ class Checkpoint:
     def save(self, manifest: Mapping[str, Any]) -> None:
         self.files.write(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
 
+    def tally(self) -> dict[str, Any]:
+        """What the runs on it have counted of dead letters so far, as `Tally` gave it; nothing for a new one."""
+        text = self.files.read(self.at("tally.json"))
+        return cast(dict[str, Any], json.loads(text)) if text else {}
+
+    def keep_tally(self, facts: Mapping[str, Any]) -> None:
+        """What they have counted up to now, whether Spark runs the last batch again or not."""
+        self.files.write(self.at("tally.json"), json.dumps(facts))
+
     def control(self) -> str:
         """The folder of control files, which exists after this."""
         directory = uri(self.at("control"))

@@ -45,7 +45,6 @@ from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
 from beamlike.summary import Shown
 from beamlike.tally import Tally
-from beamlike.view.history import History
 from beamlike.watermarks import require_alignable
 from beamlike.writing import Replacement, beside, check_sinks, start_sinks
 from windowing.time import MIN_TIME
@@ -195,13 +194,11 @@ class SparkRun(Shown):
             start_sinks(self.plan, self._manifest["run"])
             self._manifest["begun"] = True
             self.checkpoint.save(self._manifest)
-        self._tally = Tally(self.plan.max_dead_letters)
+        self._tally = Tally(self.plan.max_dead_letters, **self.checkpoint.tally())
         records = self.checkpoint.at(RECORDS_FILE) if self.checkpoint.is_local else None
         desk = Desk(wall_clock, simulated=self._plays)
         self._outcome = Outcome.open(records, self.plan, desk, fresh=False, tasks=True)
         self._outcome.followed_by(self.runner.on_batch)
-        if records is not None:
-            self._tally = self._tally_so_far()
         steps = steps_of(self.plan)
         if steps is not None:
             self.checkpoint.play(steps, tuple(self.plan.sources), digest_of_streams(self.plan))
@@ -211,11 +208,6 @@ class SparkRun(Shown):
             self._watcher.start()
         self._started.set()
         self._progress = Progress(self.plan.name)
-
-    def _tally_so_far(self) -> Tally:
-        """With what earlier runs on the checkpoint counted."""
-        before = History.open(self.checkpoint.at(RECORDS_FILE)).batches
-        return Tally.of(self.plan.max_dead_letters, before)
 
     @property
     def dead_letters(self) -> str:
@@ -365,6 +357,8 @@ class SparkRun(Shown):
         except TooManyDeadLetters as error:
             self._excess = error
             raise
+        finally:
+            self.checkpoint.keep_tally(self._tally.facts())
 
     def _start(self) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))

@@ -38,12 +38,13 @@ _BESIDE: Final = {"Rows": "rows in memory", "TestStream": "test streams"}
 
 @attrs.frozen
 class Savepoint:
-    """What was saved: the run's manifest, its last batch, and by source the lines of Spark's offset log."""
+    """What was saved: the run's manifest, its last batch, by source the lines of Spark's offset log, its tally."""
 
     path: str
     manifest: dict[str, Any]
     batch: int
     offsets: dict[str, list[str]]
+    tally: dict[str, Any]
 
     def at(self, *names: str) -> str:
         """A path in it."""
@@ -85,7 +86,8 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     assert manifest is not None
     batch = _last_batch(source, manifest)
     offsets = _offsets(source, manifest, batch)
-    saved = Savepoint(target, manifest, batch, offsets)
+    # None of its batches is run again: those of a restored run have other numbers.
+    saved = Savepoint(target, manifest, batch, offsets, {**source.tally(), "batch": None})
     for operator in range(manifest["levels"]):
         rows = session.read.format("statestore").options(
             operatorId=operator, batchId=batch, stateVarName="state", flattenCollectionTypes=True
@@ -105,7 +107,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
         for line in range(len(lines)):
             files.copy(source.of_spark("sources", str(number)), saved.source(name, line))
             number += 1
-    facts = {"manifest": manifest, "batch": batch, "offsets": offsets}
+    facts = attrs.asdict(saved, filter=attrs.filters.exclude("path"))
     files.sync(target)
     # Last: without it, there is no savepoint.
     files.write(saved.at(_FACTS), json.dumps(facts, indent=1, sort_keys=True))
@@ -202,6 +204,7 @@ def restore(
         target.save({**manifest, "restoring": True})
         _fill(opened, saved, target, plan)
         _go_on_from(saved, target, plan)
+        target.keep_tally(saved.tally)
         target.files.sync(target.path)
         # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
         target.save({**manifest, "whole": True})
