@@ -45,9 +45,8 @@ class RunSlip:
         """The slip beside these records. Raises `RecordsInUse` where another run that goes on writes them."""
         path = slip_of(os.path.abspath(records))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
-        if not _lock(file):
-            file.close()
+        file = _locked(path)
+        if file is None:
             other = read_slip(path)
             where = "" if other is None else f", in process {other['pid']} on {other['host']}"
             raise RecordsInUse(
@@ -142,6 +141,21 @@ def is_alive(path: str) -> bool | None:
     except OSError:
         return None
     return False
+
+
+def _locked(path: str) -> IO[bytes] | None:
+    """The file of this path, which is made and locked; None where another process has it."""
+    while True:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
+        if _lock(file):
+            # A run that ended just now has removed it: then its lock keeps nobody away.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    return file
+            file.close()
+        else:
+            file.close()
+            return None
 
 
 def _lock(file: IO[bytes]) -> bool:

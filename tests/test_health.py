@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import attrs
 import polars as pl
 import pytest
 
 import beamlike as bl
+from beamlike import slips
+from beamlike.errors import RecordsInUse
 from beamlike.in_hand import Desk
 from beamlike.records import BatchRecord
 from beamlike.slips import RunSlip
@@ -159,6 +162,31 @@ def test_a_first_batch_that_hangs_shows(tmp_path: Path) -> None:
     said = "batch 0 has been at it for 1m: source `mobile`, for 1m"
     assert said in why(told, now=START + 60 * SECOND)
     slip.remove()
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["it is gone", "it is another run's"])
+def test_a_slip_that_is_removed_while_it_is_taken_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    path = tmp_path / "run.jsonl"
+    first, lock, taken = RunSlip.take(path), slips._lock, list[RunSlip]()
+
+    def late(file: IO[bytes]) -> bool:
+        """Between opening and locking the run that had it ends, and perhaps another one begins."""
+        monkeypatch.undo()
+        first.remove()
+        if others:
+            taken.append(RunSlip.take(path))
+        return lock(file)
+
+    monkeypatch.setattr(slips, "_lock", late)
+    with pytest.raises(RecordsInUse) if others else contextlib.nullcontext():
+        taken.append(RunSlip.take(path))
+    with pytest.raises(RecordsInUse):
+        RunSlip.take(path)
+    (second,) = taken
+    second.remove()
+    RunSlip.take(path).remove()
 
 
 def test_a_second_run_in_process_does_not_go_on_with_the_records_of_the_first(tmp_path: Path) -> None:
