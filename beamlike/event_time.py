@@ -54,7 +54,7 @@ def check_event_time_type(
 ) -> None:
     """Checks at plan time that the column can hold event times.
 
-    Accepted: Datetime, Date and ISO 8601 String without a unit; integers, floats, and String of whole numbers, with a
+    Accepted: Datetime, Date and ISO 8601 String without a unit; integers, Float64, and String of whole numbers, with a
     unit "s", "ms", "us" or "ns". Raises `WrongType` (a `TypeError`) or, for another unit, `UnknownName` (a
     `ValueError`).
     """
@@ -65,6 +65,12 @@ def check_event_time_type(
     if dtype.is_integer() or dtype.is_float():
         if unit is None:
             raise WrongType(f"{what}: give timestamp_unit='s', 'ms', 'us' or 'ns' since 1970", step=step)
+        if dtype.is_float() and dtype != pl.Float64:
+            raise WrongType(
+                f"{what}, in which the times of today are two minutes apart; use Float64 or a whole number where it "
+                "is written, or cast it to Float64 in a step before with_watermark or with_timestamps",
+                step=step,
+            )
     elif isinstance(dtype, pl.Datetime) or dtype == pl.Date:
         if unit is not None:
             raise WrongType(f"{what}, which takes no timestamp_unit={unit!r}: it is for numbers", step=step)
@@ -97,7 +103,7 @@ def _microseconds(value: pl.Expr, dtype: pl.DataType, unit: str | None) -> pl.Ex
     if unit is None:
         return time_of(value).to_physical()
     if dtype.is_float():
-        micros = value.cast(pl.Float64) * (_UNITS[unit] or 1e-3)
+        micros = value * (_UNITS[unit] or 1e-3)
         return micros.round().cast(pl.Int64, strict=False)
     if dtype == pl.String:
         value = value.str.strip_chars()

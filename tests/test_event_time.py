@@ -6,11 +6,13 @@ import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
+import narwhals as nw
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import beamlike as bl
 from beamlike.event_time import (
     DEAD_LETTERS,
     check_event_time_type,
@@ -209,6 +211,13 @@ def test_types_that_hold_times_are_accepted(dtype: pl.DataType, unit: str | None
         (pl.Int64(), None, "give timestamp_unit="),
         (pl.Datetime("us"), "s", "takes no timestamp_unit='s'"),
         (pl.Float64(), None, "is Float64: give timestamp_unit='s'"),
+        (pl.Float32(), None, "is Float32: give timestamp_unit='s'"),
+        (
+            pl.Float32(),
+            "s",
+            "is Float32, in which the times of today are two minutes apart.* cast it to Float64 in a step",
+        ),
+        (pl.Float32(), "ms", "is Float32, in which the times of today are two minutes apart"),
         (pl.Boolean(), None, "is Boolean; expected Datetime"),
         (pl.List(pl.Int64()), "s", r"is List\(Int64\); expected"),
     ],
@@ -224,13 +233,22 @@ def test_a_unit_that_is_none_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)])
-@pytest.mark.parametrize("dtype", [pl.Float64, pl.Float32])
-def test_floats_count_their_unit_since_1970_to_the_nearest_microsecond(
-    unit: str, per_second: float, dtype: Any
-) -> None:
-    assert times([0.25 * per_second, -2.0 * per_second], dtype, unit) == [250_000, -2_000_000]
-    if dtype is pl.Float64:
-        assert times([1_767_268_800.123456 * per_second], dtype, unit) == [NOON_US + 123_456]
+def test_floats_count_their_unit_since_1970_to_the_nearest_microsecond(unit: str, per_second: float) -> None:
+    assert times([0.25 * per_second, -2.0 * per_second], pl.Float64, unit) == [250_000, -2_000_000]
+    assert times([1_767_268_800.123456 * per_second], pl.Float64, unit) == [NOON_US + 123_456]
+
+
+def test_short_floats_are_refused_when_the_source_is_declared_and_can_be_cast_before() -> None:
+    rows = bl.Rows([{"at": 1.5}], schema={"at": pl.Float32})
+    watermark = bl.MonotonousTimestamps()
+    with pytest.raises(TypeError, match="step 'plays': event time column 'at' is Float32"):
+        bl.Pipeline("p").read("plays", rows, timestamp="at", timestamp_unit="s", watermark=watermark)
+    p, out = bl.Pipeline("p"), bl.Memory()
+    cast = p.read("plays", rows).with_columns(bl.col("at").cast(nw.Float64))
+    timed = cast.with_watermark(watermark, timestamp="at", timestamp_unit="s")
+    timed.with_columns(time=bl.event_time()).write("out", out)
+    p.run()
+    assert out.frame()["time"].dt.epoch("us").to_list() == [1_500_000]
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
