@@ -142,7 +142,7 @@ def mean(column: str) -> Aggregate:
 
 
 def collect(column: str) -> Aggregate:
-    """All values of a column in a list, nulls too, in order of arrival; in no order where windows merge."""
+    """All values of a column in a list, nulls too, in order of arrival."""
     return Collect(column)
 
 

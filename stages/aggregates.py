@@ -5,7 +5,7 @@ Merging is associative, and the accumulator of nothing is its identity, so how e
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 import polars as pl
@@ -14,6 +14,9 @@ from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 from stages.sums import NARROW, narrow, wide
 
 Schema = pl.Schema
+
+ARRIVAL: Final = "__arrival"
+"""Of single rows, where an aggregate is `numbered`: their number, in order of arrival; there may be gaps."""
 
 
 @attrs.frozen
@@ -35,7 +38,10 @@ class Aggregate:
     """Whether an element that comes again, as what it was or as what it has become, does no harm."""
 
     ordered: ClassVar[bool] = False
-    """Whether the result may depend on the order in which elements arrived."""
+    """Whether, where windows merge, the result may depend on the order in which accumulators do."""
+
+    numbered: ClassVar[bool] = False
+    """Whether it reads the number of each element in `ARRIVAL`."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -61,6 +67,10 @@ class Aggregate:
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         """The result."""
         raise NotImplementedError
+
+    def where_windows_merge(self) -> Aggregate:
+        """What gives the same result where accumulators are merged in another order than that of arrival."""
+        return self
 
 
 @attrs.frozen
@@ -242,7 +252,7 @@ class Max(_Extreme):
 
 @attrs.frozen
 class Collect(_OfColumn):
-    """All values of a column in a list, nulls too, in order of arrival; in no order where windows merge."""
+    """All values of a column in a list, nulls too, in order of arrival."""
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return pl.List(dtype)
@@ -263,6 +273,31 @@ class Collect(_OfColumn):
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc["values"]
+
+    def where_windows_merge(self) -> Aggregate:
+        return CollectNumbered(self.column)
+
+
+@attrs.frozen
+class CollectNumbered(Collect):
+    """The same where windows merge: each value is kept with its number, by which the result is sorted.
+
+    Elements of windows that become one may have come in turns, so no order of the windows is that of arrival.
+    """
+
+    numbered: ClassVar[bool] = True
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        numbered = pl.Struct({"number": pl.Int64(), "value": schema[self.column]})
+        return {"values": Part(pl.List(numbered), ())}
+
+    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
+        numbered = pl.struct(pl.col(ARRIVAL).alias("number"), pl.col(self.column).alias("value"))
+        return {"values": pl.concat_list(numbered)}
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        number, value = (pl.element().struct.field(name) for name in ("number", "value"))
+        return acc["values"].list.eval(value.sort_by(number))
 
 
 class _ByTime(_OfColumn):

@@ -16,7 +16,7 @@ from windowing.combiners import TimestampCombiner
 from windowing.strategy import Windowing
 from windowing.triggers import ROOT, WATERMARK, Moment
 
-from stages.aggregates import Aggregate
+from stages.aggregates import ARRIVAL, Aggregate
 from stages.firing import collect, expires_at, fire, let_go, ready
 from stages.late import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, late_schema
 from stages.lifting import count_in, elements_in, is_lifted, lifts_early, place
@@ -84,7 +84,10 @@ class Grouping:
     layout: Layout = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "layout", Layout(self.keys, self.windowing, self.aggregates, self.schema))
+        aggregates = self.aggregates
+        if self.merging:
+            aggregates = {name: aggregate.where_windows_merge() for name, aggregate in aggregates.items()}
+        object.__setattr__(self, "layout", Layout(self.keys, self.windowing, aggregates, self.schema))
 
     @property
     def merging(self) -> bool:
@@ -135,22 +138,22 @@ class Grouping:
         """Arrivals that have been admitted as the state rows that they are by themselves."""
         return self._absorb(incoming, Moment(now.times, self.merging))
 
-    def admit(self, arrivals: pl.DataFrame, before: Watermarks) -> Admitted:
+    def admit(self, arrivals: pl.DataFrame, before: Watermarks, arrived: int) -> Admitted:
         """Arrivals with their windows; those whose window has been collected already are too late.
 
-        They may have been lifted (`lift`) before they came.
+        They may have been lifted (`lift`) before they came. `arrived` is how many came in the steps before.
         """
         arrivals, refused = refuse(arrivals, self.layout)
         placed, outside = place(arrivals, self.windowing.windows)
         in_time = expires_at(self.layout) > before.input
         admitted = placed.filter(in_time)
         count = count_in(placed) - count_in(admitted)
-        incoming = reduce_arrivals(self._lifted(admitted, before), self.layout, self.merging)
+        incoming = reduce_arrivals(self._lifted(admitted, before, arrived), self.layout, self.merging)
         wanted = self.late_columns is not None
         rows = Dropped(placed.filter(~in_time), outside, admitted) if wanted else None
         return Admitted(incoming, count, elements_in(arrivals), count_in(outside), rows, refused)
 
-    def _lifted(self, admitted: pl.DataFrame, before: Watermarks) -> pl.DataFrame:
+    def _lifted(self, admitted: pl.DataFrame, before: Watermarks, arrived: int) -> pl.DataFrame:
         """With accumulators, a count, and the hold that each row may place: what is late holds nothing.
 
         Judged by the input watermark, which all shards share, and so the same for any number of them.
@@ -161,6 +164,8 @@ class Grouping:
             combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
             hold = combiner.element_hold(windows.ends_before(admitted) if combiner.adjusted else None)
             lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
+            if self.layout.numbered:
+                admitted = admitted.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
         holding = pl.when(hold >= before.input).then(hold).alias(NEW_HOLD)
         return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
 

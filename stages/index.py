@@ -79,6 +79,8 @@ class Index:
     times: Times = attrs.field(factory=Times)
     holds: Mapping[int, Histogram] | None = None
     """Of each bucket, of pending elements; None where nobody has asked, as percentile watermarks are not in use."""
+    arrived: int = 0
+    """How many elements have come, each counted in every window that it is in: the next are numbered from here."""
 
     @classmethod
     def load(cls, store: StateStore, stage: str, clocks: Sequence[str]) -> Index:
@@ -92,13 +94,16 @@ class Index:
             holds = {int(bucket): histogram for bucket, histogram in holds.items()}
         # An index of an earlier version does not say what of a window holds.
         frame = pl.concat([pl.DataFrame(schema=_schema(clocks)), frame], how="diagonal")
-        return cls(frame, Watermarks(facts["input"], facts["output"]), Times(facts["times"]), holds)
+        watermarks = Watermarks(facts["input"], facts["output"])
+        # An index of an earlier version does not say how many; nothing in its state is numbered.
+        return cls(frame, watermarks, Times(facts["times"]), holds, facts.get("arrived", 0))
 
     def save(self, store: StateStore, stage: str) -> None:
         facts: dict[str, Any] = {
             "input": self.watermarks.input,
             "output": self.watermarks.output,
             "times": dict(self.times.times),
+            "arrived": self.arrived,
         }
         if self.holds is not None:
             facts["holds"] = self.holds

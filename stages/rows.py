@@ -75,6 +75,11 @@ class Layout:
         }
 
     @property
+    def numbered(self) -> bool:
+        """Whether some aggregate reads the numbers of elements."""
+        return any(aggregate.numbered for aggregate in self.aggregates.values())
+
+    @property
     def retracts(self) -> bool:
         """Whether a pane takes back those that it replaces."""
         return self.windowing.accumulation is Accumulation.RETRACTING

@@ -18,11 +18,15 @@ from stages.watermarks import Times, Watermarks
 
 @attrs.frozen
 class Saved:
-    """The rows of one shard, one per (key, window), with the columns of `Layout.state`; and where it stood."""
+    """The rows of one shard, one per (key, window), with the columns of `Layout.state`; and where it stood.
+
+    `arrived` is how many elements had come to it; where several shards become one, the most that had come to any.
+    """
 
     rows: pl.DataFrame
     watermarks: Watermarks
     times: Times
+    arrived: int
 
 
 def save(stage: Stage, store: StateStore) -> Saved:
@@ -33,7 +37,7 @@ def save(stage: Stage, store: StateStore) -> Saved:
     advanced = stage.grouping.advance(
         visit.rows, admitted, index.watermarks, index.times, index.times, visit.unmerged
     )
-    return Saved(advanced.rows, index.watermarks, index.times)
+    return Saved(advanced.rows, index.watermarks, index.times, index.arrived)
 
 
 def restore(stage: Stage, store: StateStore, saved: Saved) -> None:
@@ -44,7 +48,8 @@ def restore(stage: Stage, store: StateStore, saved: Saved) -> None:
         buckets = buckets.split(bucket, chunks.size_of(part))
     nothing = saved.rows.clear().with_columns(pl.lit(False).alias(STALE))
     index: Index = storage.replace([], [buckets.place(saved.rows)], nothing, saved.times)
-    attrs.evolve(index, watermarks=saved.watermarks, times=saved.times).save(store, stage.name)
+    stood = attrs.evolve(index, watermarks=saved.watermarks, times=saved.times, arrived=saved.arrived)
+    stood.save(store, stage.name)
 
 
 def _numbers(placed: pl.DataFrame) -> list[int]:

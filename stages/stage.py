@@ -88,7 +88,7 @@ class Stage:
         storage = self.storage(store)
         index = storage.index
         before, then, now = index.watermarks, index.times, index.times.advance(clock)
-        admitted = self.grouping.admit(arrivals, before)
+        admitted = self.grouping.admit(arrivals, before, index.arrived)
         looked = visit(storage, admitted.incoming, now)
         reached = attrs.evolve(admitted, incoming=looked.incoming)
         advanced = self.grouping.advance(looked.rows, reached, before, then, now, looked.unmerged)
@@ -96,7 +96,8 @@ class Stage:
         holder = index.holder
         hold = None if holder is None else holder.hold
         watermarks = before.advance([clock.watermark], hold)
-        attrs.evolve(index, watermarks=watermarks, times=now).save(store, self.name)
+        arrived = index.arrived + admitted.placed
+        attrs.evolve(index, watermarks=watermarks, times=now, arrived=arrived).save(store, self.name)
         return Step(
             advanced.panes,
             watermarks,

@@ -7,6 +7,7 @@ and children only. Numbers such as 4.1 are sections of BEAM_MODEL.md; "(here)" m
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from itertools import count
 
 import attrs
 
@@ -144,7 +145,7 @@ class State:
     """All that is kept of one key's open window."""
 
     trigger: Machine
-    values: list[int] = attrs.Factory(list)
+    values: list[tuple[int, int]] = attrs.Factory(list)  # each with its number, in order of arrival (here)
     pending: int = 0  # elements since the last pane
     hold: int | None = None  # output time of the elements since the last pane that were not late
     previous: Pane | None = None
@@ -161,6 +162,7 @@ class Model:
         self.active: dict[tuple[Key, Window], State] = {}
         self.closed: set[tuple[Key, Window]] = set()  # root trigger finished, not yet collected
         self.clocks = Clocks()
+        self.arrivals = count()
         self.output_watermark = MIN_TIME
         self.input_before = MIN_TIME  # the input watermark of the step before
 
@@ -292,7 +294,7 @@ class Model:
             state = self.active[place.key, place.window] = State(
                 machine(self.windowing.trigger, self.merging)
             )
-        state.values.append(place.value)
+        state.values.append((next(self.arrivals), place.value))
         state.pending += 1
         state.trigger.on_element(self._now(place.window))
         output = output_time(self.windowing, place)
@@ -344,7 +346,7 @@ class Model:
         return Pane(
             key=key,
             window=window,
-            values=sorted(state.values),
+            values=[value for _, value in sorted(state.values)],
             # Section 0, 8; a hold that is after the window's end counts as its end (3.3).
             timestamp=maximum(window) if state.hold is None else min(state.hold, maximum(window)),
             timing=timing,

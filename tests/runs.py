@@ -125,7 +125,7 @@ def _pane(row: dict[str, Any]) -> Pane:
     return Pane(
         key=row["key"],
         window=(row[WINDOW_START], row[WINDOW_END]),
-        values=sorted(row["values"], key=lambda value: (value is None, value)),
+        values=row["values"],
         timestamp=row[EVENT_TIME],
         timing=row[PANE_TIMING],
         index=row[PANE_INDEX],

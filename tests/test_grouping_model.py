@@ -122,7 +122,9 @@ def test_sessions_do_not_depend_on_the_order_of_arrival(
     end = Bundle((), MAX_TIME)
     at_once = panes_of(windowing, (Bundle(tuple(arrivals), MIN_TIME), end))
     one_by_one = panes_of(windowing, (*(Bundle((element,), MIN_TIME) for element in shuffled), end))
-    assert at_once == one_by_one
+    assert [attrs.evolve(pane, values=sorted(pane.values)) for pane in at_once] == [
+        attrs.evolve(pane, values=sorted(pane.values)) for pane in one_by_one
+    ]
 
 
 @law
@@ -163,7 +165,7 @@ def test_discarding_panes_concatenate_to_the_last_accumulating_one(
         if became_part((key, window), by_window(accumulating), windowing):
             continue
         parts = [pane for pane in discarding if pane.key == key and within(pane.window, window, windowing)]
-        assert panes[-1].values == sorted(value for pane in parts for value in pane.values)
+        assert sorted(panes[-1].values) == sorted(value for pane in parts for value in pane.values)
 
 
 @law
@@ -336,7 +338,7 @@ def expected(row: dict[str, Any], times: list[int]) -> dict[str, Any]:
     values = row["values"]
     length = (row[WINDOW_END] - row[WINDOW_START]) / 1_000_000
     return {
-        "values": values,
+        "values": sorted(values),
         "n": len(values),
         "n_values": len(values),
         "total": sum(values),

@@ -163,6 +163,18 @@ def test_another_column_of_the_same_type_is_a_change() -> None:
     ]
 
 
+def test_lists_of_windows_that_merge_without_the_numbers_that_order_them_are_refused() -> None:
+    now = plan(windows=bl.Sessions("1m"), aggregates={"all": bl.collect("score")})
+    older = json.loads(json.dumps(describe(now, 4)))
+    older["stages"]["totals"]["accumulators"]["__acc.all.values"] = "List(Int64)"
+    (difference,) = differences(older, describe(now, 4))
+    assert str(difference) == (
+        "stage 'totals': column __acc.all.values was List(Int64), "
+        "now List(Struct({'number': Int64, 'value': Int64}))"
+    )
+    assert difference.remedy == Remedy.ANEW
+
+
 def test_stages_and_sources_that_are_new_or_gone_are_named() -> None:
     assert changed(plan(extra=True)) == ["levels: it has 1, this run 2", "stage 'again' is new, on level 2"]
     assert changed(plan(), before=plan(extra=True)) == [

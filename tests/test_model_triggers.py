@@ -71,7 +71,7 @@ def test_merging_sessions_wait_for_the_least_of_their_targets(new: New) -> None:
     add(m, 16, now=12)
     add(m, 8, now=14)
     assert brief(add(m, now=15)) == []
-    assert brief(add(m, now=16)) == [((0, 26), [0, 8, 16], "early", 0, -1)]
+    assert brief(add(m, now=16)) == [((0, 26), [0, 16, 8], "early", 0, -1)]
 
 
 def test_a_session_whose_part_has_waited_does_not_wait_again(new: New) -> None:
@@ -143,7 +143,7 @@ def test_counts_of_all_add_up_when_sessions_merge(new: New) -> None:
     add(m, 0, now=10)
     add(m, 16, now=12)
     assert brief(add(m, 8, now=14)) == []
-    assert brief(add(m, now=16)) == [((0, 26), [0, 8, 16], "early", 0, -1)]
+    assert brief(add(m, now=16)) == [((0, 26), [0, 16, 8], "early", 0, -1)]
 
 
 def test_after_each_goes_on_to_the_next_and_then_finishes(new: New) -> None:

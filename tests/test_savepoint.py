@@ -63,7 +63,12 @@ def pipeline(
             timestamp_combiner=bl.EARLIEST,
         )
         .group_by("user", name="sessions")
-        .aggregate(total=bl.sum("score"), n=bl.count(), **({"most": bl.max("score")} if most else {}))
+        .aggregate(
+            total=bl.sum("score"),
+            n=bl.count(),
+            scores=bl.collect("score"),
+            **({"most": bl.max("score")} if most else {}),
+        )
     )
     sessions.write("sessions out", out)
     per_minute = sessions.window_into(
@@ -92,7 +97,7 @@ def read(p: bl.Pipeline, name: str, folder: Path) -> bl.Collection:
 
 def panes(*sinks: bl.Memory) -> list[tuple[Any, ...]]:
     """Of all sinks together, in an order that does not depend on shards."""
-    order = ["user", "window_start", "window_end", "pane_timing", "pane_index", "total", "n"]
+    order = ["user", "window_start", "window_end", "pane_timing", "pane_index", "total", "n", "scores"]
     return sorted(row for sink in sinks for row in sink.frame().select(order).rows())
 
 

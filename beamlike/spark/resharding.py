@@ -52,6 +52,7 @@ def take_apart(
         "inputs": _input_facts(stage, json.loads(values[INPUTS]), before, now),
         "watermarks": attrs.astuple(saved.watermarks),
         "times": dict(saved.times.times),
+        "arrived": saved.arrived,
     }
     payload = json.dumps(facts, sort_keys=True).encode()
     for new in now.shards(stage.name):
@@ -84,6 +85,8 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
         pl.concat([pl.DataFrame(schema=stage.stage.grouping.layout.state), *rows]),
         Watermarks(*(min(times) for times in zip(*(fact["watermarks"] for fact in facts), strict=True))),
         Times(_least(fact["times"] for fact in facts)),
+        # The elements of a key have all come to one shard, and those to come get higher numbers.
+        max(fact["arrived"] for fact in facts),
     )
     restore(stage.stage, store, saved)
     inputs = _together([Inputs.load(fact["inputs"]) for fact in facts])
