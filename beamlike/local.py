@@ -29,7 +29,7 @@ from beamlike.outcome import Outcome
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
 from beamlike.records import BatchRecord, SourceRecord, StageRecord
-from beamlike.signals import Interrupted, signals
+from beamlike.signals import Interrupted, held_back, signals
 from beamlike.stage_routes import route_step
 from beamlike.summary import Shown
 from beamlike.tally import Tally
@@ -108,7 +108,6 @@ class LocalRun(Shown):
         try:
             outcome.followed_by(self.runner.on_batch)
             self._write_all(bundles, outcome)
-            outcome.close("stopped" if self._stopped else "ended")
         except KeyboardInterrupt:
             outcome.close("stopped")
             raise
@@ -128,7 +127,9 @@ class LocalRun(Shown):
                 start_sink(UNCLAIMED, letters, run)
             start_sinks(plan, run)
             self._go(bundles, sinks, outcome)
-            result.publish()
+            with held_back():
+                result.publish()
+                outcome.close("stopped" if self._stopped else "ended")
         finally:
             result.withdraw()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import attrs
 import polars as pl
 import pytest
 from click.testing import CliRunner
@@ -14,6 +16,9 @@ import beamlike as bl
 from beamlike.cli import main
 from beamlike.records import BatchRecord
 from beamlike.view.history import History
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +65,44 @@ def test_a_second_one_gives_the_batch_up_and_leaves_what_an_earlier_run_has_writ
         minutes(9).run(bl.LocalRunner(on_batch=pressing(2, 3), records="records.jsonl"))
     assert written() == [0, 1]
     assert History.open("records.jsonl").closed == "stopped"
+
+
+@attrs.frozen
+class Pressed(bl.JSONLines):
+    """Ctrl-C twice, while its files replace those of an earlier run."""
+
+    def publish(self, run: str) -> None:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        super().publish(run)
+
+
+def shown_by_two(count: int) -> bl.Pipeline:
+    p = bl.Pipeline("two")
+    rows = p.read("rows", bl.Rows([{"n": n} for n in range(count)]))
+    for name in ("first", "second"):
+        rows.write(name, Pressed(name))
+    return p
+
+
+def in_both() -> list[int]:
+    return [len(pl.read_ndjson(f"{name}/*")) for name in ("first", "second")]
+
+
+def test_files_of_all_sinks_replace_those_of_an_earlier_run_before_it_ends() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    for count in (2, 9):
+        with pytest.raises(KeyboardInterrupt):
+            shown_by_two(count).run(bl.LocalRunner(records="records.jsonl"))
+        assert in_both() == [count, count]
+        assert History.open("records.jsonl").closed == "ended"
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.spark
+def test_so_they_do_on_spark(spark: SparkSession) -> None:
+    shown_by_two(2).run(bl.SparkRunner(session=spark, shards=1))
+    assert in_both() == [2, 2]
 
 
 def test_the_command_shows_what_was_done_and_ends_as_programs_do(

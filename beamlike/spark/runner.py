@@ -26,9 +26,9 @@ from beamlike.manifest import describe
 from beamlike.outcome import Outcome
 from beamlike.plan import Plan
 from beamlike.progress import Progress
-from beamlike.recording import RECORDS_FILE
+from beamlike.recording import RECORDS_FILE, Ending
 from beamlike.records import BatchRecord
-from beamlike.signals import signals
+from beamlike.signals import held_back, signals
 from beamlike.spark.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
@@ -227,8 +227,7 @@ class SparkRun(Shown):
                 self._halt()
                 self._manifest["drained"] = True
                 self.checkpoint.save(self._manifest)
-            self._publish()
-            self._outcome.close("stopped" if self._stopped and not self._manifest["drained"] else "ended")
+            self._publish("stopped" if self._stopped and not self._manifest["drained"] else "ended")
         except KeyboardInterrupt:
             self._outcome.close("stopped")
             with suppress(Py4JNetworkError):
@@ -314,14 +313,15 @@ class SparkRun(Shown):
             self.ask_to_stop()
         if self._stopper is not None:
             self._stopper.join()
-        self._publish()
-        self._outcome.close("stopped")
+        self._publish("stopped")
         return self._release()
 
-    def _publish(self) -> None:
-        """Shows the files of a run that begins anew, if all of its batches are whole."""
-        if not self._given_up and self._query is not None and self._query.exception() is None:
-            self._result.publish()
+    def _publish(self, ending: Ending) -> None:
+        """Shows the files of a run that begins anew, if all of its batches are whole, and says how it ended."""
+        with held_back():
+            if not self._given_up and self._query is not None and self._query.exception() is None:
+                self._result.publish()
+            self._outcome.close(ending)
 
     def _halt(self) -> None:
         self._stopped = True
