@@ -124,6 +124,7 @@ def main() -> None:
 @click.argument("pipeline", type=_Target())
 @_set
 @click.option("--records", type=click.Path(dir_okay=False), help="Local: a file for why, watch and report.")
+@click.option("--run-id", help="Local: the name under which sinks know the run; default: the pipeline's.")
 @click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--checkpoint", help="Spark: the folder in which the run can be continued.")
 @click.option(
@@ -134,13 +135,13 @@ def main() -> None:
     "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
 )
 @click.option("--master", help="Spark: where it runs; default: local[*].")
-def run(pipeline: Pipeline, records: str | None, runner: str, **options: Any) -> None:
+def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str, **options: Any) -> None:
     """Run MODULE:PIPELINE and show what it did.
 
     Ctrl-C ends it after the batch in hand, a second one at once; the exit code is then 130 for a run in process.
     """
     try:
-        _show(_plainly(lambda: pipeline.run(_runner(runner, records, options))))
+        _show(_plainly(lambda: pipeline.run(_runner(runner, records, run_id, options))))
     except Interrupted as interrupted:
         _show(interrupted.run)
         sys.exit(_INTERRUPTED)
@@ -272,7 +273,7 @@ def report(run: str, output: str) -> None:
     click.echo(output)
 
 
-def _runner(name: str, records: str | None, options: dict[str, Any]) -> Any:
+def _runner(name: str, records: str | None, run_id: str | None, options: dict[str, Any]) -> Any:
     given = {
         option: value
         for option, value in options.items()
@@ -282,9 +283,13 @@ def _runner(name: str, records: str | None, options: dict[str, Any]) -> Any:
         if given:
             named = ", ".join(f"--{option}" for option in given)
             raise click.UsageError(f"{named}: for --runner spark only")
-        return LocalRunner(records=records)
+        return _plainly(lambda: LocalRunner(records=records, run_id=run_id))
     if records is not None:
         raise click.UsageError("--records: for --runner local only; on Spark they are in the checkpoint")
+    if run_id is not None:
+        raise click.UsageError(
+            "--run-id: for --runner local only; on Spark each checkpoint has an id of its own"
+        )
     from beamlike.spark.runner import SparkRunner
 
     try:

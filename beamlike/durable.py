@@ -31,10 +31,13 @@ def sync(file: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """The names that are in a folder stay, and those that are gone do."""
+    """The names that are in a folder stay, and those that are gone do; nothing if it is gone itself."""
     if not _FOLDERS:
         return
-    number = os.open(folder or os.curdir, os.O_RDONLY)
+    try:
+        number = os.open(folder or os.curdir, os.O_RDONLY)
+    except FileNotFoundError:  # another run has removed it, as nothing was in it
+        return
     try:
         os.fsync(number)
     except OSError as error:

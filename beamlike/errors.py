@@ -74,6 +74,10 @@ class SinkError(RunError):
         return f"sink {self.args[0]!r}: {self.args[1]}"
 
 
+class SinkInUse(SinkError):
+    """Another run of the same name, which goes on, writes to the place of a sink."""
+
+
 class CheckpointError(RuntimeError):
     """A checkpoint belongs to another plan, or cannot be used."""
 

@@ -13,6 +13,7 @@ import attrs
 import polars as pl
 
 from beamlike.build_records import source_record, stage_record
+from beamlike.checks import require_name
 from beamlike.drops import Drops
 from beamlike.early_times import EarlyTimes
 from beamlike.errors import MissingFiles, PlanError
@@ -22,9 +23,9 @@ from beamlike.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
 from beamlike.io import JSONLines, SparkSink, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files import Files
-from beamlike.io.names import file_name
 from beamlike.keys_seen import came
 from beamlike.letters import UNCLAIMED, Letters
+from beamlike.letters_folder import folder_of_letters, hold_letters
 from beamlike.outcome import Outcome
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
@@ -33,7 +34,7 @@ from beamlike.signals import Interrupted, held_back, signals
 from beamlike.stage_routes import route_step
 from beamlike.summary import Shown
 from beamlike.tally import Tally
-from beamlike.writing import Replacement, beside, check_sinks, start_sink, start_sinks, write_part
+from beamlike.writing import Replacement, beside, check_sinks, hold_sinks, start_sink, start_sinks, write_part
 from stages.alignment import Report, must_wait, together
 from stages.fields import SourceFile
 from stages.inputs import Arrived, Inputs
@@ -53,6 +54,8 @@ class LocalRunner:
     `records`: a file for the records of all batches, for `beamlike why`, `watch` and `report`.
     `on_batch` is called with the record of each batch.
     `clock` gives the processing time in microseconds; by default it is this machine's.
+    `run_id`: the name under which sinks know the run, by default that of the pipeline. A run replaces the files of the
+    last one of its name, and is refused while one goes on that writes to the same place.
     """
 
     chunk_rows: int = attrs.field(
@@ -61,6 +64,12 @@ class LocalRunner:
     records: str | os.PathLike[str] | None = None
     on_batch: Callable[[BatchRecord], None] | None = None
     clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
+    run_id: str | None = attrs.field(default=None)
+
+    @run_id.validator
+    def _is_a_name(self, attribute: attrs.Attribute[str | None], value: object) -> None:
+        if value is not None:
+            require_name(value, "run")
 
     def run(self, plan: Plan) -> LocalRun:
         """Runs the plan to the end of its input, and closes all windows there.
@@ -89,21 +98,32 @@ class LocalRun(Shown):
     _file_order: FileOrder = attrs.field(factory=FileOrder)
     _desk: Desk = attrs.field(init=False)
     _stopped: bool = False
+    dead_letters: str = attrs.field(init=False)
+    """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
 
     def __attrs_post_init__(self) -> None:
+        self.dead_letters = folder_of_letters(self.plan.name)
         self._desk = Desk(self.runner.clock, simulated=steps_of(self.plan) is not None)
 
     @property
-    def dead_letters(self) -> str:
-        """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
-        return f"{file_name(self.plan.name, blanks=True)}-dead-letters"
+    def run_id(self) -> str:
+        """The name under which sinks know it."""
+        return self.runner.run_id or self.plan.name
 
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
         # Sources first: what cannot be read must not cost what an earlier run has written.
         bundles = self.bundles()
         _require_writable(self.plan)
-        # Then the records: they refuse a run while another one goes on, whose files are where its own would be.
+        with hold_sinks(self.plan, self.run_id) as held:
+            self.dead_letters, lock = hold_letters(self.plan.name, self.run_id)
+            held.enter_context(lock)
+            self._go_alone(bundles)
+        if self._stopped:
+            raise Interrupted(self)
+
+    def _go_alone(self, bundles: Iterator[Bundle]) -> None:
+        """While no other run of this name writes to the same places."""
         outcome = Outcome.open(self.runner.records, self.plan, self._desk, fresh=True)
         try:
             outcome.followed_by(self.runner.on_batch)
@@ -113,12 +133,10 @@ class LocalRun(Shown):
             raise
         finally:
             outcome.close("failed")
-        if self._stopped:
-            raise Interrupted(self)
 
     def _write_all(self, bundles: Iterator[Bundle], outcome: Outcome) -> None:
         """To files beside those of an earlier run, which they replace at the end."""
-        run, letters = self.plan.name, JSONLines(self.dead_letters).beside(self.plan.name)
+        run, letters = self.run_id, JSONLines(self.dead_letters).beside(self.run_id)
         plan = beside(self.plan, run)
         sinks = {**{name: sink.sink for name, sink in plan.sinks.items()}, UNCLAIMED: letters}
         result = Replacement(run, sinks)
@@ -241,7 +259,7 @@ class LocalRun(Shown):
         """What has come for a sink in this batch is written: how many rows."""
         rows = 0
         for frame in self._take(name):
-            write_part(sink, output_frame(frame), Part(self.plan.name, len(self.batches), sink=name))
+            write_part(sink, output_frame(frame), Part(self.run_id, len(self.batches), sink=name))
             rows += len(frame)
         return rows
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import IO, Any, Final
 
 import attrs
 
 from beamlike.errors import RecordsInUse
 from beamlike.in_hand import InHand, Work
+from beamlike.locks import open_locked
 
-_LOCKS: Final = find_spec("fcntl") is not None
-"""Where a system has no such locks, nobody knows whether a run is alive."""
 _LOOKS: Final = 5
-_PAUSE: Final = 0.01  # seconds
 
 
 def slip_of(records: str) -> str:
@@ -44,15 +40,15 @@ class RunSlip:
     def take(cls, records: str | os.PathLike[str], *, simulated: bool = False) -> RunSlip:
         """The slip beside these records. Raises `RecordsInUse` where another run that goes on writes them."""
         path = slip_of(os.path.abspath(records))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        file = _locked(path)
-        if file is None:
+        try:
+            file, _ = open_locked(path)
+        except BlockingIOError:
             other = read_slip(path)
             where = "" if other is None else f", in process {other['pid']} on {other['host']}"
             raise RecordsInUse(
                 f"the records {os.fspath(records)!r} are those of another run that goes on{where}; stop that first, "
                 "or name another file"
-            )
+            ) from None
         slip = cls(path, {"pid": os.getpid(), "host": socket.gethostname(), "simulated": simulated}, file)
         slip.write(None)
         return slip
@@ -125,52 +121,3 @@ def _together(works: list[Work]) -> list[Work]:
         first = found.get(str(work))
         found[str(work)] = work if first is None else attrs.evolve(first, tasks=first.tasks + work.tasks)
     return list(found.values())
-
-
-def is_alive(path: str) -> bool | None:
-    """Whether the run of a slip goes on; None where nobody knows."""
-    if not _LOCKS:
-        return None
-    import fcntl
-
-    try:
-        with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    return False
-
-
-def _locked(path: str) -> IO[bytes] | None:
-    """The file of this path, which is made and locked; None where another process has it."""
-    while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
-        if _lock(file):
-            # A run that ended just now has removed it: then its lock keeps nobody away.
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                    return file
-            file.close()
-        else:
-            file.close()
-            return None
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Whether no other process has it; where a file system has no locks, that is taken for granted."""
-    if not _LOCKS:
-        return True
-    import fcntl
-
-    for _ in range(_LOOKS):  # who looks whether it is locked has it for a moment
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_PAUSE)
-        except OSError:
-            return True
-        else:
-            return True
-    return False

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 import attrs
 import polars as pl
 
 from beamlike.describe import describe
-from beamlike.errors import PlanError, SinkError
+from beamlike.errors import PlanError, SinkError, SinkInUse
 from beamlike.io import SparkSink, Table
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files import Files
 from beamlike.letters import UNCLAIMED
+from beamlike.locks import InUse
 from beamlike.plan import Plan
 
 Write = Callable[[pl.DataFrame, Part], Collection[str] | None]
@@ -32,6 +33,33 @@ def check_sinks(sinks: Mapping[str, Sink]) -> None:
                 raise
             except Exception as error:
                 raise SinkError(name, f"{describe(sink)} cannot be used: {_what(error)}") from error
+
+
+def hold_sinks(plan: Plan, run: str) -> ExitStack:
+    """Until it is closed, no other run of this name writes to where the sinks of the plan do.
+
+    Raises `SinkInUse`, which says who does; `SinkError` and what the sink itself refuses where there is no such place.
+    """
+    with ExitStack() as held:
+        for name, sink in plan.sinks.items():
+            if isinstance(sink.sink, Files | Table) and (lock := _held(name, sink.sink, run)):
+                held.enter_context(lock)
+        return held.pop_all()
+
+
+def _held(name: str, sink: Files | Table, run: str) -> AbstractContextManager[object] | None:
+    try:
+        return sink.hold(run)
+    except InUse as error:
+        raise SinkInUse(
+            name,
+            f"{describe(sink)} is being written by {error}; wait for its end, or give this run a name of its own: "
+            "LocalRunner(run_id=...), or on Spark a checkpoint",
+        ) from None
+    except PlanError:
+        raise
+    except Exception as error:
+        raise SinkError(name, f"{describe(sink)} cannot be opened: {_what(error)}") from error
 
 
 def start_sink(name: str, sink: Sink, run: str) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike import slips
+from beamlike import locks
 from beamlike.errors import RecordsInUse
 from beamlike.in_hand import Desk
 from beamlike.records import BatchRecord
@@ -169,7 +169,7 @@ def test_a_slip_that_is_removed_while_it_is_taken_is_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool
 ) -> None:
     path = tmp_path / "run.jsonl"
-    first, lock, taken = RunSlip.take(path), slips._lock, list[RunSlip]()
+    first, lock, taken = RunSlip.take(path), locks._lock, list[RunSlip]()
 
     def late(file: IO[bytes]) -> bool:
         """Between opening and locking the run that had it ends, and perhaps another one begins."""
@@ -179,7 +179,7 @@ def test_a_slip_that_is_removed_while_it_is_taken_is_taken_again(
             taken.append(RunSlip.take(path))
         return lock(file)
 
-    monkeypatch.setattr(slips, "_lock", late)
+    monkeypatch.setattr(locks, "_lock", late)
     with pytest.raises(RecordsInUse) if others else contextlib.nullcontext():
         taken.append(RunSlip.take(path))
     with pytest.raises(RecordsInUse):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import polars as pl
 import pytest
 
@@ -186,7 +187,7 @@ def test_a_run_that_is_refused_its_records_leaves_the_files_of_the_run_that_writ
     def run_another(batch: int) -> None:
         if batch == 3:
             with pytest.raises(RecordsInUse):
-                pipeline(10, lambda batch: None).run(local)
+                pipeline(10, lambda batch: None).run(attrs.evolve(local, run_id="other"))
 
     run = pipeline(1, run_another).run(local)
     assert len(run.batches) > 3

@@ -23,13 +23,16 @@ from beamlike.io.parts import (
     discard,
     folder_beside,
     forget_beside,
+    lock_of,
     of_others,
     part_name,
     publish,
     put,
+    require_folder,
     settle,
 )
 from beamlike.io.paths import Damaged, absolute, is_pattern, list_files, path_text
+from beamlike.locks import Lock
 
 _LOG = logging.getLogger("beamlike")
 
@@ -236,6 +239,11 @@ class Files:
     def beside(self, run: str) -> Self:
         """The same sink, but what it writes is seen only when `publish` has put it in place of what was there."""
         return attrs.evolve(self, beside=run)
+
+    def hold(self, run: str) -> Lock:
+        """Makes the directory; no other run of this name writes to it until this is released. Raises `InUse`."""
+        require_folder(self.folder)
+        return Lock.take(lock_of(self.folder, run, self.extension), f"the run {run!r}")
 
     def start(self, run: str) -> None:
         """Makes the directory and tells of the files of other runs; removes what an earlier run of this name left.

@@ -17,6 +17,7 @@ from beamlike.io.names import file_name
 from beamlike.io.paths import file_system, is_pattern, is_remote
 
 _NUMBERS: Final = r"\d{6,}-\d{3,}"
+_TRIES: Final = 9
 
 
 def part_name(part: Part, extension: str) -> str:
@@ -29,10 +30,20 @@ def folder_beside(folder: str, run: str, extension: str) -> str:
     return f"{folder.rstrip('/')}/.part-{file_name(run)}.{extension}.tmp"
 
 
-def of_others(folder: str, run: str, extension: str) -> int:
-    """Makes the directory; how many parts it has of runs of other names."""
+def lock_of(folder: str, run: str, extension: str) -> str:
+    """The hidden file, beside that folder, that a run of this name locks while it writes to the sink's."""
+    return f"{folder.rstrip('/')}/.part-{file_name(run)}.{extension}.lock"
+
+
+def require_folder(folder: str) -> None:
+    """Makes the directory. Raises `ValueError` and `NotADirectoryError` where there can be none."""
     if not is_remote(folder):
         _make(folder)
+
+
+def of_others(folder: str, run: str, extension: str) -> int:
+    """Makes the directory; how many parts it has of runs of other names."""
+    require_folder(folder)
     parts = re.compile(rf"part-.*-{_NUMBERS}\.{extension}")
     ours = _ours(run, extension)
     names = [os.path.basename(name) for name in _files(folder)]
@@ -46,7 +57,7 @@ def clear(folder: str, run: str, extension: str) -> None:
     _remove(folder, names)
     if is_remote(folder):
         return
-    for below in reversed([*_partitions(folder)][1:]):
+    for below, _ in reversed([*_partitions(folder)][1:]):
         with suppress(OSError):  # something is in it
             os.rmdir(os.path.join(folder, below))
 
@@ -95,13 +106,25 @@ def publish(folder: str, run: str, extension: str) -> None:
 
 
 def _move(source: str, target: str) -> None:
-    if not is_remote(target):
+    if is_remote(target):
+        system, bare = file_system(target)
+        system.create_dir(os.path.dirname(bare), recursive=True)
+        system.move(file_system(source)[1], bare)
+        return
+
+    def rename() -> None:
         make_folder(os.path.dirname(target))
         os.replace(source, target)
-        return
-    system, bare = file_system(target)
-    system.create_dir(os.path.dirname(bare), recursive=True)
-    system.move(file_system(source)[1], bare)
+
+    _beside_others(rename)
+
+
+def _beside_others(write: Callable[[], None]) -> None:
+    """Does it once more where the folder has gone meanwhile: other runs remove those in which nothing is."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            return write()
+    return write()
 
 
 def _ours(run: str, extension: str) -> re.Pattern[str]:
@@ -113,19 +136,24 @@ def _files(folder: str) -> list[str]:
     if is_remote(folder):
         return _remote_files(folder)
     found = []
-    for below in _partitions(folder):
-        with os.scandir(os.path.join(folder, below)) as entries:
-            found += [os.path.join(below, entry.name) for entry in entries if not entry.is_dir()]
+    for below, entries in _partitions(folder):
+        found += [os.path.join(below, entry.name) for entry in entries if not entry.is_dir()]
     return found
 
 
-def _partitions(folder: str, below: str = "") -> Iterator[str]:
-    """The folders of the columns' values, by path below the folder; first it itself."""
-    yield below
-    with os.scandir(os.path.join(folder, below)) as entries:
-        inner = [entry.name for entry in entries if "=" in entry.name and entry.is_dir()]
-    for name in inner:
-        yield from _partitions(folder, os.path.join(below, name))
+def _partitions(folder: str, below: str = "") -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """The folders of the columns' values, by path below the folder, and what is in each; first it itself."""
+    try:
+        with os.scandir(os.path.join(folder, below)) as listing:
+            entries = list(listing)
+    except FileNotFoundError:
+        if not below:
+            raise
+        return  # another run has removed it, as nothing was in it
+    yield below, entries
+    for entry in entries:
+        if "=" in entry.name and entry.is_dir():
+            yield from _partitions(folder, os.path.join(below, entry.name))
 
 
 def _remote_files(folder: str) -> list[str]:
@@ -147,6 +175,10 @@ def put(folder: str, name: str, save: Callable[[str], object]) -> None:
     if is_remote(folder):
         save(f"{folder.rstrip('/')}/{name}")
         return
+    _beside_others(lambda: _put(folder, name, save))
+
+
+def _put(folder: str, name: str, save: Callable[[str], object]) -> None:
     _make(folder)
     hidden = os.path.join(folder, f".{name}.{uuid4().hex}.tmp")
     try:

@@ -15,6 +15,9 @@ from beamlike.io.base import Part
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from beamlike.io.holding import ServerLock
+    from beamlike.locks import Lock
+
 _MODES = ("upsert", "append")
 
 
@@ -179,6 +182,12 @@ class Table:
                 message = f"the table {self.table!r} is not as this sink needs it: {'; '.join(found)}"
                 raise PlanError(message, step=rows.step)
             self._checked["table"] = sql.as_found(connection, wanted)
+
+    def hold(self, run: str) -> Lock | ServerLock | None:
+        """No other run of this name writes to the table until this is released. Raises `InUse`."""
+        from beamlike.io import holding
+
+        return holding.hold(self.url, self.place, run)
 
     def start(self, run: str) -> None:
         """Makes or checks the table. Its rows stay; what the ledger knows of an earlier run of this name goes."""

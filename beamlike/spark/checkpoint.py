@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.paths import is_remote, uri
+from beamlike.locks import InUse, Lock
 from beamlike.manifest import Remedy, describe, differences, refusal
 from beamlike.plan import Plan
 from beamlike.spark.hadoop import HadoopFiles
-from beamlike.spark.lock import RunLock
 from beamlike.spark.syncing import SparkFiles
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -62,9 +62,18 @@ class Checkpoint:
         """What is called before each batch of a query: what Spark has written stays then, if it is on this machine."""
         return SparkFiles(self.path).sync if self.is_local else lambda: None
 
-    def lock(self, what: str) -> RunLock:
-        """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it."""
-        return RunLock.take(self.path, self.at("lock"), what)
+    def lock(self, what: str) -> Lock:
+        """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it.
+
+        On an object store nothing is locked: there, of two queries that work on one checkpoint, Spark fails the one
+        that comes second to note a batch as done.
+        """
+        try:
+            return Lock.take(self.at("lock"), what)
+        except InUse as error:
+            raise CheckpointError(
+                f"the checkpoint {self.path} is in use by {error}; stop that first, or wait for its end"
+            ) from None
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest of the run that this checkpoint is of; None for a new one.

@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import attrs
@@ -34,7 +34,6 @@ from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
 from beamlike.spark.leftovers import Leftovers
 from beamlike.spark.listing import Listings, require_files
-from beamlike.spark.lock import RunLock
 from beamlike.spark.modules import modules_of
 from beamlike.spark.options import is_positive, is_trigger
 from beamlike.spark.query import envelopes, labels, python_reason, reads_rows
@@ -46,7 +45,7 @@ from beamlike.spark.watching import Watcher
 from beamlike.summary import Shown
 from beamlike.tally import Tally
 from beamlike.watermarks import require_alignable
-from beamlike.writing import Replacement, beside, check_sinks, start_sinks
+from beamlike.writing import Replacement, beside, check_sinks, hold_sinks, start_sinks
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000
@@ -142,7 +141,7 @@ class SparkRun(Shown):
     batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES))
     _query: StreamingQuery | None = None
     _gate: Gate | None = None
-    _lock: RunLock | None = None
+    _locks: ExitStack = attrs.field(factory=ExitStack)
     _started: threading.Event = attrs.field(factory=threading.Event)
     _stopper: threading.Thread | None = None
     _manifest: dict[str, Any] = attrs.field(factory=dict)
@@ -163,13 +162,13 @@ class SparkRun(Shown):
 
     def begin(self) -> None:
         """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
-        self._lock = self.checkpoint.lock(f"the run of {self.plan.name!r}")
+        self._locks.enter_context(self.checkpoint.lock(f"the run of {self.plan.name!r}"))
         try:
             self._begin()
         except BaseException:
             self._outcome.close("failed")
             self._result.withdraw()
-            self._lock.release()
+            self._locks.close()
             raise
 
     def _begin(self) -> None:
@@ -184,6 +183,7 @@ class SparkRun(Shown):
         if self.runner.checkpoint is None and not reads_rows(self.plan):
             # As in process: a later run has the same name, and so replaces its files.
             run = self._manifest["run"] = self.plan.name
+            self._locks.enter_context(hold_sinks(self.plan, run))
             if self.runner.trigger == "available_now":
                 self.plan = beside(self.plan, run)
                 self._result = Replacement(run, {name: sink.sink for name, sink in self.plan.sinks.items()})
@@ -337,11 +337,11 @@ class SparkRun(Shown):
         """Lets others have the checkpoint, if the query is over."""
         if self._watcher is not None:
             self._watcher.stop()
-        if self._lock is not None and not self._is_active():
+        if not self._is_active():
             if self._stopper is not None:
                 self._stopper.join()
             self._result.withdraw()
-            self._lock.release()
+            self._locks.close()
 
     def _record(self, record: BatchRecord) -> None:
         self.batches.append(record)

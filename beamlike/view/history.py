@@ -12,8 +12,9 @@ import attrs
 from beamlike.description import RunDescription
 from beamlike.errors import ViewError, listed, nearest
 from beamlike.in_hand import InHand
+from beamlike.locks import is_locked
 from beamlike.records import BatchRecord
-from beamlike.slips import is_alive, read_slip, slip_of, with_tasks
+from beamlike.slips import read_slip, slip_of, with_tasks
 from beamlike.view.present import Present
 from beamlike.view.runs import find_run, is_run
 
@@ -109,7 +110,7 @@ class History:
     def _look(self, path: str) -> None:
         """At the slip beside the records."""
         slip = read_slip(slip_of(path)) or {"in_hand": None, "simulated": self.simulated}
-        self.alive, self.simulated = is_alive(slip_of(path)), slip["simulated"]
+        self.alive, self.simulated = is_locked(slip_of(path)), slip["simulated"]
         levels = {name: stage.level for name, stage in self.plan.stages.items()}
         in_hand = slip["in_hand"]
         self.in_hand = None if in_hand is None else with_tasks(in_hand, path, levels)

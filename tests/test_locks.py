@@ -1,0 +1,93 @@
+"""Locks: one holder at a time, who is named, and who leaves it free however he ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from beamlike import locks
+from beamlike.locks import InUse, Lock, is_locked, signed_here
+
+HOLD = """
+import sys
+from beamlike.locks import Lock
+lock = Lock.take(sys.argv[1], "the run of 'scores'")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def take(file: Path) -> Lock:
+    return Lock.take(str(file), "a test")
+
+
+def test_who_holds_it_is_named_and_a_killed_process_leaves_it_free(tmp_path: Path) -> None:
+    file = tmp_path / "beamlike" / "lock"
+    job = [sys.executable, "-c", HOLD, str(file)]
+    with subprocess.Popen(job, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            told = rf"the run of 'scores' in process {holder.pid} on {socket.gethostname()}, since 20"
+            with pytest.raises(InUse, match=re.escape(told)):
+                take(file)
+            assert is_locked(str(file))
+        finally:
+            holder.kill()
+    # What it wrote is still there, but nobody holds it.
+    assert str(holder.pid) in file.read_text()
+    assert is_locked(str(file)) is False
+    assert signed_here(str(file))
+    take(file).release()
+    assert not file.exists()
+
+
+def test_within_a_process_it_is_one_holder_too(tmp_path: Path) -> None:
+    lock = take(tmp_path / "lock")
+    with pytest.raises(InUse, match=f"^a test in process {os.getpid()} "):
+        take(tmp_path / "lock")
+    lock.release()
+    lock.release()
+    other = take(tmp_path / "lock")
+    # Who has released it does not release it for another.
+    lock.release()
+    with pytest.raises(InUse):
+        take(tmp_path / "lock")
+    other.release()
+
+
+def test_one_that_has_not_signed_yet_holds_it(tmp_path: Path) -> None:
+    with take(tmp_path / "lock"):
+        (tmp_path / "lock").write_text("")
+        with pytest.raises(InUse, match=r"^another process$"):
+            take(tmp_path / "lock")
+
+
+def test_a_file_that_its_holder_removes_meanwhile_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, lock = take(tmp_path / "lock"), locks._lock
+
+    def late(file: IO[bytes]) -> bool:
+        first.release()
+        return lock(file)
+
+    monkeypatch.setattr(locks, "_lock", late)
+    with take(tmp_path / "lock") as second:
+        assert second.held
+        assert is_locked(second.path)
+        with pytest.raises(InUse):
+            take(tmp_path / "lock")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_on_an_object_store_nothing_is_locked() -> None:
+    for _ in range(2):
+        assert not Lock.take("s3://bucket/c/beamlike/lock", "a test").held
