@@ -142,7 +142,10 @@ def mean(column: str) -> Aggregate:
 
 
 def collect(column: str) -> Aggregate:
-    """All values of a column in a list, nulls too, in order of arrival."""
+    """All values of a column in a list, nulls too, in order of arrival.
+
+    Panes that another grouping emits in one batch arrive in any order.
+    """
     return Collect(column)
 
 
