@@ -66,9 +66,12 @@ def with_combine(rows: bl.Collection) -> bl.Collection:
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (with_closure, r"step 'guarded': 'lock', lock, cannot be sent to Spark's workers: cannot pickle"),
-        (with_nested, r"step 'nested': 'locked.guard', lock, cannot be sent"),
-        (with_combine, r"step 'totals': 'guard', lock, cannot be sent"),
+        (
+            with_closure,
+            r"step 'guarded': `lock`, of type lock, cannot be sent to Spark's workers: cannot pickle",
+        ),
+        (with_nested, r"step 'nested': `locked.guard`, of type lock, cannot be sent"),
+        (with_combine, r"step 'totals': `guard`, of type lock, cannot be sent"),
     ],
 )
 def test_what_workers_cannot_get_is_told_with_its_step_and_variable(

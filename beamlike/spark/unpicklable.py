@@ -24,9 +24,11 @@ def unpicklable(plan: Plan, error: Exception) -> WrongType:
 
 def _told(way: list[tuple[str, Any]], why: str) -> str:
     names = [name for name, _ in way if name]
-    kind = f", {type(way[-1][1]).__name__}," if names else ""
-    what = f"{'.'.join(names)!r}{kind} cannot" if names else "what it is made of cannot"
-    return f"{what} be sent to Spark's workers: {why}; make it where it is used, inside of the function"
+    kind = type(way[-1][1]).__name__ if names else ""
+    what = f"`{'.'.join(names)}`, of type {kind}," if names else "what it is made of"
+    return (
+        f"{what} cannot be sent to Spark's workers: {why}; make it where it is used, inside of the function"
+    )
 
 
 def _parts_of(plan: Plan) -> Iterator[tuple[str, Any]]:
