@@ -19,6 +19,7 @@ _STEPS: Final = (
 _WHOLE: Final = frozenset({pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64})
 _DAYS: Final = 95_000_000
 """So many days before and after 1970, 260 thousand years, are in polars' calendar, which panics at what is not."""
+_TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
 _SHOWN: Final = 100  # characters
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000}
 
@@ -59,11 +60,35 @@ def key_text(key: str) -> pl.Expr:
     return pl.col(key).map_batches(_text, return_dtype=pl.String, is_elementwise=True)
 
 
+def key_named(key: str) -> pl.Expr:
+    """A key column as text, `null` where it is null: equal exactly where the keys are, as the text null is quoted."""
+    return pl.col(key).map_batches(_named, return_dtype=pl.String, is_elementwise=True)
+
+
 def key_shown(key: str) -> pl.Expr:
-    """A key column to read: its text, of which an enormous one is cut."""
-    text = key_text(key).fill_null("null")
+    """A key column to read: its name, of which an enormous one is cut."""
+    text = key_named(key)
     cut = pl.concat_str(text.str.head(_SHOWN), pl.lit("..."))
     return pl.when(text.str.len_bytes() > 4 * _SHOWN).then(cut).otherwise(text)
+
+
+def text_named(text: str) -> str:
+    """The name of a text, as `key_named` has it: one that is null in any quotes gets one more pair."""
+    return f"'{text}'" if text.strip("'") == "null" else text
+
+
+def text_of(name: str) -> str:
+    """The text of this name, which is not `null`."""
+    return name[1:-1] if name == text_named(name[1:-1]) else name
+
+
+def _named(values: pl.Series) -> pl.Series:
+    text = _text(values)
+    if values.dtype in _TEXTS:
+        quoted = text.str.strip_chars("'") == "null"
+        if quoted.any():
+            text = text.zip_with(~quoted.fill_null(False), "'" + text + "'")
+    return text.fill_null("null")
 
 
 def _text(values: pl.Series) -> pl.Series:

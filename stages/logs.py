@@ -10,6 +10,7 @@ import polars as pl
 from windowing.columns import EVENT_TIME
 
 import stages.fields as fields
+from stages.keys import text_named
 from stages.punctuated import RowExpression, expression, row_expression, users, where
 from stages.strategies import NewestTime, Summary
 
@@ -61,7 +62,7 @@ class TimeOrderedLogs(NewestTime):
     def awaited(self, spoken: Collection[str]) -> str:
         """Those expected ones that have not spoken."""
         if isinstance(self.expected, tuple):
-            missing = [repr(name) for name in self.expected if name not in spoken]
+            missing = [repr(name) for name in self.expected if text_named(name) not in spoken]
             return f"split{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else ""
         if self.expected is None or len(spoken) >= self.expected:
             return ""

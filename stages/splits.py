@@ -14,7 +14,7 @@ from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 
 from stages.histogram import histogram, merge_histograms
-from stages.keys import key_text
+from stages.keys import key_named
 from stages.lateness import HALF_LIFE, Lateness, learn, percentile_watermark
 from stages.strategies import Summary, WatermarkStrategy
 
@@ -59,7 +59,7 @@ def summarize(strategy: WatermarkStrategy, frame: pl.DataFrame, file: str = WHOL
 
 
 def _name(column: str) -> pl.Expr:
-    return key_text(column).fill_null("null").alias(_SPLIT)
+    return key_named(column).alias(_SPLIT)
 
 
 def _parts(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:

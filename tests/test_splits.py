@@ -65,6 +65,19 @@ def test_rows_without_a_split_are_a_split() -> None:
     assert states[-1].watermark == 5
 
 
+def test_they_are_another_one_than_a_split_of_the_name_null() -> None:
+    strategy = MonotonousTimestamps(per_split="part")
+    states = play(strategy, [([(5, None, False), (9, "null", False), (7, "'null'", False)], 1)])
+    assert {name: split.watermark for name, split in states[-1].splits.items()} == {
+        "null": 5,
+        "'null'": 9,
+        "''null''": 7,
+    }
+    logs = TimeOrderedLogs("part", expected=["null"])
+    assert play(logs, [([(5, None, False)], 1)])[-1].complete is False
+    assert play(logs, [([(5, "null", False)], 1)])[-1].complete is True
+
+
 @pytest.mark.parametrize("dtype", [pl.Int8, pl.Categorical, pl.Boolean, pl.Date])
 def test_a_split_may_be_a_column_of_any_simple_type(dtype: type[pl.DataType]) -> None:
     split = pl.Series("part", ["0", "1"]) if dtype == pl.Categorical else pl.Series("part", [0, 1])

@@ -13,6 +13,7 @@ import polars as pl
 from beamlike.description import StageDescription
 from beamlike.errors import ViewError
 from beamlike.view.words import window_text
+from stages.keys import text_of
 from windowing.calendars import CalendarWindows
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration
@@ -34,7 +35,7 @@ _READ: Final[Mapping[str, Any]] = {
     **{f"{sign}Int{size}": int for sign in ("", "U") for size in (8, 16, 32, 64)},
     "Float32": float,
     "Float64": float,
-    "String": str,
+    "String": text_of,
     "Date": date.fromisoformat,
     "Boolean": {"true": True, "false": False}.__getitem__,
 }
