@@ -379,7 +379,9 @@ class SparkRun(Shown):
             desks = TaskDesks(self._outcome.tasks, desk.keys)
             control, listings = self.checkpoint.control(), self._listings.sources
             stream = envelopes(self.session, self.plan, topology, listings, control, parts, started, desks)
-            self._gate = Gate(writer, self.checkpoint.syncing())
+            # Nobody goes on from a temporary checkpoint.
+            kept = self.runner.checkpoint is not None
+            self._gate = Gate(writer, self.checkpoint.syncing()) if kept else Gate(writer)
             query = stream.writeStream.foreachBatch(self._gate).queryName(self._name())
             query = query.option("checkpointLocation", uri(self.checkpoint.path))
             if self._goes_on:

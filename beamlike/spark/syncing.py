@@ -17,22 +17,19 @@ _AT_ONCE: Final = 8  # a disk takes several together for hardly more than one
 
 @attrs.define
 class SparkFiles:
-    """Called between two batches, it syncs what Spark has written since the last call.
+    """Called between two batches, it syncs what Spark has written since the last call; the first time, all that is there.
 
     What tasks write must not last longer than the offsets of their batch and the state that it began with: the batch
     would be done again with other input, or could not be.
     """
 
     checkpoint: str
-    _known: dict[str, set[str]] | None = attrs.field(default=None, init=False)
+    _known: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
     def sync(self) -> None:
         """All that is there now stays."""
         there = dict(self._folders())
-        if self._known is None:
-            os.sync()  # whatever a run before has left, which are thousands of files
-        else:
-            self._sync_new(there, self._known)
+        self._sync_new(there)
         self._known = there
 
     def _folders(self) -> Iterator[tuple[str, set[str]]]:
@@ -41,9 +38,8 @@ class SparkFiles:
                 folders[:] = [name for name in folders if name != "beamlike"]
             yield folder, {*folders, *names}
 
-    @staticmethod
-    def _sync_new(there: dict[str, set[str]], known: dict[str, set[str]]) -> None:
-        new = {folder: names - known.get(folder, set()) for folder, names in there.items()}
+    def _sync_new(self, there: dict[str, set[str]]) -> None:
+        new = {folder: names - self._known.get(folder, set()) for folder, names in there.items()}
         files = [os.path.join(folder, name) for folder, names in new.items() for name in names]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(_sync, files))
