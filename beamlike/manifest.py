@@ -5,7 +5,9 @@ Spark binds state to the position of an operator and would accept a plan whose s
 
 from __future__ import annotations
 
+import json
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -14,12 +16,13 @@ import attrs
 
 from beamlike.describe import aggregate_text
 from beamlike.describe import describe as text
+from beamlike.errors import CheckpointError
 from beamlike.ingest import steps_of
 from beamlike.io import Rows
 from beamlike.io.files import Files
 from beamlike.origins import EventTime
 from beamlike.plan import Plan, SourcePlan, StagePlan
-from stages.state import ENCODING
+from stages.state import BROUGHT_ALONG, ENCODING
 from stages.strategies import WatermarkStrategy
 from windowing.time import format_duration
 from windowing.triggers import PROCESSING_TIME
@@ -45,7 +48,7 @@ class Difference:
 
 
 _OF_RUN: Final = {
-    "encoding": Remedy.VERSION,
+    "encoding": Remedy.RESTORE,
     "shards": Remedy.RESTORE,
     "levels": Remedy.RESTORE,
     "batches without input": Remedy.RESTORE,
@@ -79,6 +82,16 @@ _OF_STAGE: Final = {
 _SINCE: Final = {"files listed by": "Spark"}
 """Facts that older manifests lack, as they were then."""
 
+_STATES: Final = ("begun", "whole", "restoring", "draining", "drained")
+_SHAPE: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("shards", "levels"), int),
+    **dict.fromkeys(("pipeline", "batches without input", "run"), str),
+    **dict.fromkeys(("sources", "stages"), dict),
+    **dict.fromkeys(_STATES, bool),
+}
+_SHAPE_OF_STAGE: Final = ("level", "aggregates", "accumulators", "state")
+_PUT_BACK: Final = "put it back from a copy, or start anew with another checkpoint"
+
 _BUILT_IN: Final = ("FixedWindows(", "SlidingWindows(", "Sessions(")
 _IN_WINDOWS: Final = re.compile(r"\b(gap|size|period|offset)=(-?\d+)")
 
@@ -94,6 +107,49 @@ def describe(plan: Plan, shards: int) -> dict[str, Any]:
         "sources": {name: _source(source) for name, source in plan.sources.items()},
         "stages": {name: _stage(stage) for name, stage in plan.stages.items()},
     }
+
+
+def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
+    """That of a run that begins.
+
+    `begun`: its sinks were made ready; `whole`: it was stopped between two batches; `restoring`: its state is still
+    being put back; `draining` and `drained`: its sources were ended, and its windows closed.
+    """
+    return {**described, **dict.fromkeys(_STATES, False), "run": uuid.uuid4().hex[:8]}
+
+
+def parse(text: str, what: str) -> dict[str, Any]:
+    """The manifest of what is meant in words. Raises `CheckpointError` where it is none, or of an unknown encoding."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise CheckpointError(f"{what} has a manifest that is no JSON: {_PUT_BACK}") from None
+    return checked(found, what)
+
+
+def checked(found: Any, what: str) -> dict[str, Any]:
+    """The same, of what was read as JSON."""
+    if not isinstance(found, dict) or not isinstance(encoding := found.get("encoding"), int):
+        raise CheckpointError(f"{what} has a manifest that names no encoding of state: {_PUT_BACK}")
+    if encoding not in (ENCODING, *BROUGHT_ALONG):
+        known = " and ".join(map(str, sorted((*BROUGHT_ALONG, ENCODING))))
+        told = f"{what} has state of encoding {encoding}, and this version of beamlike knows {known}"
+        raise CheckpointError(f"{told}: {Remedy.VERSION}")
+    wrong = [fact for fact, kind in _SHAPE.items() if not isinstance(found.get(fact), kind)]
+    wrong += (
+        [f"stages: {name}" for name, stage in found.get("stages", {}).items() if not _is_stage(stage)]
+        if not wrong
+        else []
+    )
+    if wrong:
+        raise CheckpointError(
+            f"{what} has a manifest in which {wrong[0]!r} is missing or damaged: {_PUT_BACK}"
+        )
+    return found
+
+
+def _is_stage(facts: object) -> bool:
+    return isinstance(facts, dict) and all(fact in facts for fact in _SHAPE_OF_STAGE)
 
 
 def needs_ticks(plan: Plan) -> bool:
@@ -154,7 +210,7 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Differ
     What is not told may change: watermark delays, stages that are new on a level that was there, aggregates that are
     new, and whatever has no state, such as steps and sinks.
     """
-    if saved["encoding"] != now["encoding"]:
+    if saved["encoding"] not in (now["encoding"], *BROUGHT_ALONG):
         # What else differs cannot be known: a manifest of another encoding may have other facts.
         return [_changed("", "encoding", saved, now, Remedy.VERSION)]
     found = [_changed("", fact, saved, now, _OF_RUN[fact]) for fact in _OF_RUN if saved[fact] != now[fact]]

@@ -14,7 +14,10 @@ import attrs
 import polars as pl
 
 ENCODING: Final = 4
-"""Version of the encoding below; a checkpoint of another version is refused."""
+"""Version of all that is kept of stages; a checkpoint of another one cannot go on as it is."""
+
+BROUGHT_ALONG: Final = (3,)
+"""Earlier versions that differ only in the shard and bucket of a key: `stages.saved` makes present state of them."""
 
 Compression = Literal["uncompressed", "lz4"]
 
@@ -63,9 +66,9 @@ def encode(
 
 
 def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """What `encode` was given. Raises `ValueError` for another version."""
+    """What `encode` was given. Raises `ValueError` for a version that is neither this one nor brought along."""
     version, length = _HEADER.unpack_from(value)
-    if version != ENCODING:
+    if version not in (ENCODING, *BROUGHT_ALONG):
         raise ValueError(f"state of encoding {version}; this version of beamlike reads encoding {ENCODING}")
     body = _HEADER.size + length
     return pl.read_ipc_stream(io.BytesIO(memoryview(value)[body:])), json.loads(value[_HEADER.size : body])

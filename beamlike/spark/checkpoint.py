@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +13,9 @@ from pyspark.sql import SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.paths import is_remote, uri
 from beamlike.locks import InUse, Lock
-from beamlike.manifest import Remedy, describe, differences, refusal
+from beamlike.manifest import Remedy, describe, differences, new_manifest, parse, refusal
 from beamlike.plan import Plan
-from beamlike.spark.hadoop import HadoopFiles
+from beamlike.spark.hadoop import HadoopFiles, stored
 from beamlike.spark.syncing import SparkFiles
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -49,6 +48,13 @@ class Checkpoint:
         """A path below the checkpoint."""
         return "/".join([self.path.rstrip("/"), *names])
 
+    def damaged(self, what: str) -> CheckpointError:
+        """The error for something in it that is not as it was written."""
+        return CheckpointError(
+            f"the checkpoint {self.path} is damaged: {what}; put that back from a copy of the checkpoint, or restore a "
+            "savepoint, or start anew with another checkpoint"
+        )
+
     def prepare(self) -> None:
         """Settings of the session for a query on it, unless the user has made them.
 
@@ -59,8 +65,16 @@ class Checkpoint:
             self.session.conf.set(_MANAGER, _LOCAL_MANAGER)
 
     def syncing(self) -> Callable[[], object]:
-        """What is called before each batch of a query: what Spark has written stays then, if it is on this machine."""
-        return SparkFiles(self.path).sync if self.is_local else lambda: None
+        """What is called before and after each batch of a query: what Spark has written on this machine stays then."""
+        if not self.is_local:
+            return lambda: None
+        spark = SparkFiles(self.path)
+
+        def sync() -> None:
+            with stored("write", self.path):
+                spark.sync()
+
+        return sync
 
     def lock(self, what: str) -> Lock:
         """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it.
@@ -69,7 +83,8 @@ class Checkpoint:
         that comes second to note a batch as done.
         """
         try:
-            return Lock.take(self.at("lock"), what)
+            with stored("write", self.path):
+                return Lock.take(self.at("lock"), what)
         except InUse as error:
             raise CheckpointError(
                 f"the checkpoint {self.path} is in use by {error}; stop that first, or wait for its end"
@@ -83,16 +98,14 @@ class Checkpoint:
         """
         name = self.at("manifest.json")
         text = self.files.read(name)
-        if text is None and not self.files.names(self.of_spark("offsets")):
+        if text is not None:
+            return parse(text, f"the checkpoint {self.path}")
+        if not self.files.names(self.of_spark("offsets")):
             return None
-        try:
-            return cast(dict[str, Any], json.loads(text or ""))
-        except ValueError:
-            what = "has lost its manifest" if text is None else "has a manifest that is no JSON"
-            raise CheckpointError(
-                f"the checkpoint {self.path} {what}, {name}: put it back from a copy, or start anew with another "
-                "checkpoint"
-            ) from None
+        raise CheckpointError(
+            f"the checkpoint {self.path} has lost its manifest, {name}: put it back from a copy, or start anew with "
+            "another checkpoint"
+        )
 
     def open(self, described: Mapping[str, Any], *, draining: bool) -> dict[str, Any]:
         """The manifest of this plan: the one that is there, if the plan may go on with it, or a new one.
@@ -154,9 +167,10 @@ def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -
     if is_remote(path):
         return
     try:
-        saved = json.loads(Path(path, "beamlike", "manifest.json").read_text())
+        text = Path(path, "beamlike", "manifest.json").read_text()
     except (OSError, ValueError):
-        return  # a new one, or not a whole one, about which more is known later
+        return  # a new one, or one that cannot be read, about which more is known later
+    saved = parse(text, f"the checkpoint {path}")
     _require_fitting(saved, describe(plan, shards or saved["shards"]), path, draining=draining)
 
 
@@ -182,13 +196,3 @@ def _require_fitting(
         raise CheckpointError(
             f"the run of the checkpoint {path} was stopped while it was drained; finish that with drain=True"
         )
-
-
-def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
-    """That of a run that begins.
-
-    `begun`: its sinks were made ready; `whole`: it was stopped between two batches; `restoring`: its state is still
-    being put back; `draining` and `drained`: its sources were ended, and its windows closed.
-    """
-    states = dict.fromkeys(("begun", "whole", "restoring", "draining", "drained"), False)
-    return {**described, **states, "run": uuid.uuid4().hex[:8]}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import attrs
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from beamlike import durable
@@ -15,18 +17,45 @@ from beamlike.errors import CheckpointError
 from beamlike.io.paths import is_remote, path_text, uri
 
 
+@contextmanager
+def stored(what: str, name: str) -> Iterator[None]:
+    """Raises `CheckpointError` where storage does not let this be done with a file or folder."""
+    try:
+        yield
+    except (OSError, Py4JJavaError) as error:
+        reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+        raise not_stored(what, name, reason) from error
+
+
+def not_stored(what: str, name: str, reason: object) -> CheckpointError:
+    """The error for a file or folder of a checkpoint with which this cannot be done."""
+    return CheckpointError(
+        f"cannot {what} {name}: {reason}; see to its storage (is there room, may this process {what} there?) and run "
+        "again: a run goes on where it was"
+    )
+
+
 @attrs.frozen
 class HadoopFiles:
-    """Reads, writes, lists and copies; paths are text, with a scheme or of this machine."""
+    """Reads, writes, lists and copies; paths are text, with a scheme or of this machine.
+
+    Where that cannot be done, `CheckpointError` says why.
+    """
 
     session: SparkSession
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None if there is none."""
+        """The text of a file; None if there is none. Raises `CheckpointError` where it is no text."""
+        try:
+            with stored("read", name):
+                return self._read(name)
+        except UnicodeDecodeError:
+            raise CheckpointError(f"{name} is damaged, it is no text: put it back from a copy") from None
+
+    def _read(self, name: str) -> str | None:
         if not is_remote(name):
-            with suppress(FileNotFoundError):
-                return Path(path_text(name)).read_text()
-            return None
+            file = Path(path_text(name))
+            return file.read_text() if file.exists() else None
         path, files = self._find(name)
         if not files.exists(path):
             return None
@@ -42,9 +71,13 @@ class HadoopFiles:
         On this machine's file system it is replaced at once: who is killed in between, or loses power, leaves the old
         one or the new. With `seconds` since 1970 as the time of its change, where the file system keeps such times.
         """
-        if not is_remote(name):
-            _replace(Path(path_text(name)), text, seconds)
-            return
+        with stored("write", name):
+            if is_remote(name):
+                self._write(name, text, seconds)
+            else:
+                _replace(Path(path_text(name)), text, seconds)
+
+    def _write(self, name: str, text: str, seconds: int | None) -> None:
         path, files = self._find(name)
         temporary, _ = self._find(f"{name.rpartition('/')[0]}/.{path.getName()}.tmp")
         stream = files.create(temporary, True)
@@ -61,39 +94,46 @@ class HadoopFiles:
 
     def names(self, folder: str) -> list[str]:
         """What is in a folder, hidden names left out, by the alphabet; nothing if it does not exist."""
-        path, files = self._find(folder)
-        if not files.exists(path):
-            return []
-        found = (status.getPath().getName() for status in files.listStatus(path))
+        with stored("read", folder):
+            path, files = self._find(folder)
+            if not files.exists(path):
+                return []
+            found = [status.getPath().getName() for status in files.listStatus(path)]
         return sorted(name for name in found if not name.startswith((".", "_")))
 
     def make(self, folder: str) -> None:
         """Makes a folder, and those above it."""
-        if not is_remote(folder):
-            durable.make_folder(path_text(folder))
-            return
-        path, files = self._find(folder)
-        files.mkdirs(path)
+        with stored("write", folder):
+            if not is_remote(folder):
+                durable.make_folder(path_text(folder))
+                return
+            path, files = self._find(folder)
+            files.mkdirs(path)
 
     def copy(self, source: str, target: str) -> None:
         """Copies a folder with all that is in it; nothing if it does not exist. `target` must not exist."""
-        (from_path, from_files), (to_path, to_files) = self._find(source), self._find(target)
-        if not from_files.exists(from_path):
-            return
-        jvm: Any = self.session._jvm
-        conf = self.session._jsc.hadoopConfiguration()
-        if not jvm.org.apache.hadoop.fs.FileUtil.copy(from_files, from_path, to_files, to_path, False, conf):
-            raise CheckpointError(f"cannot copy {source} to {target}")
+        with stored("write", target):
+            (from_path, from_files), (to_path, to_files) = self._find(source), self._find(target)
+            if not from_files.exists(from_path):
+                return
+            jvm: Any = self.session._jvm
+            conf = self.session._jsc.hadoopConfiguration()
+            if not jvm.org.apache.hadoop.fs.FileUtil.copy(
+                from_files, from_path, to_files, to_path, False, conf
+            ):
+                raise CheckpointError(f"cannot copy {source} to {target}")
 
     def remove(self, folder: str) -> None:
         """Removes a folder with all that is in it."""
-        path, files = self._find(folder)
-        files.delete(path, True)
+        with stored("write", folder):
+            path, files = self._find(folder)
+            files.delete(path, True)
 
     def sync(self, folder: str) -> None:
         """What Spark has written in a folder on this machine, which it does not sync, is there after a power cut."""
-        if not is_remote(folder):
-            durable.sync_tree(path_text(folder))
+        with stored("write", folder):
+            if not is_remote(folder):
+                durable.sync_tree(path_text(folder))
 
     def _find(self, name: str) -> tuple[Any, Any]:
         jvm: Any = self.session._jvm

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, cast
@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 import attrs
 from pyspark.sql import DataFrame
 
-from beamlike.errors import MissingFiles
+from beamlike.errors import CheckpointError, MissingFiles
 from beamlike.io.files import Files
 from beamlike.io.names import file_name
 from beamlike.io.order import Found
-from beamlike.io.paths import absolute, is_pattern, require_something, uri
+from beamlike.io.paths import absolute, is_pattern, path_text, require_something, uri
 from beamlike.plan import Plan, SourcePlan
 from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.sourcelog import last_batch, offset_lines, taken
@@ -59,35 +59,65 @@ class Lists:
     @cached_property
     def known(self) -> dict[str, int]:
         """The files that are listed, each with its number."""
-        entries = _entries(self.checkpoint.files.read(f"{self.folder}/{_BEFORE}") or "")
+        entries = self._entries(self.checkpoint.files.read(f"{self.folder}/{_BEFORE}") or "")
         if self.checkpoint.files.names(self.folder):
             lists = self.checkpoint.session.read.text(self.folder).toArrow()
-            entries += [json.loads(line) for line in lists["value"].to_pylist()]
+            entries += self._entries("\n".join(lists["value"].to_pylist()))
         return {entry["file"]: entry["number"] for entry in entries if "file" in entry}
+
+    def _entries(self, lines: str) -> list[dict[str, Any]]:
+        try:
+            return [json.loads(line) for line in lines.splitlines()]
+        except ValueError:
+            raise self.checkpoint.damaged(f"a list in {self.folder} is not whole") from None
 
     def taken(self, batch: int) -> list[str]:
         """The files that were read by the end of a batch, in order."""
-        left = {*self.checkpoint.files.names(self.folder)} - self._read(batch)
+        left = {*self.checkpoint.files.names(self.folder)} - self._read(batch).keys()
         end = min((int(name.removesuffix(".json")) for name in left), default=len(self.known))
         return [file for file, number in sorted(self.known.items(), key=itemgetter(1)) if number < end]
 
-    def _read(self, batch: int) -> set[str]:
-        """The lists that Spark had read by then."""
+    def _read(self, batch: int) -> dict[str, str]:
+        """The lists that Spark had read by then, and where they were."""
         mine = self.folder.split("/")[-3:]  # of whatever checkpoint
         return {
-            os.path.basename(path)
+            os.path.basename(path): path
             for number, offset in enumerate(offset_lines(self.checkpoint, batch)[2:])
             for path in taken(self.checkpoint, f"sources/{number}", offset)
             if path.split("/")[-4:-1] == mine
         }
 
     def tidy(self) -> None:
-        """Makes one hidden list of those that were read: Spark knows them by their paths, and a checkpoint may move."""
+        """Makes one hidden list of those that were read: Spark knows them by their paths, and a checkpoint may move.
+
+        Raises `CheckpointError` where a list is gone, or is elsewhere while a batch is to be done again with it.
+        """
         files, batch = self.checkpoint.files, last_batch(self.checkpoint, "commits")
-        if read := self._read(batch) & {*files.names(self.folder)}:
+        read = self._read(batch)
+        self._require_lists(read)
+        self._require_here(read)
+        if there := read.keys() & {*files.names(self.folder)}:
             self.keep(self.taken(batch))
-            for name in read:
+            for name in there:
                 files.remove(f"{self.folder}/{name}")
+
+    def _require_lists(self, read: Iterable[str]) -> None:
+        """What they have would be read once more, under another number."""
+        numbers = {*self.known.values()}
+        due = {*range(max(numbers, default=-1)), *(int(name.removesuffix(".json")) for name in read)}
+        if gone := due - numbers:
+            name = f"{self.folder}/{min(gone):012d}.json"
+            raise self.checkpoint.damaged(f"the list of files {name}, or one before it, is gone")
+
+    def _require_here(self, read: Mapping[str, str]) -> None:
+        """What the next batch has planned: Spark would take a list in another place for another one."""
+        begun = self._read(last_batch(self.checkpoint, "offsets"))
+        for name in begun.keys() - read.keys():
+            if begun[name] != path_text(f"{self.folder}/{name}"):
+                raise CheckpointError(
+                    f"the checkpoint {self.checkpoint.path} was moved within a batch, of which the input is in "
+                    f"{begun[name]}: move it back and run it once more, to the end of that batch"
+                )
 
     def keep(self, read: Iterable[str]) -> None:
         """Notes that these files were read."""
@@ -172,7 +202,3 @@ class Listings:
         """Lists the files that are new, and says whether there are any."""
         found = [listing.look() for listing in self.sources.values()]
         return any(found)
-
-
-def _entries(lines: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lines.splitlines()]

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.drops import Drops
 from beamlike.early_times import EarlyTimes
-from beamlike.errors import RunError, TooManyDeadLetters
+from beamlike.errors import TooManyDeadLetters
 from beamlike.in_hand import Desk
 from beamlike.ingest import steps_of
 from beamlike.io import JSONLines
@@ -32,14 +32,17 @@ from beamlike.signals import held_back, signals
 from beamlike.spark.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
+from beamlike.spark.failures import failure
+from beamlike.spark.hadoop import stored
 from beamlike.spark.leftovers import Leftovers
 from beamlike.spark.listing import Listings, require_files
 from beamlike.spark.modules import modules_of
 from beamlike.spark.options import is_positive, is_trigger
-from beamlike.spark.query import envelopes, labels, python_reason, reads_rows
+from beamlike.spark.query import envelopes, labels, reads_rows
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
 from beamlike.spark.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter
+from beamlike.spark.sound import make_ready
 from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
 from beamlike.summary import Shown
@@ -173,8 +176,10 @@ class SparkRun(Shown):
 
     def _begin(self) -> None:
         saved = self.checkpoint.manifest()
-        if saved is not None and self.runner.shards is None:
-            self.session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
+        if saved is not None:
+            make_ready(self.checkpoint, saved)
+            if self.runner.shards is None:
+                self.session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
         # With an interval, or on another run of the checkpoint, what a glob matches may come later, or be gone.
         at_once = saved is None and self.runner.trigger == "available_now"
         require_files(self.plan, globs=at_once)
@@ -197,7 +202,8 @@ class SparkRun(Shown):
         self._tally = Tally(self.plan.max_dead_letters, **self.checkpoint.tally())
         records = self.checkpoint.at(RECORDS_FILE) if self.checkpoint.is_local else None
         desk = Desk(wall_clock, simulated=self._plays)
-        self._outcome = Outcome.open(records, self.plan, desk, fresh=False, tasks=True)
+        with stored("write", self.checkpoint.path):
+            self._outcome = Outcome.open(records, self.plan, desk, fresh=False, tasks=True)
         self._outcome.followed_by(self.runner.on_batch)
         steps = steps_of(self.plan)
         if steps is not None:
@@ -236,8 +242,8 @@ class SparkRun(Shown):
         except StreamingQueryException as error:
             if self._excess is not None:
                 raise self._excess from None
-            if reason := python_reason(str(error)):
-                raise RunError(reason) from None
+            if told := failure(str(error), self.checkpoint):
+                raise told from None
             raise
         finally:
             self._outcome.close("failed")
@@ -347,7 +353,8 @@ class SparkRun(Shown):
         self.batches.append(record)
         if self._progress is not None:
             self._progress.update(record)
-        self._outcome.write(record)
+        with stored("write", self.checkpoint.path):
+            self._outcome.write(record)
         if self.runner.on_batch is not None:
             self.runner.on_batch(record)
         self._times.take(record)
@@ -382,13 +389,10 @@ class SparkRun(Shown):
             # Nobody goes on from a temporary checkpoint.
             kept = self.runner.checkpoint is not None
             self._gate = Gate(writer, self.checkpoint.syncing()) if kept else Gate(writer)
-            query = stream.writeStream.foreachBatch(self._gate).queryName(self._name())
+            query = stream.writeStream.foreachBatch(self._gate).queryName(f"{self.plan.name}-{run}")
             query = query.option("checkpointLocation", uri(self.checkpoint.path))
             if self._goes_on:
                 return query.start()
             if self._plays or self.runner.trigger == "available_now":
                 return query.trigger(availableNow=True).start()
             return query.trigger(processingTime=self.runner.trigger).start()
-
-    def _name(self) -> str:
-        return f"{self.plan.name}-{self._manifest['run']}"

@@ -19,9 +19,9 @@ from beamlike.errors import CheckpointError
 from beamlike.io.files import Files
 from beamlike.io.names import file_name
 from beamlike.io.paths import absolute, uri
-from beamlike.manifest import Remedy, describe, differences, needs_ticks, refusal
+from beamlike.manifest import Remedy, checked, describe, differences, needs_ticks, new_manifest, refusal
 from beamlike.plan import Plan, StagePlan
-from beamlike.spark.checkpoint import Checkpoint, new_manifest
+from beamlike.spark.checkpoint import Checkpoint
 from beamlike.spark.envelope import DDL, Topology, to_arrow
 from beamlike.spark.hadoop import HadoopFiles
 from beamlike.spark.listing import Lists
@@ -30,6 +30,7 @@ from beamlike.spark.operators import apply_level
 from beamlike.spark.query import labels
 from beamlike.spark.resharding import INPUTS, Loading, take_apart
 from beamlike.spark.session import open_session, ship, worker_environment
+from beamlike.spark.sound import make_ready
 from beamlike.spark.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 
 _FACTS: Final = "savepoint.json"
@@ -84,6 +85,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     files = source.files
     manifest = source.manifest()
     assert manifest is not None
+    make_ready(source, manifest)
     batch = _last_batch(source, manifest)
     offsets = _offsets(source, manifest, batch)
     # None of its batches is run again: those of a restored run have other numbers.
@@ -170,7 +172,14 @@ def load(session: SparkSession, savepoint: str) -> Savepoint:
     text = HadoopFiles(session).read(f"{path.rstrip('/')}/{_FACTS}")
     if text is None:
         raise CheckpointError(f"there is no savepoint in {path}: it has no {_FACTS}, which is written last")
-    return Savepoint(path, **json.loads(text))
+    try:
+        saved = Savepoint(path, **json.loads(text))
+    except (ValueError, TypeError):
+        raise CheckpointError(
+            f"the savepoint {path} is damaged, its {_FACTS} is not what was written: restore another one, or a copy"
+        ) from None
+    checked(saved.manifest, f"the savepoint {path}")
+    return saved
 
 
 def restore(

@@ -28,15 +28,34 @@ def offset_lines(checkpoint: Checkpoint, batch: int) -> list[str]:
 def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
     """The files that a source of Spark's had taken by then, from its log in a folder below the checkpoint.
 
-    Every tenth entry or so is a compact one, which has all before it.
+    Every tenth entry or so is a compact one, which has all before it. Raises `CheckpointError` where entries are not
+    whole.
     """
-    last = -1 if offset == NO_OFFSET else int(json.loads(offset)["logOffset"])
+    last = _last_entry(offset)
+    if last < 0:
+        return
     names = checkpoint.files.names(checkpoint.of_spark(folder))
     numbers = {name: int(name.removesuffix(_COMPACT)) for name in names}
     known = {name: number for name, number in numbers.items() if number <= last}
     first = max((number for name, number in known.items() if name.endswith(_COMPACT)), default=-1)
+    due = [number for number in range(max(first, 0), last + 1) if number not in known.values()]
+    if due:
+        raise checkpoint.damaged(f"Spark's {folder}/{due[0]} is gone")
     for name in sorted(known, key=lambda name: known[name]):
         if known[name] > first or name == f"{first}{_COMPACT}":
-            # After a line with the version.
-            for line in (checkpoint.files.read(checkpoint.of_spark(folder, name)) or "").splitlines()[1:]:
-                yield path_text(unquote(json.loads(line)["path"]))
+            yield from _paths(checkpoint, folder, name)
+
+
+def _last_entry(offset: str) -> int:
+    """-1 where it has given nothing yet, or is no source of files."""
+    facts = None if offset == NO_OFFSET else json.loads(offset)
+    return int(facts.get("logOffset", -1)) if isinstance(facts, dict) else -1
+
+
+def _paths(checkpoint: Checkpoint, folder: str, name: str) -> list[str]:
+    text = checkpoint.files.read(checkpoint.of_spark(folder, name)) or ""
+    try:
+        # After a line with the version.
+        return [path_text(unquote(json.loads(line)["path"])) for line in text.splitlines()[1:]]
+    except (ValueError, KeyError):
+        raise checkpoint.damaged(f"Spark's {folder}/{name} is not whole") from None

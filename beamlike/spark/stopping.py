@@ -29,11 +29,11 @@ _FOR_EVER = 2**31 * 1000  # milliseconds; Spark interrupts it long before
 class Gate:
     """The `foreachBatch` function of a query, which begins no batch once it is closed.
 
-    `before` is called before each batch.
+    `settle` is called before each batch and after it.
     """
 
     batch: Batch
-    before: Callable[[], object] = lambda: None
+    settle: Callable[[], object] = lambda: None
     _closed: threading.Event = attrs.field(factory=threading.Event)
     _held: threading.Event = attrs.field(factory=threading.Event)
     _inside: int | None = None
@@ -47,8 +47,9 @@ class Gate:
             raise RuntimeError(f"batch {number} was held back, and then its query was not stopped")
         self._inside = threading.get_ident()
         try:
-            self.before()
+            self.settle()  # the offsets of the batch, before anything is written
             self.batch(envelopes, number)
+            self.settle()  # the state after it, before it is noted as done
         finally:
             self._inside = None
 

@@ -17,10 +17,10 @@ _AT_ONCE: Final = 8  # a disk takes several together for hardly more than one
 
 @attrs.define
 class SparkFiles:
-    """Called between two batches, it syncs what Spark has written since the last call; the first time, all that is there.
+    """Syncs what Spark has written since the last time; the first time, all that is there.
 
-    What tasks write must not last longer than the offsets of their batch and the state that it began with: the batch
-    would be done again with other input, or could not be.
+    What tasks write must not last longer than the offsets of their batch, or it would be done again with other input;
+    and the note that a batch is done not longer than the state after it.
     """
 
     checkpoint: str

@@ -1,0 +1,41 @@
+"""What is told of a query that failed: whose fault it was, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from beamlike.errors import CheckpointError, RunError
+from beamlike.spark.checkpoint import Checkpoint
+from beamlike.spark.hadoop import not_stored
+from beamlike.spark.query import python_reason
+
+_OURS: Final = re.compile(r"^beamlike\.errors\.CheckpointError: (.*)", re.MULTILINE | re.DOTALL)
+_STORAGE: Final = re.compile(
+    r".*(?:No space left on device|Disk quota exceeded|Read-only file system|Permission denied).*"
+)
+_DAMAGE: Final = re.compile(
+    r"\[(?:CANNOT_LOAD_STATE_STORE|STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP|STDS_\w+"
+    r"|STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED)"
+    r"(?:\.\w+)?\] ([^\n]*)|(Checksum error: [^\n]*)|(File \S+/state/\S+ does not exist)|(batch \d+ doesn't exist)"
+)
+_CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MULTILINE)
+
+
+def failure(message: str, checkpoint: Checkpoint) -> Exception | None:
+    """The error for what Spark says of a query that failed; None if there is nothing to add to that."""
+    if reason := python_reason(message):
+        found = _OURS.search(reason)
+        return RunError(reason) if found is None else CheckpointError(found[1].strip())
+    said = message.partition("=== Streaming Query ===")[0]
+    if found := _STORAGE.search(said):
+        return not_stored("write", checkpoint.path, found[0].strip())
+    if found := _DAMAGE.search(said):
+        return checkpoint.damaged(f"Spark cannot read its logs or state ({_reason(said, found)})")
+    return None
+
+
+def _reason(said: str, found: re.Match[str]) -> str:
+    """What Spark names first, and the innermost cause of that where it tells one."""
+    first = next(filter(None, found.groups())).partition(" SQLSTATE")[0].strip(" .")
+    return "; ".join([first, *_CAUSE.findall(said)[-1:]])
