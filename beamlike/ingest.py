@@ -12,7 +12,7 @@ import polars as pl
 from beamlike.errors import StepError
 from beamlike.event_time import Future, count_rows, read_event_time, split_dead_letters
 from beamlike.in_hand import at
-from beamlike.io.base import Apart, Faulty, FromFile, Unreadable
+from beamlike.io.base import Faulty, FromFile, Pieces, Unreadable
 from beamlike.letters import EXPRESSION_ERRORS, Letters, Trial, dead_letters, error_text
 from beamlike.plan import Plan, SourcePlan
 from beamlike.routes import follow, join
@@ -23,7 +23,7 @@ from stages.announced import AnnouncedWatermark
 from stages.splits import SourceSummary, announced, known, merge, read_to_end, summarize
 from windowing.columns import EVENT_TIME
 
-Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Apart
+Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Pieces
 """What a source yields: rows, or what its reader could not make rows of; perhaps with the files that it is from."""
 
 Newest: TypeAlias = Mapping[str, tuple[int, int]]
@@ -81,7 +81,7 @@ def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
     `now` is the processing time of the batch (us), which is the event time where that is assigned here, and by
     which it is too far in the future. Raises `StepError` where a dead letter fails the run.
     """
-    if isinstance(chunk, Apart):
+    if isinstance(chunk, Pieces):
         begun = Ingested({}, known(chunk.known))
         return reduce(
             partial(_together, source), [ingest(source, piece, now) for piece in chunk.pieces], begun

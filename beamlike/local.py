@@ -374,4 +374,4 @@ def _chunks_of(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     if not isinstance(source.source, Files):
         return source.source.chunks(rows)
     apart = isinstance(source.watermark.per_split, SourceFile)
-    return source.source.chunks_apart(rows) if apart else source.source.chunks_of_files(rows)
+    return source.source.batches_apart(rows) if apart else source.source.batches(rows)

@@ -14,7 +14,8 @@ from beamlike.checks import has_dead_letters
 from beamlike.drops import Drops
 from beamlike.errors import WrongType
 from beamlike.io import Memory, SparkSource
-from beamlike.io.base import Faulty, Part, Source, Unreadable, output_frame
+from beamlike.io.base import Faulty, Part, Pieces, Source, Unreadable, output_frame
+from beamlike.io.files import Files
 from beamlike.local import LocalRun, LocalRunner
 from beamlike.pipeline import Write
 from beamlike.plan import Plan, SourcePlan, compile_plan
@@ -38,6 +39,7 @@ class FirstRows:
     source: Source
     most: int
     cut: bool = False
+    _left: int = attrs.field(default=0, init=False)
 
     @property
     def bounded(self) -> bool:
@@ -52,18 +54,30 @@ class FirstRows:
         """The same: the source has been told."""
         return self
 
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty]:
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty | Pieces]:
         """Those of the source, as far as they are needed; files behind are not opened."""
-        left = self.most
-        for chunk in self.source.chunks(min(rows, self.most)):
-            if not left:
+        self._left = self.most
+        for chunk in self._batches(min(rows, self.most)):
+            if not self._left:
                 self.cut = True
                 return
-            count = _count(chunk, left)
-            if count > left and isinstance(chunk, pl.LazyFrame):
-                self.cut, chunk = True, chunk.head(left)
-            left -= min(count, left)
-            yield chunk
+            if isinstance(chunk, Pieces):
+                first = [attrs.evolve(piece, rows=self._first(piece.rows)) for piece in chunk.pieces]
+                yield attrs.evolve(chunk, pieces=first)
+            else:
+                yield self._first(chunk)
+
+    def _batches(self, rows: int) -> Iterator[pl.LazyFrame | Faulty | Pieces]:
+        return self.source.batches(rows) if isinstance(self.source, Files) else self.source.chunks(rows)
+
+    def _first(self, piece: pl.LazyFrame | Faulty) -> pl.LazyFrame | Faulty:
+        """As much of it as is left to take; dead letters are not cut."""
+        count, left = _count(piece, self._left), self._left
+        self._left -= min(count, left)
+        if count > left and isinstance(piece, pl.LazyFrame):
+            self.cut = True
+            return piece.head(left)
+        return piece
 
 
 def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:

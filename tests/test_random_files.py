@@ -1,6 +1,6 @@
 """Random pipelines over files: the same rows in process and on Spark, on several shards.
 
-The files have one modification time; rows are out of order, late, or cannot be used.
+A batch takes a file of each source. Files have one modification time; rows are out of order, late, or cannot be used.
 """
 
 from __future__ import annotations
@@ -52,43 +52,59 @@ def drawn(count: int, number: int = 0) -> list[Pair]:
     return found
 
 
+SOURCES = {"rows": 6, "others": 5}
+"""How many files each has."""
+
+
 def files(folder: Path, number: int = 0) -> Path:
-    """Files of JSON lines, all of one modification time, whose names are not in order of time."""
-    folder.mkdir()
+    """Files of JSON lines, all of one modification time, whose names are not in order of time.
+
+    Most have lines that are no rows. Of each source one has nothing else, and one nothing at all.
+    """
     rng = random.Random(number)
-    for file in range(6):
-        lines = []
-        for _ in range(25):
-            late = 40 if rng.random() < 0.1 else 0
-            at = 20 * file + rng.randint(0, 25) - late
-            row = {"key": rng.choice("abcde"), "value": rng.randint(-9, 9), "at": at}
-            lines.append("no row" if rng.random() < 0.04 else json.dumps(row))
-        path = folder / f"part-{file:02d}.jsonl"
-        path.write_text("\n".join(lines))
-        os.utime(path, (1_000_000_000, 1_000_000_000))
+    for source, count in SOURCES.items():
+        (folder / source).mkdir(parents=True)
+        bad, empty = rng.sample(range(count), 2)
+        for file in range(count):
+            lines = [] if file == empty else [line(rng, file, 1 if file == bad else 0.04) for _ in range(25)]
+            path = folder / source / f"part-{file:02d}.jsonl"
+            path.write_text("\n".join(lines))
+            os.utime(path, (1_000_000_000, 1_000_000_000))
     return folder
 
 
+def line(rng: random.Random, file: int, bad: float) -> str:
+    late = 40 if rng.random() < 0.1 else 0
+    at = 20 * file + rng.randint(0, 25) - late
+    row = {"key": rng.choice("abcde"), "value": rng.randint(-9, 9), "at": at}
+    return "no row" if rng.random() < bad else json.dumps(row)
+
+
 def declare(folder: Path, pairs: Sequence[Pair]) -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """A source, two groupings one after the other for each pair, and a sink for everything."""
+    """Two sources, two groupings one after the other for each pair, and a sink for everything."""
     p, sinks = bl.Pipeline("random files"), dict[str, bl.Memory]()
     schema = {"key": str, "value": int, "at": int}
-    rows = p.read(
-        "rows",
-        bl.JSONLines(folder, schema=schema, max_files_per_trigger=1),
-        timestamp="at",
-        timestamp_unit="us",
-        watermark=bl.BoundedOutOfOrderness(us(10)),
-    )
+    rows = [
+        p.read(
+            source,
+            bl.JSONLines(folder / source, schema=schema, max_files_per_trigger=1),
+            timestamp="at",
+            timestamp_unit="us",
+            watermark=bl.BoundedOutOfOrderness(us(10)),
+        )
+        for source in SOURCES
+    ]
 
     def write(name: str, collection: bl.Collection) -> None:
         sinks[name] = bl.Memory()
         collection.write(name, sinks[name])
 
-    write("letters", rows.dead_letters())
+    for source, read in zip(SOURCES, rows, strict=True):
+        write(f"letters of {source}", read.dead_letters())
+    both = bl.flatten(*rows)
     for number, (first, second) in enumerate(pairs):
         choices = {field.name: getattr(first, field.name) for field in attrs.fields(Windowing)}
-        grouped = rows.window_into(**choices).group_by("key", name=f"first {number}")
+        grouped = both.window_into(**choices).group_by("key", name=f"first {number}")
         panes = grouped.aggregate(value=bl.sum("value"), n=bl.count())
         write(f"panes {number}", panes.with_columns(nonspeculative=bl.pane_nonspeculative_index()))
         write(f"late {number}", panes.late().select("key", "value", "reason"))
@@ -107,13 +123,11 @@ MORE = [pytest.param(12, number, marks=pytest.mark.slow) for number in (1, 2, 3)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("count", "number"), [(8, 0), *(pytest.param(12, n, marks=pytest.mark.slow) for n in (1, 2, 3))]
-)
+@pytest.mark.parametrize(("count", "number"), [(8, 0), *MORE])
 def test_spark_gives_the_same_rows(spark: SparkSession, tmp_path: Path, count: int, number: int) -> None:
     folder, pairs = files(tmp_path / "rows", number), drawn(count, number)
     expected = in_process(folder, pairs)
-    assert len(expected["letters"]) > 0
+    assert min(len(expected[f"letters of {source}"]) for source in SOURCES) >= 25
     assert sum(len(expected[f"late {one}"]) > 0 for one in range(count)) > count // 3
     p, sinks = declare(folder, pairs)
     p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=3, drain=True))

@@ -65,8 +65,8 @@ class Source(Protocol):
         time can be shown as it was written.
         """
 
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty]:
-        """The input in order of arrival, in pieces of about `rows` rows, for a run in process.
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty | Pieces]:
+        """The input in order of arrival, for a run in process: what a batch takes, which is about `rows` rows.
 
         Collecting one may raise `Unreadable`.
         """
@@ -107,8 +107,8 @@ class FromFile:
 
 
 @attrs.frozen(eq=False)
-class Apart:
-    """Some of what a source has, file by file, and the files of which it has not told before that they are there."""
+class Pieces:
+    """What a batch takes of a source of files, and which of these it has not told of before, where they are splits."""
 
     pieces: Sequence[FromFile]
     known: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""Pieces of files put together to chunks of about as many rows as a batch is to have."""
+"""Pieces of files put together to batches of about as many rows as one is to have."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
-from beamlike.io.base import Faulty, FromFile
+from beamlike.io.base import Faulty, FromFile, Pieces
 from beamlike.io.faults import joined
-
-
-def chunks(pieces: Iterable[tuple[FromFile, int]], rows: int) -> Iterator[FromFile]:
-    """The pieces, neighbours joined while they stay within `rows` rows."""
-    for held in limited(pieces, rows):
-        yield from parted(held)
 
 
 def limited(pieces: Iterable[tuple[FromFile, int]], rows: int | None) -> Iterator[list[FromFile]]:
@@ -30,13 +24,15 @@ def limited(pieces: Iterable[tuple[FromFile, int]], rows: int | None) -> Iterato
         yield held
 
 
-def parted(parts: Sequence[FromFile]) -> Iterator[FromFile]:
-    """The pieces as at most two: what is faulty, and the rows."""
+def together(parts: Sequence[FromFile]) -> Pieces:
+    """The pieces as one batch, joined to at most two: what is faulty, and the rows."""
     bad = [(part.rows, part.file) for part in parts if isinstance(part.rows, Faulty)]
-    if (faulty := joined(rows for rows, _ in bad)) is not None:
-        yield FromFile(faulty, bad[0][1], bad[-1][1])
     good = [(part.rows, part.file) for part in parts if not isinstance(part.rows, Faulty)]
+    pieces = list[FromFile]()
+    if (faulty := joined(rows for rows, _ in bad)) is not None:
+        pieces.append(FromFile(faulty, bad[0][1], bad[-1][1]))
     if good:
         frames = [rows for rows, _ in good]
         rows = frames[0] if len(frames) == 1 else pl.concat(frames)
-        yield FromFile(rows, good[0][1], good[-1][1])
+        pieces.append(FromFile(rows, good[0][1], good[-1][1]))
+    return Pieces(pieces)

@@ -13,8 +13,8 @@ import attrs
 import polars as pl
 
 from beamlike.io import hive
-from beamlike.io.base import Apart, Declared, Faulty, FromFile, Part, declared
-from beamlike.io.chunking import chunks, limited, parted
+from beamlike.io.base import Declared, Faulty, FromFile, Part, Pieces, declared
+from beamlike.io.chunking import limited, together
 from beamlike.io.faults import ERRORS
 from beamlike.io.hive import Piece
 from beamlike.io.order import Found, Order, in_order
@@ -172,18 +172,21 @@ class Files:
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty]:
         """The files in their order, in pieces of about `rows` rows, or `max_files_per_trigger` files."""
-        return (chunk.rows for chunk in self.chunks_of_files(rows))
+        return (piece.rows for batch in self.batches(rows) for piece in batch.pieces)
 
-    def chunks_of_files(self, rows: int) -> Iterator[FromFile]:
-        """The same, with the files that each is from."""
+    def batches(self, rows: int) -> Iterator[Pieces]:
+        """What each batch in process takes: `max_files_per_trigger` files, whatever is in them, or about `rows` rows.
+
+        Bad rows are in the batch of the others, and an empty file counts, as on Spark.
+        """
         files = self.files()
         if count := self.max_files_per_trigger:
             for first in range(0, len(files), count):
-                yield from parted([piece for piece, _ in self._pieces(files[first : first + count], rows)])
+                yield together([piece for piece, _ in self._pieces(files[first : first + count], rows)])
         else:
-            yield from chunks(self._pieces(files, rows), rows)
+            yield from map(together, limited(self._pieces(files, rows), rows))
 
-    def chunks_apart(self, rows: int) -> Iterator[Apart]:
+    def batches_apart(self, rows: int) -> Iterator[Pieces]:
         """The same, file by file."""
         files = list(map(absolute, self.files()))
         count = self.max_files_per_trigger or len(files) or 1
@@ -191,7 +194,7 @@ class Files:
         known: Sequence[str] = files
         for first in range(0, len(files), count):
             for pieces in limited(self._ending_pieces(files[first : first + count], rows), limit):
-                yield Apart(pieces, known)
+                yield Pieces(pieces, known)
                 known = ()
 
     def _ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
