@@ -144,18 +144,19 @@ def mean(column: str) -> Aggregate:
 def collect(column: str) -> Aggregate:
     """All values of a column in a list, nulls too, in order of arrival.
 
-    Panes that another grouping emits in one batch arrive in any order.
+    In a batch, rows of a source arrive in their order there, and panes of another grouping in order of event time, then
+    of the columns that are used.
     """
     return Collect(column)
 
 
 def first(column: str) -> Aggregate:
-    """The value of the element with the least event time."""
+    """The value of the element with the least event time; of equals, the one that arrived first, as with `collect`."""
     return First(column)
 
 
 def last(column: str) -> Aggregate:
-    """The value of the element with the greatest event time."""
+    """The value of the element with the greatest event time; of equals, the one that arrived last, as with `collect`."""
     return Last(column)
 
 

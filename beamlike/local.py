@@ -12,6 +12,7 @@ from signal import SIGINT
 import attrs
 import polars as pl
 
+from beamlike.arrival import in_order
 from beamlike.build_records import source_record, stage_record
 from beamlike.checks import require_name
 from beamlike.drops import Drops
@@ -93,7 +94,7 @@ class LocalRun(Shown):
     _store: DictStore = attrs.field(factory=DictStore)
     _sources: dict[str, Inputs] = attrs.field(factory=dict)
     _inputs: dict[str, Inputs] = attrs.field(factory=dict)
-    _arrived: dict[str, list[pl.DataFrame]] = attrs.field(factory=dict)
+    _arrived: dict[str, list[tuple[str, pl.DataFrame]]] = attrs.field(factory=dict)
     _letters: Letters = attrs.field(factory=Letters)
     _file_order: FileOrder = attrs.field(factory=FileOrder)
     _desk: Desk = attrs.field(init=False)
@@ -221,7 +222,7 @@ class LocalRun(Shown):
     def _receive(self, name: str, bundle: Bundle) -> SourceRecord:
         """What the bundle has of a source is sent on."""
         got = bundle.ingested.get(name, Ingested({}, {}))
-        self._send(got.frames, got.letters)
+        self._send(name, got.frames, got.letters)
         strategy = self.plan.sources[name].watermark
         inputs = self._sources.get(name, Inputs())
         if name in inputs.sources:
@@ -247,33 +248,28 @@ class LocalRun(Shown):
         upstream = {
             name: inputs.report(name, [name]).moved_back(plan.skews.get(name, 0)) for name in plan.inputs
         }
-        frames = list(self._take(plan.name))
-        arrivals = frames[0] if frames else plan.stage.grouping.no_arrivals()
+        frames = in_order(plan, self.plan.sources, self._arrived.pop(plan.name, []))
+        arrivals = pl.concat(frames) if frames else plan.stage.grouping.no_arrivals()
         came(plan.name, arrivals, plan.stage.grouping.keys)
         step = plan.stage.step(self._store, arrivals, inputs.clock(upstream.values()))
         for _, routed in route_step(plan, step):
-            self._send(routed.frames, routed.letters)
+            self._send(plan.name, routed.frames, routed.letters)
         return step.report(idle=together(upstream.values()).idle), step, upstream
 
     def _write(self, name: str, sink: Sink) -> int:
         """What has come for a sink in this batch is written: how many rows."""
-        rows = 0
-        for frame in self._take(name):
-            write_part(sink, output_frame(frame), Part(self.run_id, len(self.batches), sink=name))
-            rows += len(frame)
-        return rows
+        frames = [frame for _, frame in self._arrived.pop(name, [])]
+        if not frames:
+            return 0
+        frame = pl.concat(frames)
+        write_part(sink, output_frame(frame), Part(self.run_id, len(self.batches), sink=name))
+        return len(frame)
 
-    def _send(self, frames: Mapping[str, pl.DataFrame], letters: Letters) -> None:
+    def _send(self, producer: str, frames: Mapping[str, pl.DataFrame], letters: Letters) -> None:
         self._letters = self._letters.plus(letters)
         for consumer, frame in frames.items():
             if len(frame):
-                self._arrived.setdefault(consumer, []).append(frame)
-
-    def _take(self, consumer: str) -> Iterator[pl.DataFrame]:
-        """What has come for a stage or sink in this batch, as one frame, if anything has."""
-        frames = self._arrived.pop(consumer, [])
-        if frames:
-            yield pl.concat(frames)
+                self._arrived.setdefault(consumer, []).append((producer, frame))
 
     def bundles(self) -> Iterator[Bundle]:
         """The bundles of the run, the last of which is the end. Sources that cannot be read fail at once."""

@@ -38,7 +38,7 @@ class Aggregate:
     """Whether an element that comes again, as what it was or as what it has become, does no harm."""
 
     ordered: ClassVar[bool] = False
-    """Whether, where windows merge, the result may depend on the order in which accumulators do."""
+    """Whether the result may depend on the order in which elements arrive."""
 
     numbered: ClassVar[bool] = False
     """Whether it reads the number of each element in `ARRIVAL`."""
@@ -254,6 +254,8 @@ class Max(_Extreme):
 class Collect(_OfColumn):
     """All values of a column in a list, nulls too, in order of arrival."""
 
+    ordered: ClassVar[bool] = True
+
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return pl.List(dtype)
 
@@ -286,6 +288,7 @@ class CollectNumbered(Collect):
     """
 
     numbered: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False  # its numbers are
 
     def parts(self, schema: Schema) -> dict[str, Part]:
         numbered = pl.Struct({"number": pl.Int64(), "value": schema[self.column]})

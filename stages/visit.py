@@ -107,7 +107,7 @@ def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
     near = storage.near(wanted=bool(due) or len(placed) > 0)
     reached = near.reached(placed)
     reaching = placed.filter(reached)
-    ordered = any(aggregate.ordered for aggregate in storage.grouping.aggregates.values())
+    ordered = any(aggregate.ordered for aggregate in storage.grouping.layout.aggregates.values())
     # What waits in a bucket must not be overtaken: it may be part of the session that grows here.
     overtakes = ordered and near.merged_by is not None
     again = _with_waiting(storage, reaching) if overtakes else []

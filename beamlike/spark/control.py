@@ -28,7 +28,7 @@ def obey(order: Order, sources: Iterable[SourcePlan], topology: Topology, now: i
 def _play(source: SourcePlan, topology: Topology, number: int) -> Iterator[Envelope]:
     ingested, now = ingest_step(source, number)
     for consumer, frame in ingested.frames.items():
-        yield from topology.data(consumer, frame, source.name)
+        yield from topology.data(consumer, frame, f"{source.name}:0")
     yield from tell(source, topology, ingested, now)
 
 

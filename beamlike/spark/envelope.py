@@ -159,6 +159,12 @@ def shard_name(stage: str, shard: int) -> str:
     return f"{stage}{_UNIT}{shard}"
 
 
+def sender(origin: str) -> str:
+    """The source or stage that rows are from: their origin has, after its name, the task or shard that sent them."""
+    stage, unit, _ = origin.partition(_UNIT)
+    return stage if unit else origin.rpartition(":")[0]
+
+
 def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
     # Polars does not count the 16 bytes that a text or a binary takes beside its content.
     views = sum(isinstance(dtype, pl.String | pl.Binary) for dtype in frame.dtypes)

@@ -10,12 +10,13 @@ from typing import Final
 import attrs
 import polars as pl
 
+from beamlike.arrival import in_order
 from beamlike.build_records import source_record, stage_record
 from beamlike.in_hand import at
 from beamlike.keys_seen import came
 from beamlike.letters import Letters
 from beamlike.plan import Plan, StagePlan
-from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note, shard_name
+from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology, note, sender, shard_name
 from beamlike.stage_routes import route_step
 from stages.alignment import Report, together
 from stages.inputs import Arrived, Inputs
@@ -30,9 +31,9 @@ _INPUTS: Final = "inputs"
 
 @attrs.frozen
 class Mail:
-    """What one shard of a stage has got in a batch: rows, and what was said of everything upstream."""
+    """What one shard of a stage has got in a batch: rows, by who sent them, and what was said of everything upstream."""
 
-    frames: list[pl.DataFrame]
+    frames: list[tuple[str, pl.DataFrame]]
     arrived: Arrived
 
     @classmethod
@@ -40,13 +41,13 @@ class Mail:
         cls, envelopes: Iterable[Envelope], strategies: Mapping[str, WatermarkStrategy], now: int | None
     ) -> Mail:
         """In a fixed order, so that a replayed batch gives the same bytes. `now`: where Spark tells the time."""
-        frames: list[pl.DataFrame] = []
+        frames: list[tuple[str, pl.DataFrame]] = []
         summaries: dict[str, SourceSummary] = {}
         reports, ended, times = {}, set(), dict[str, int]()
         latest = MIN_TIME if now is None else now
         for envelope in sorted(envelopes, key=lambda envelope: (envelope.origin, envelope.sequence)):
             if envelope.kind == Kind.DATA:
-                frames.append(envelope.frame())
+                frames.append((sender(envelope.origin), envelope.frame()))
                 continue
             origin, facts = envelope.origin, envelope.facts()
             latest = max(latest, facts["now"])
@@ -112,7 +113,7 @@ class Level:
             for name in plan.inputs
         }
         with at("stage", plan.name):
-            arrivals = _together(mail.frames, plan)
+            arrivals = _together(in_order(plan, sources, mail.frames), plan)
             came(plan.name, arrivals, plan.stage.grouping.keys, shard, len(self.topology.labels))
             step = plan.stage.step(store, arrivals, inputs.clock(upstream.values()))
             ways = list(route_step(plan, step))
@@ -122,8 +123,8 @@ class Level:
             letters = letters.plus(routed.letters)
             for consumer, frame in routed.frames.items():
                 # After the panes, for a consumer that takes several.
-                sender = origin if output == "main" else f"{origin}:{output}"
-                yield from self.topology.data(consumer, frame, sender)
+                way = origin if output == "main" else f"{origin}:{output}"
+                yield from self.topology.data(consumer, frame, way)
         report = step.report(idle=together(upstream.values()).idle)
         yield from self._report(plan, origin, report, inputs.now)
         facts = {
