@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import polars as pl
 
 import beamlike.expressions as expressions
-from beamlike.describe import describe, function_name, windowing_choices
+from beamlike.describe import function_name, windowing_choices
 from beamlike.dtypes import require_column_name, schema_text, type_name
 from beamlike.errors import (
     DuplicateName,
@@ -26,9 +24,6 @@ from beamlike.errors import (
 )
 from beamlike.inference import Shape
 from beamlike.io.base import SHOWN
-from beamlike.io.files import Files
-from beamlike.io.paths import is_hidden, is_pattern, real
-from beamlike.io.table import Table
 from beamlike.origins import DeadLetters, Group, Origin, Read
 from beamlike.steps import Step, WindowInto
 from stages.aggregates import Aggregate
@@ -267,52 +262,6 @@ def _shown(given: Any) -> str:
     if function and getattr(expressions, function, None) is given:
         return f"the function itself; call it: bl.{function}(...)"
     return repr(given)
-
-
-def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
-    """Files are named by run, batch and task, so two sinks of one folder would replace each other's; so with tables."""
-    if isinstance(getattr(sink, "path", None), tuple):
-        raise PlanError(f"writes to one directory, not to several paths: {describe(sink)}", step=step)
-    for name, other in others.items():
-        if type(sink) is not type(other) or _place(sink) is None:
-            continue
-        if _place(sink) == _place(other):
-            what = f"table {sink.table!r}" if isinstance(sink, Table) else f"{sink.path!r}"
-            own = "table" if isinstance(sink, Table) else "folder"
-            raise PlanError(f"writes to {what}, and so does {name!r}; give it a {own} of its own", step=step)
-        if isinstance(sink, Files) and (_is_partition(sink, other) or _is_partition(other, sink)):
-            raise PlanError(
-                f"writes to {sink.path!r}, and {name!r} to {other.path!r}; one would take the folders of the other for "
-                "those of its own partition_by; give it a folder beside",
-                step=step,
-            )
-
-
-def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
-    """A folder that a source reads is not for sinks: what they write would be its input, and be removed by them."""
-    path = getattr(source, "path", None)
-    paths = path if isinstance(path, tuple) else () if path is None else (path,)
-    for path, (name, sink) in product([path for path in paths if not is_pattern(path)], sinks.items()):
-        place = getattr(sink, "path", None)
-        below = ".." if place is None else os.path.relpath(real(place), real(path))
-        if not any(is_hidden(part) for part in below.split(os.sep) if part != os.curdir):
-            raise PlanError(
-                f"reads {path!r}, and {name!r} writes to {place!r}, which is a part of that", step=step
-            )
-
-
-def _is_partition(inner: Files, outer: Files) -> bool:
-    """Whether the folder is below the other, and all that is between them is named as Hive's folders are."""
-    between = os.path.relpath(real(inner.folder), real(outer.folder)).split(os.sep)
-    return all("=" in name for name in between)
-
-
-def _place(sink: Any) -> object:
-    """Where a sink writes; None if nothing says so."""
-    if isinstance(sink, Table):
-        return sink.place
-    path = getattr(sink, "path", None)
-    return None if path is None else real(path)
 
 
 def require_collections(given: Sequence[Any], step: str) -> None:

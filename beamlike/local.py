@@ -28,6 +28,7 @@ from beamlike.keys_seen import came
 from beamlike.letters import UNCLAIMED, Letters
 from beamlike.letters_folder import folder_of_letters, hold_letters
 from beamlike.outcome import Outcome
+from beamlike.overlaps import require_outside
 from beamlike.plan import Plan, SourcePlan, StagePlan
 from beamlike.progress import Progress
 from beamlike.records import BatchRecord, SourceRecord, StageRecord
@@ -115,7 +116,7 @@ class LocalRun(Shown):
         """Batch after batch, until all sources are at their end."""
         # Sources first: what cannot be read must not cost what an earlier run has written.
         bundles = self.bundles()
-        _require_writable(self.plan)
+        _require_writable(self.plan, self.run_id, self.runner.records)
         with hold_sinks(self.plan, self.run_id) as held:
             self.dead_letters, lock = hold_letters(self.plan.name, self.run_id)
             held.enter_context(lock)
@@ -342,11 +343,16 @@ class Bundle:
         )
 
 
-def _require_writable(plan: Plan) -> None:
+def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | None) -> None:
     """Before anything is written."""
     for name, sink in plan.sinks.items():
         if isinstance(sink.sink, SparkSink):
             raise PlanError("only Spark can write it: run with runner=bl.SparkRunner(...)", step=name)
+    sources = {name: source.source for name, source in plan.sources.items()}
+    letters = "where dead letters go that nobody takes; read another folder, or run in another"
+    require_outside(sources, folder_of_letters(plan.name), (f"part-{run}-000000-000.jsonl",), letters)
+    if records is not None:
+        require_outside(sources, os.fspath(records), ("",), "the records of the run; name another file")
     check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
 
 

@@ -12,6 +12,7 @@ from beamlike.errors import DuplicateName, WrongType
 from beamlike.inference import Shape
 from beamlike.letters import OnError
 from beamlike.origins import read
+from beamlike.overlaps import require_own_folder
 from beamlike.row_keys import fitted
 from stages.strategies import WatermarkStrategy
 from windowing.strategy import Windowing
@@ -117,7 +118,7 @@ class Pipeline:
         self.new_name(name, "")
         if isinstance(sink, type) or not callable(getattr(sink, "write", None)):
             raise WrongType(f"expected a sink such as bl.Parquet('out/averages'), got {sink!r}", step=name)
-        checks.require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
+        require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
         sink = fitted(sink, collection, name)
         self.register(name, "a sink")
         self.writes.append(Write(name, sink, collection))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import attrs
 import polars as pl
 
-from beamlike.checks import require_apart
 from beamlike.collection import Collection
 from beamlike.errors import PlanError, listed
 from beamlike.letters import OnError
 from beamlike.origins import DeadLetters, EventTime, Flatten, Group, Late, Read
+from beamlike.overlaps import require_apart
 from beamlike.own_windows import parts
 from beamlike.renaming import writes_of
 from beamlike.routes import Output, Route

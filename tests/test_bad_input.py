@@ -101,6 +101,7 @@ def test_that_a_reader_cannot_read_fails_a_run_that_is_to_fail() -> None:
 
 def damaged(folder: Path, *, rows: int = 4000) -> None:
     """Three Parquet files, of which the second has damaged pages of one column."""
+    folder.mkdir()
     for number in range(3):
         columns = {"n": range(number * rows, (number + 1) * rows), "other": range(rows), "text": ["1"] * rows}
         pl.DataFrame(columns).write_parquet(
@@ -116,10 +117,10 @@ def damaged(folder: Path, *, rows: int = 4000) -> None:
 def test_of_a_file_with_damaged_pages_the_others_are_read_and_one_letter_says_what_is_lost(
     tmp_path: Path,
 ) -> None:
-    damaged(tmp_path)
+    damaged(tmp_path / "rows")
     p, out, lost = bl.Pipeline("p"), bl.Memory(), bl.Memory()
     read = p.read(
-        "rows", bl.Parquet(tmp_path), timestamp="n", timestamp_unit="s", watermark=bl.MonotonousTimestamps()
+        "rows", bl.Parquet("rows"), timestamp="n", timestamp_unit="s", watermark=bl.MonotonousTimestamps()
     )
     read.map(lambda row: {"n": row["n"]}, {"n": int}).write("out", out)
     read.dead_letters().write("lost", lost)

@@ -206,7 +206,7 @@ def test_an_error_in_a_callback_ends_the_run() -> None:
 def test_two_sinks_do_not_share_a_folder() -> None:
     p = bl.Pipeline("p")
     rows = read(p, "source", [0])
-    rows.write("one", bl.Parquet("out")).write("two", bl.CSV("out")).write("three", bl.Memory())
+    rows.write("one", bl.Parquet("out")).write("two", bl.CSV("csv")).write("three", bl.Memory())
     with pytest.raises(
         bl.PlanError, match="step 'four': writes to 'out/', and so does 'one'; give it a folder"
     ):

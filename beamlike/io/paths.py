@@ -70,6 +70,12 @@ def is_pattern(path: str) -> bool:
     return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))
 
 
+def root_of(pattern: str) -> str:
+    """The folder before the first wildcard of a glob, as it begins there; empty for the current one."""
+    wildcard = _WILDCARD.search(pattern)
+    return pattern if wildcard is None else pattern[: pattern.rfind("/", 0, wildcard.start()) + 1]
+
+
 def list_files(path: str) -> list[Found]:
     """The files that a path, directory or glob names, in order of modification time.
 
@@ -150,8 +156,7 @@ def _remote(path: str) -> Iterator[Found]:
     """As `_local`, from one recursive listing of the directory before the first wildcard."""
     from pyarrow import fs
 
-    wildcard = _WILDCARD.search(path)
-    root = path if wildcard is None else path[: path.rindex("/", 0, wildcard.start()) + 1]
+    root = root_of(path)
     system, base = file_system(root)
     here = system.get_file_info(base)
     if root == path and here.type == fs.FileType.NotFound:

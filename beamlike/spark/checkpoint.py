@@ -20,6 +20,12 @@ from beamlike.spark.syncing import SparkFiles
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+FILES = (
+    *("metadata", "offsets/0", "commits/0", "sources/0/0", "state/0/0/1.zip", "state/0/0/1.changelog"),
+    *("beamlike/manifest.json", "beamlike/records.jsonl", "beamlike/rows/rows/0.parquet"),
+    "beamlike/dead-letters/part-0-000000-000.jsonl",
+)
+"""Some of a checkpoint, of each kind that readers may take for theirs."""
 _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
 
 

@@ -24,12 +24,13 @@ from beamlike.io import JSONLines
 from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
 from beamlike.outcome import Outcome
+from beamlike.overlaps import require_outside
 from beamlike.plan import Plan
 from beamlike.progress import Progress
 from beamlike.recording import RECORDS_FILE, Ending
 from beamlike.records import BatchRecord
 from beamlike.signals import held_back, signals
-from beamlike.spark.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint import FILES, Checkpoint, refuse_early
 from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
 from beamlike.spark.failures import failure
@@ -108,6 +109,10 @@ class SparkRunner:
         require_alignable(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
         if self.checkpoint is not None:
+            sources = {name: source.source for name, source in plan.sources.items()}
+            require_outside(
+                sources, self.checkpoint, FILES, "the checkpoint of the run; give it a folder beside"
+            )
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain)
         session = self._session(plan)
         if self.checkpoint is None and not session.sparkContext._jsc.isLocal():
