@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from beamlike.io import JSONLines
 from beamlike.io.names import file_name
+from beamlike.io.parts import forget_killed
 from beamlike.locks import InUse, Lock
 
 
@@ -18,9 +20,11 @@ def hold_letters(pipeline: str, run: str, number: int = 1) -> tuple[str, Lock]:
     The lock lies beside the folder, which most runs do not need. Where nothing can be made, nothing is locked.
     """
     folder = folder_of_letters(pipeline, number)
-    lock = f".{folder}-{file_name(run)}.lock"
+    lock = f".{folder}.part-{file_name(run)}.{JSONLines.extension}.lock"
     try:
-        return folder, Lock.take(lock, f"the run {run!r}")
+        held = Lock.take(lock, f"the run {run!r}")
+        forget_killed(folder, run, JSONLines.extension, f".{folder}.")
+        return folder, held
     except InUse:
         return hold_letters(pipeline, run, number + 1)
     except OSError:

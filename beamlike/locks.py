@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -136,8 +138,19 @@ def is_locked(path: str) -> bool | None:
     return False
 
 
-def signed_here(path: str) -> bool:
-    """Whether the file was locked on this machine, so that its locks are those that are seen here."""
+def left_by_killed(pattern: str) -> Iterator[Lock]:
+    """The locks at a glob that processes of this machine have left which were killed: each taken for a moment.
+
+    What another machine has locked may not show here, so its files are left alone.
+    """
+    for path in glob.glob(pattern):
+        if is_locked(path) is False and _signed_here(path):
+            with suppress(InUse), Lock.take(path, "what removes it, as its process was killed,") as lock:
+                if lock.held:
+                    yield lock
+
+
+def _signed_here(path: str) -> bool:
     with suppress(OSError, ValueError), open(path) as file:
         return bool(json.load(file)["host"] == socket.gethostname())
     return False

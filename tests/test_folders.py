@@ -192,6 +192,6 @@ def test_a_checkpoint_does_not_lie_where_a_source_reads(place: Path) -> None:
     rows = read(bl.JSONLines("plays", schema={"at": int}))
     rows.write("out", bl.JSONLines("out"))
     with pytest.raises(
-        bl.PlanError, match=r"step 'plays': reads 'plays', of which 'link/c' is a part, the checkpoint"
+        bl.PlanError, match=r"step 'plays': reads 'plays', of which '.*link/c' is a part, the checkpoint"
     ):
         bl.SparkRunner("link/c").start(rows.pipeline.plan())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -13,7 +14,7 @@ from typing import IO
 import pytest
 
 from beamlike import locks
-from beamlike.locks import InUse, Lock, is_locked, signed_here
+from beamlike.locks import InUse, Lock, is_locked, left_by_killed
 
 HOLD = """
 import sys
@@ -39,14 +40,30 @@ def test_who_holds_it_is_named_and_a_killed_process_leaves_it_free(tmp_path: Pat
             with pytest.raises(InUse, match=re.escape(told)):
                 take(file)
             assert is_locked(str(file))
+            assert [*left_by_killed(str(file))] == []
         finally:
             holder.kill()
     # What it wrote is still there, but nobody holds it.
     assert str(holder.pid) in file.read_text()
     assert is_locked(str(file)) is False
-    assert signed_here(str(file))
     take(file).release()
     assert not file.exists()
+
+
+def test_what_a_killed_process_of_this_machine_has_left_is_found_and_goes(tmp_path: Path) -> None:
+    facts = {"what": "x", "host": socket.gethostname(), "pid": 1, "since": "yesterday"}
+    for name, said in {
+        "mine": json.dumps(facts),
+        "of another machine": json.dumps({**facts, "host": "elsewhere"}),
+        "not signed yet": "",
+    }.items():
+        (tmp_path / name).write_text(said)
+    with take(tmp_path / "held"):
+        for left in left_by_killed(f"{tmp_path}/*"):
+            assert left.path == str(tmp_path / "mine")
+            with pytest.raises(InUse, match="what removes it"):
+                take(tmp_path / "mine")
+        assert {path.name for path in tmp_path.iterdir()} == {"of another machine", "not signed yet", "held"}
 
 
 def test_within_a_process_it_is_one_holder_too(tmp_path: Path) -> None:

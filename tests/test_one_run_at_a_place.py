@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -111,13 +113,23 @@ def test_the_second_run_of_a_name_is_told_who_writes_there_and_others_are_not(
     assert hidden() == []
 
 
-def test_who_was_killed_keeps_nobody_out(places: list[str]) -> None:
+def test_who_was_killed_keeps_nobody_out_and_what_it_left_goes(places: list[str]) -> None:
     with another(*places) as process:
         process.kill()
         process.wait()
-        assert hidden() != []
-        pipeline(places).run()
+        assert {Path(path).suffix for path in hidden()} == {".tmp", ".lock"}
+        pipeline(places[1:]).run()
+        pipeline(places[:1]).run(bl.LocalRunner(run_id="q"))
     assert count("out") == ROWS
+    assert hidden() == []
+
+
+def test_what_a_killed_run_had_of_dead_letters_goes_too() -> None:
+    left = bl.JSONLines("p-dead-letters").beside("q")
+    left.write(pl.DataFrame({"row": ["x"]}), Part("q", 0))
+    said = {"what": "", "host": socket.gethostname(), "pid": 1, "since": ""}
+    Path(".p-dead-letters.part-q.jsonl.lock").write_text(json.dumps(said))
+    pipeline([]).run()
     assert hidden() == []
 
 
@@ -147,7 +159,7 @@ def test_dead_letters_of_runs_of_one_name_in_one_folder_are_all_kept() -> None:
 
 
 def test_where_nothing_can_be_made_a_run_needs_no_folder_for_dead_letters(tmp_path: Path) -> None:
-    (tmp_path / ".p-dead-letters-p.lock").mkdir()
+    (tmp_path / ".p-dead-letters.part-p.jsonl.lock").mkdir()
     pipeline([]).run()
 
 

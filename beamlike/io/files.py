@@ -23,6 +23,7 @@ from beamlike.io.parts import (
     discard,
     folder_beside,
     forget_beside,
+    forget_killed,
     lock_of,
     of_others,
     part_name,
@@ -258,7 +259,7 @@ class Files:
             _LOG.warning(told, self.folder, others)
         if self._beside is None:
             clear(self.folder, run, self.extension)
-        forget_beside(self.folder, run, self.extension)
+        forget_killed(self.folder, run, self.extension)
 
     def publish(self, run: str) -> None:
         """Puts what was written beside in place of the files that an earlier run of this name left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import socket
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 
 from beamlike.io.names import file_name
 from beamlike.io.sql import engine
-from beamlike.locks import InUse, Lock
+from beamlike.locks import InUse, Lock, left_by_killed
 
 _MINE: Final = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
 # So that the server does not end a transaction in which nothing happens, and shows who has it.
@@ -53,6 +54,8 @@ def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | Non
     match url.get_backend_name():
         case "sqlite":
             folder, database = os.path.split(place[1])
+            for _ in left_by_killed(f"{glob.escape(folder)}/.{file_name(database)}-*.lock"):
+                pass  # it goes
             name = file_name("-".join([database, *place[2:], run]))
             return Lock.take(f"{folder}/.{name}.lock", f"the run {run!r}")
         case "postgresql":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from beamlike.durable import make_folder, replace, sync_folders
 from beamlike.io.base import Part
 from beamlike.io.names import file_name
 from beamlike.io.paths import file_system, is_pattern, is_remote
+from beamlike.locks import left_by_killed
 
 _NUMBERS: Final = r"\d{6,}-\d{3,}"
 _TRIES: Final = 9
@@ -86,6 +88,25 @@ def forget_beside(folder: str, run: str, extension: str) -> None:
     system, bare = file_system(beside)
     if system.get_file_info(bare).type.name == "Directory":
         system.delete_dir(bare)
+
+
+def forget_killed(folder: str, run: str, extension: str, before: str = "") -> None:
+    """Removes what an earlier run of this name has left beside, and those of others that were killed.
+
+    `before`: how the paths of their locks begin, where these do not lie in the folder. What is theirs becomes a part
+    of this run's own folder at once, so that whoever begins a run of such a name need not wait.
+    """
+    if is_remote(folder):
+        forget_beside(folder, run, extension)
+        return
+    before, mine = before or f"{folder}/.", folder_beside(folder, run, extension)
+    for lock in left_by_killed(f"{glob.escape(before)}part-*.{extension}.lock"):
+        name = os.path.basename(lock.path).removeprefix(os.path.basename(before)).removesuffix(".lock")
+        left = os.path.join(folder, f".{name}.tmp")
+        if os.path.isdir(left):
+            os.makedirs(mine, exist_ok=True)
+            os.replace(left, f"{mine}/{uuid4().hex}")
+    forget_beside(folder, run, extension)
 
 
 def publish(folder: str, run: str, extension: str) -> None:

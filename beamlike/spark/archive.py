@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import ast
-import atexit
-import functools
 import hashlib
 import importlib.util
 import inspect
 import marshal
 import os
-import shutil
 import sys
 import sysconfig
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from beamlike.spark.scratch import scratch
+
 OWN_PACKAGES = ("beamlike", "stages", "windowing")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip entry: an archive depends on its contents only
 _UNCHECKED_HASH = b"\1\0\0\0"  # PEP 552: compiled code that is valid, whatever the date of its source
-
-
-@functools.cache
-def scratch() -> Path:
-    """A folder for files that this process needs until it ends."""
-    folder = Path(tempfile.mkdtemp(prefix="beamlike-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def build_archive(modules: Iterable[ModuleType | str]) -> Path:

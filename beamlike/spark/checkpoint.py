@@ -14,13 +14,14 @@ from beamlike.errors import CheckpointError
 from beamlike.io.paths import is_remote, uri
 from beamlike.locks import InUse, Lock
 from beamlike.manifest import Remedy, describe, differences, new_manifest, parse, refusal
+from beamlike.overlaps import require_outside
 from beamlike.plan import Plan
 from beamlike.spark.hadoop import HadoopFiles, stored
 from beamlike.spark.syncing import SparkFiles
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-FILES = (
+_FILES = (
     *("metadata", "offsets/0", "commits/0", "sources/0/0", "state/0/0/1.zip", "state/0/0/1.changelog"),
     *("beamlike/manifest.json", "beamlike/records.jsonl", "beamlike/rows/rows/0.parquet"),
     "beamlike/dead-letters/part-0-000000-000.jsonl",
@@ -169,7 +170,11 @@ class Checkpoint:
 
 
 def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -> None:
-    """Raises what `Checkpoint.open` would, before there is a session, where the manifest lies on this machine."""
+    """Raises `PlanError` for a place that a source reads; and what `Checkpoint.open` would, before there is a session,
+    where the manifest lies on this machine.
+    """
+    sources = {name: source.source for name, source in plan.sources.items()}
+    require_outside(sources, path, _FILES, "the checkpoint of the run; give it a folder beside")
     if is_remote(path):
         return
     try:

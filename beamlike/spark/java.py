@@ -17,6 +17,8 @@ from pathlib import Path
 
 import attrs
 
+from beamlike.spark.scratch import scratch
+
 MINIMUM = 17
 _INSTALL = (
     f"Spark needs Java {MINIMUM} or newer. Install one (Debian, Ubuntu: `apt install default-jre-headless`; "
@@ -144,7 +146,7 @@ def _shim_home(executable: Path, version: str) -> Path:
     try:
         return _write_shim(_cache() / key, script)
     except OSError:  # a home folder that cannot be written, as in some containers
-        return _write_shim(Path(tempfile.mkdtemp(prefix="beamlike-java-")), script)
+        return _write_shim(scratch() / key, script)
 
 
 def _cache() -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -24,13 +23,12 @@ from beamlike.io import JSONLines
 from beamlike.io.paths import absolute, path_text, uri
 from beamlike.manifest import describe
 from beamlike.outcome import Outcome
-from beamlike.overlaps import require_outside
 from beamlike.plan import Plan
 from beamlike.progress import Progress
 from beamlike.recording import RECORDS_FILE, Ending
 from beamlike.records import BatchRecord
 from beamlike.signals import held_back, signals
-from beamlike.spark.checkpoint import FILES, Checkpoint, refuse_early
+from beamlike.spark.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
 from beamlike.spark.failures import failure
@@ -41,6 +39,7 @@ from beamlike.spark.modules import modules_of
 from beamlike.spark.options import is_positive, is_trigger
 from beamlike.spark.query import envelopes, labels, reads_rows
 from beamlike.spark.rows import digest_of_streams, with_rows_as_files
+from beamlike.spark.scratch import temporary_checkpoint
 from beamlike.spark.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.sinks import BatchWriter, PartWriter
 from beamlike.spark.sound import make_ready
@@ -109,17 +108,13 @@ class SparkRunner:
         require_alignable(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
         if self.checkpoint is not None:
-            sources = {name: source.source for name, source in plan.sources.items()}
-            require_outside(
-                sources, self.checkpoint, FILES, "the checkpoint of the run; give it a folder beside"
-            )
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain)
         session = self._session(plan)
         if self.checkpoint is None and not session.sparkContext._jsc.isLocal():
             raise ValueError(
                 "SparkRunner: on a cluster, give a checkpoint: a folder that every executor reaches"
             )
-        path = absolute(self.checkpoint or tempfile.mkdtemp(prefix="beamlike-"))
+        path = absolute(self.checkpoint or temporary_checkpoint())
         run = SparkRun(plan, self, session, Checkpoint(session, path))
         run.begin()
         return run
