@@ -104,7 +104,7 @@ class Checkpoint:
         new one, it would do its last batch again under another name.
         """
         name = self.at("manifest.json")
-        text = self.files.read(name)
+        text = self.files.latest(name)
         if text is not None:
             return parse(text, f"the checkpoint {self.path}")
         if not self.files.names(self.of_spark("offsets")):
@@ -126,16 +126,16 @@ class Checkpoint:
         return manifest
 
     def save(self, manifest: Mapping[str, Any]) -> None:
-        self.files.write(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
+        self.files.replace(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
 
     def tally(self) -> dict[str, Any]:
         """What the runs on it have counted of dead letters so far, as `Tally` gave it; nothing for a new one."""
-        text = self.files.read(self.at("tally.json"))
+        text = self.files.latest(self.at("tally.json"))
         return cast(dict[str, Any], json.loads(text)) if text else {}
 
     def keep_tally(self, facts: Mapping[str, Any]) -> None:
         """What they have counted up to now, whether Spark runs the last batch again or not."""
-        self.files.write(self.at("tally.json"), json.dumps(facts))
+        self.files.replace(self.at("tally.json"), json.dumps(facts))
 
     def control(self) -> str:
         """The folder of control files, which exists after this."""

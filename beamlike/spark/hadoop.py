@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import attrs
 from py4j.protocol import Py4JJavaError
@@ -15,6 +16,8 @@ from pyspark.sql import SparkSession
 from beamlike import durable
 from beamlike.errors import CheckpointError
 from beamlike.io.paths import is_remote, path_text, uri
+
+_VERSION: Final = re.compile(r"\.\d{9}")  # after the name
 
 
 @contextmanager
@@ -66,10 +69,11 @@ class HadoopFiles:
             stream.close()
 
     def write(self, name: str, text: str, seconds: int | None = None) -> None:
-        """Makes or replaces a file: under a hidden name first, so that nobody reads half of it.
+        """Makes a file: under a hidden name first, so that nobody reads half of it.
 
-        On this machine's file system it is replaced at once: who is killed in between, or loses power, leaves the old
-        one or the new. With `seconds` since 1970 as the time of its change, where the file system keeps such times.
+        One that is there is replaced: on this machine's file system at once, so who is killed in between, or loses
+        power, leaves the old one or the new; elsewhere `replace` does that. With `seconds` since 1970 as the time of
+        its change, where the file system keeps such times.
         """
         with stored("write", name):
             if is_remote(name):
@@ -92,14 +96,42 @@ class HadoopFiles:
         if seconds is not None:
             files.setTimes(path, 1000 * seconds, -1)
 
+    def replace(self, name: str, text: str) -> None:
+        """Makes a text the one that `latest` gives; who is killed in between leaves the old one or the new.
+
+        Few stores can replace a file at once, but all can name one that is whole: so each version has a name of its
+        own, of which the newest counts.
+        """
+        if not is_remote(name):
+            self.write(name, text)
+            return
+        before = self._versions(name)
+        newest = int(before[-1].rpartition(".")[2]) if before else 0
+        self.write(f"{name}.{newest + 1:09d}", text)
+        for old in [name, *before]:
+            self.remove(old)
+
+    def latest(self, name: str) -> str | None:
+        """The text that `replace` or `write` gave last; None if there is none."""
+        versions = self._versions(name)
+        return self.read(versions[-1] if versions else name)
+
+    def _versions(self, name: str) -> list[str]:
+        """The oldest first; none on this machine."""
+        folder, _, own = name.rpartition("/")
+        found = self._all_names(folder) if is_remote(name) else []
+        return [f"{folder}/{one}" for one in sorted(found) if _VERSION.fullmatch(one.removeprefix(own))]
+
     def names(self, folder: str) -> list[str]:
         """What is in a folder, hidden names left out, by the alphabet; nothing if it does not exist."""
+        return sorted(name for name in self._all_names(folder) if not name.startswith((".", "_")))
+
+    def _all_names(self, folder: str) -> list[str]:
         with stored("read", folder):
             path, files = self._find(folder)
             if not files.exists(path):
                 return []
-            found = [status.getPath().getName() for status in files.listStatus(path)]
-        return sorted(name for name in found if not name.startswith((".", "_")))
+            return [status.getPath().getName() for status in files.listStatus(path)]
 
     def make(self, folder: str) -> None:
         """Makes a folder, and those above it."""

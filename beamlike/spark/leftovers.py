@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from beamlike.in_hand import at
 from beamlike.io.base import Sink
 from beamlike.io.files import Files
+from beamlike.io.paths import read_by_polars
 from beamlike.writing import settle_part
 
 AGAIN: Final = "again"
@@ -45,7 +46,8 @@ class Leftovers:
             kept[name].update(facts.get("files", ()))
             listing = listing or AGAIN in facts
         for name, sink in self.sinks.items():
-            if isinstance(sink, Files):
+            # Elsewhere no part can have been written.
+            if isinstance(sink, Files) and read_by_polars(sink.folder):
                 with at("sink", name):
                     settle_part(name, sink, self.run, batch, kept[name], None if listing else self.tasks)
         self._is_first = False

@@ -59,7 +59,7 @@ class Lists:
     @cached_property
     def known(self) -> dict[str, int]:
         """The files that are listed, each with its number."""
-        entries = self._entries(self.checkpoint.files.read(f"{self.folder}/{_BEFORE}") or "")
+        entries = self._entries(self.checkpoint.files.latest(f"{self.folder}/{_BEFORE}") or "")
         if self.checkpoint.files.names(self.folder):
             lists = self.checkpoint.session.read.text(self.folder).toArrow()
             entries += self._entries("\n".join(lists["value"].to_pylist()))
@@ -122,7 +122,7 @@ class Lists:
     def keep(self, read: Iterable[str]) -> None:
         """Notes that these files were read."""
         lines = [json.dumps({"file": file, "number": number}) for number, file in enumerate(read)]
-        self.checkpoint.files.write(f"{self.folder}/{_BEFORE}", "".join(f"{line}\n" for line in lines))
+        self.checkpoint.files.replace(f"{self.folder}/{_BEFORE}", "".join(f"{line}\n" for line in lines))
 
 
 @attrs.define(slots=False)
