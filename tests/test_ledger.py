@@ -108,3 +108,13 @@ def test_rows_that_go_in_pieces_are_all_there(
         replacing(url).write(frame, Part("pieces", batch, 0, "out"))
     assert [(row["k"], row["n"]) for row in rows_of(url, "t", "k")].count(("k7", 2)) == 1
     assert sorted(str(row["k"]) for row in rows_of(url, "t")) == sorted([*keys, "None"])
+
+
+def test_a_database_by_a_relative_path_is_in_the_working_directory_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        appending("sqlite:///out.db").write(rows(1), Part("q", 0, 0, "out"))
+        assert len(rows_of(f"sqlite:///{tmp_path}/{name}/out.db", "t")) == 1

@@ -56,9 +56,17 @@ _HOLDS: Final[dict[type, set[type]]] = {
 """By the Python type of our values, that of the columns that can hold them."""
 
 
-@functools.lru_cache
 def engine(url: sa.URL) -> sa.Engine:
     """The engine of a database. Connections last as long as their transaction: batches may be hours apart."""
+    name = url.database or ""
+    if url.get_backend_name() == "sqlite" and not name.startswith("file:"):
+        # An engine is kept, and the working directory may change.
+        url = url.set(database=os.path.abspath(name))
+    return _engine(url)
+
+
+@functools.lru_cache
+def _engine(url: sa.URL) -> sa.Engine:
     # SQLite has one writer at a time, and whoever comes second waits for so long.
     waits = {"timeout": _PATIENCE} if url.get_backend_name() == "sqlite" else {}
     return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=waits)
