@@ -156,7 +156,7 @@ def first(column: str) -> Aggregate:
 
 
 def last(column: str) -> Aggregate:
-    """The value of the element with the greatest event time; of equals, the one that arrived last, as with `collect`."""
+    """The value of the element with the greatest event time; of equals, the last to arrive, as with `collect`."""
     return Last(column)
 
 

@@ -31,7 +31,7 @@ _INPUTS: Final = "inputs"
 
 @attrs.frozen
 class Mail:
-    """What one shard of a stage has got in a batch: rows, by who sent them, and what was said of everything upstream."""
+    """What one shard of a stage has got in a batch: rows, by who sent them, and what was said of all upstream."""
 
     frames: list[tuple[str, pl.DataFrame]]
     arrived: Arrived
