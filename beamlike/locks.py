@@ -87,7 +87,7 @@ def open_locked(path: str) -> tuple[IO[bytes], bool]:
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
         try:
             locked = _lock(file)
             # Who had it may have removed it meanwhile: then whoever comes now locks another file.
