@@ -51,6 +51,7 @@ class Lock:
             raise InUse(_holder(path)) from None
         if not locked:
             file.close()
+            os.remove(path)
             return cls(path, None)
         since = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"what": what, "host": socket.gethostname(), "pid": os.getpid(), "since": since}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -102,6 +103,19 @@ def test_a_file_that_its_holder_removes_meanwhile_is_no_lock(
         assert is_locked(second.path)
         with pytest.raises(InUse):
             take(tmp_path / "lock")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_where_a_file_system_has_no_locks_nothing_is_locked_and_nothing_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without(file: IO[bytes], how: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("fcntl.flock", without)
+    for _ in range(2):
+        with take(tmp_path / "lock") as lock:
+            assert not lock.held
     assert [*tmp_path.iterdir()] == []
 
 

@@ -14,10 +14,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 
 import beamlike as bl
 from beamlike.errors import SinkInUse
 from beamlike.io import Part
+from beamlike.io.holding import ServerLock
 from tests.databases import execute, postgres, rows_of
 from tests.test_io import whole
 
@@ -131,6 +133,22 @@ def test_what_a_killed_run_had_of_dead_letters_goes_too() -> None:
     Path(".p-dead-letters.part-q.jsonl.lock").write_text(json.dumps(said))
     pipeline([]).run()
     assert hidden() == []
+
+
+def test_the_lock_of_a_server_outlasts_its_timeouts_and_holds_nothing_back(server: str) -> None:
+    execute(server, "ALTER ROLE tests SET idle_in_transaction_session_timeout = '1h'")
+    try:
+        with bl.Table(server, "t", "append").hold("p") as lock:
+            assert isinstance(lock, ServerLock)
+            (row,) = rows_of(server, "pg_stat_activity WHERE starts_with(application_name, 'process')")
+            assert (row["state"], row["backend_xid"], row["backend_xmin"]) == (
+                "idle in transaction",
+                None,
+                None,
+            )
+            assert lock._connection.scalar(sa.text("SHOW idle_in_transaction_session_timeout")) == "0"
+    finally:
+        execute(server, "ALTER ROLE tests RESET idle_in_transaction_session_timeout")
 
 
 def test_a_run_that_is_refused_one_place_lets_go_of_the_others() -> None:

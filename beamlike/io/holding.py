@@ -25,6 +25,9 @@ _STAY: Final = sa.text(
     "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
 _SIGN: Final = sa.text("SELECT set_config('application_name', :who, true)")
+# A statement that reads keeps its snapshot of the database until the next one, and the server could meanwhile clean up
+# nothing that is newer. This one has no snapshot.
+_LET_GO: Final = sa.text("SET LOCAL statement_timeout TO DEFAULT")
 _HOLDER: Final = sa.text(
     "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
     "WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
@@ -64,7 +67,7 @@ def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | Non
 
 
 def _on_server(url: sa.URL, key: int, run: str) -> ServerLock:
-    # Where a transaction had one snapshot of the database, the server could clean up nothing that is newer.
+    # Not one in which the whole transaction has a snapshot.
     connection = engine(url).connect().execution_options(isolation_level="READ COMMITTED")
     try:
         if not connection.scalar(_MINE, {"key": key}):
@@ -72,6 +75,7 @@ def _on_server(url: sa.URL, key: int, run: str) -> ServerLock:
         who = f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%dT%H:%MZ} on {socket.gethostname()}"
         connection.execute(_STAY)
         connection.execute(_SIGN, {"who": who[:_LONGEST]})
+        connection.execute(_LET_GO)
     except BaseException:
         connection.close()
         raise
