@@ -1,6 +1,6 @@
 """Random pipelines over files: the same rows in process and on Spark, on several shards.
 
-A batch takes a file of each source. Files have one modification time; rows are out of order, late, or cannot be used.
+A batch takes some files of each source, all of one modification time; rows are out of order, late, or cannot be used.
 """
 
 from __future__ import annotations
@@ -80,14 +80,19 @@ def line(rng: random.Random, file: int, bad: float) -> str:
     return "no row" if rng.random() < bad else json.dumps(row)
 
 
-def declare(folder: Path, pairs: Sequence[Pair]) -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """Two sources, two groupings one after the other for each pair, and a sink for everything."""
+def declare(
+    folder: Path, pairs: Sequence[Pair], most: int | None = 1
+) -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
+    """Two sources, two groupings one after the other for each pair, and a sink for everything.
+
+    `most`: how many files of each source a batch takes; None for all.
+    """
     p, sinks = bl.Pipeline("random files"), dict[str, bl.Memory]()
     schema = {"key": str, "value": int, "at": int}
     rows = [
         p.read(
             source,
-            bl.JSONLines(folder / source, schema=schema, max_files_per_trigger=1),
+            bl.JSONLines(folder / source, schema=schema, max_files_per_trigger=most),
             timestamp="at",
             timestamp_unit="us",
             watermark=bl.BoundedOutOfOrderness(us(10)),
@@ -113,22 +118,24 @@ def declare(folder: Path, pairs: Sequence[Pair]) -> tuple[bl.Pipeline, dict[str,
     return p, sinks
 
 
-def in_process(folder: Path, pairs: Sequence[Pair]) -> dict[str, list[str]]:
-    p, sinks = declare(folder, pairs)
+def in_process(folder: Path, pairs: Sequence[Pair], most: int | None) -> dict[str, list[str]]:
+    p, sinks = declare(folder, pairs, most)
     p.run()
     return as_texts(sinks)
 
 
-MORE = [pytest.param(12, number, marks=pytest.mark.slow) for number in (1, 2, 3)]
+MORE = [pytest.param(12, *given, marks=pytest.mark.slow) for given in ((1, 1), (2, 2), (3, None))]
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("count", "number"), [(8, 0), *MORE])
-def test_spark_gives_the_same_rows(spark: SparkSession, tmp_path: Path, count: int, number: int) -> None:
+@pytest.mark.parametrize(("count", "number", "most"), [(8, 0, 1), *MORE])
+def test_spark_gives_the_same_rows(
+    spark: SparkSession, tmp_path: Path, count: int, number: int, most: int | None
+) -> None:
     folder, pairs = files(tmp_path / "rows", number), drawn(count, number)
-    expected = in_process(folder, pairs)
+    expected = in_process(folder, pairs, most)
     assert min(len(expected[f"letters of {source}"]) for source in SOURCES) >= 25
-    assert sum(len(expected[f"late {one}"]) > 0 for one in range(count)) > count // 3
-    p, sinks = declare(folder, pairs)
+    assert most is None or sum(len(expected[f"late {one}"]) > 0 for one in range(count)) >= count // 3
+    p, sinks = declare(folder, pairs, most)
     p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=3, drain=True))
     assert as_texts(sinks) == expected
