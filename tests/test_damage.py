@@ -17,12 +17,14 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.manifest import describe, new_manifest, parse
+from beamlike.spark import savepoint as savepoints
 from beamlike.spark.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.failures import failure
 from beamlike.spark.hadoop import HadoopFiles
 from beamlike.spark.sourcelog import taken
 from stages.state import ENCODING
 from tests import kept
+from tests.test_durable import Disk
 
 Damage = Callable[[Path], object]
 ANEW = "start anew with another checkpoint"
@@ -129,21 +131,44 @@ def test_a_number_of_shards_that_was_edited_is_refused(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("gone", "empty"),
+    [
+        ([], ["commits/2"]),
+        pytest.param(["commits/2"], ["sources/0/2"], marks=pytest.mark.slow),
+        pytest.param(["commits/2"], ["offsets/2", "sources/0/2"], marks=pytest.mark.slow),
+    ],
+)
 def test_what_a_power_cut_leaves_empty_is_written_again(
-    spark: SparkSession, damaged: Callable[[Damage], Path]
+    spark: SparkSession, damaged: Callable[[Damage], Path], gone: list[str], empty: list[str]
 ) -> None:
-    def offsets(folder: Path) -> None:
-        for damage in (remove("commits/2"), cut("offsets/2", 0), cut("sources/0/2", 0)):
+    def after(folder: Path) -> None:
+        for damage in [*map(remove, gone), *(cut(name, 0) for name in empty)]:
             damage(folder)
 
-    def source(folder: Path) -> None:
-        for damage in (remove("commits/2"), cut("sources/0/2", 0)):
-            damage(folder)
+    folder = damaged(after)
+    # The batch in hand is done again.
+    assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF - 1)
 
-    for damage in (cut("commits/2", 0), offsets, source):
-        folder = damaged(damage)
-        # The batch in hand is done again.
-        assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF - 1)
+
+@pytest.mark.spark
+def test_runs_and_savepoints_sync_what_spark_writes(
+    spark: SparkSession, damaged: Callable[[Damage], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, disk = damaged(lambda _: None), Disk(monkeypatch)
+    savepoints.save(str(folder / "checkpoint"), str(tmp_path / "saved"), session=spark)
+    synced = [call.of for call in disk.calls[: disk.renamed_at(tmp_path / "saved" / "savepoint.json")]]
+    parts = [path for path in (tmp_path / "saved").rglob("*") if path.name != "savepoint.json"]
+    assert len(parts) > 2 * kept.SHARDS
+    assert {path.stat().st_ino for path in parts} <= {*synced}
+    run(spark, folder)
+    last = max(
+        int(path.name) for path in (folder / "checkpoint" / "commits").iterdir() if path.name.isdigit()
+    )
+    written = [folder / "checkpoint" / "offsets" / str(last)]
+    written += (folder / "checkpoint" / "state").glob(f"*/*/{last + 1}.changelog")
+    assert len(written) == 1 + 2 * kept.SHARDS
+    assert {path.stat().st_ino for path in written} <= {call.of for call in disk.calls}
 
 
 @pytest.mark.spark

@@ -14,6 +14,7 @@ from beamlike import durable
 from beamlike.io import JSONLines, Part
 from beamlike.recording import RecordWriter
 from beamlike.spark.hadoop import HadoopFiles
+from beamlike.spark.stopping import Gate
 from beamlike.spark.syncing import SparkFiles
 from tests.histories import PLAN
 from tests.test_retention import batch
@@ -59,6 +60,10 @@ class Disk:
         file, folder = _at(path)
         wanted = iter([Call("sync", file), Call("rename", file, folder), Call("sync", folder)])
         return self._in_order(wanted)
+
+    def renamed_at(self, path: Path) -> int:
+        """Which of the calls gave the file its name."""
+        return self.calls.index(Call("rename", *_at(path)))
 
     def has_made(self, path: Path) -> bool:
         """Whether the file or folder was synced, and after it the folder that it is in."""
@@ -182,6 +187,13 @@ def test_what_spark_has_written_is_synced_between_batches_and_each_file_once(
     assert not seen & {_at(tmp_path / "offsets" / "0")[0], _at(tmp_path / "beamlike" / "records.jsonl")[0]}
     files.sync()
     assert {call.of for call in disk.calls} == seen
+
+
+def test_a_batch_is_between_two_syncs_of_what_spark_has_written() -> None:
+    told: list[str] = []
+    gate = Gate(lambda rows, number: told.append(f"batch {number}"), lambda: told.append("sync"))
+    gate(cast(Any, None), 7)
+    assert told == ["sync", "batch 7", "sync"]
 
 
 def test_a_tree_is_synced_from_its_leaves_to_the_folder_that_it_is_in(disk: Disk, tmp_path: Path) -> None:
