@@ -147,11 +147,18 @@ class LocalRun(Shown):
                 start_sink(UNCLAIMED, letters, run)
             start_sinks(plan, run)
             self._go(bundles, sinks, outcome)
+            self._publish(result, outcome)
+        finally:
+            result.withdraw()
+
+    def _publish(self, result: Replacement, outcome: Outcome) -> None:
+        """All is done: whoever interrupts this gets the run, and all files."""
+        try:
             with held_back():
                 result.publish()
                 outcome.close("stopped" if self._stopped else "ended")
-        finally:
-            result.withdraw()
+        except KeyboardInterrupt:
+            raise Interrupted(self) from None
 
     def _go(self, bundles: Iterator[Bundle], sinks: Mapping[str, Sink], outcome: Outcome) -> None:
         progress = Progress(self.plan.name)

@@ -92,8 +92,9 @@ def in_both() -> list[int]:
 def test_files_of_all_sinks_replace_those_of_an_earlier_run_before_it_ends() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     for count in (2, 9):
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as caught:
             shown_by_two(count).run(bl.LocalRunner(records="records.jsonl"))
+        assert caught.value.run.batches[0].sources["rows"].elements == count  # type: ignore[attr-defined]
         assert in_both() == [count, count]
         assert History.open("records.jsonl").closed == "ended"
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
