@@ -57,8 +57,8 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         _restore(before)
-        for number in came:
-            signal.raise_signal(number)
+    for number in came:  # an error ends it anyway
+        signal.raise_signal(number)
 
 
 def _restore(before: dict[signal.Signals, Any]) -> None:

@@ -16,6 +16,11 @@ from tests.test_random_files import SOURCES, declare, drawn, files
 BAD = "no row"
 
 
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def put(folder: Path, contents: list[list[int | str]]) -> Path:
     """A file of each of these; a number is a row of that time."""
     folder.mkdir()
