@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 import attrs
@@ -16,8 +16,6 @@ from beamlike.io.files import Files
 from beamlike.letters import UNCLAIMED
 from beamlike.locks import InUse
 from beamlike.plan import Plan
-
-Write = Callable[[pl.DataFrame, Part], Collection[str] | None]
 
 
 def check_sinks(sinks: Mapping[str, Sink]) -> None:
@@ -72,24 +70,15 @@ def start_sink(name: str, sink: Sink, run: str) -> None:
         raise SinkError(name, f"{describe(sink)} cannot be opened: {_what(error)}") from error
 
 
-def write_part(
-    sink: Sink, frame: pl.DataFrame, part: Part, write: Write | None = None
-) -> Collection[str] | None:
-    """Has the sink, or `write` in its place, write the part. Raises `SinkError`, which names sink and batch."""
-    with _named(sink, part.sink, part.batch):
-        return (write or sink.write)(frame, part)
-
-
-def settle_part(
-    name: str, sink: Files, run: str, batch: int, kept: Collection[str], tasks: int | None
-) -> None:
-    """Has the sink remove what other attempts at the batch left. Raises `SinkError`, which names sink and batch."""
-    with _named(sink, name, batch):
-        sink.settle(run, batch, kept, tasks)
+def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
+    """Has the sink write the part. Raises `SinkError`, which names sink and batch."""
+    with writing(sink, part.sink, part.batch):
+        sink.write(frame, part)
 
 
 @contextmanager
-def _named(sink: Sink, name: str, batch: int) -> Iterator[None]:
+def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
+    """What fails meanwhile is a `SinkError`, which names sink and batch."""
     try:
         yield
     except Exception as error:

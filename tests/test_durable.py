@@ -119,7 +119,7 @@ def test_parts_that_are_published_or_removed_do_not_come_back(disk: Disk, tmp_pa
     assert [path.name for path in out.iterdir()] == [NAME]
     assert disk.has_renamed(out / NAME)
     assert disk.is_settled()
-    old.settle("q", 0, [])
+    old.settle("q", 0, {}, again=True)
     assert [call.what for call in disk.calls[-2:]] == ["remove", "sync"]
     assert disk.is_settled()
 

@@ -142,16 +142,16 @@ def test_a_replay_replaces_the_parts_of_its_batch_in_all_folders(files: type[Fil
     sink.write(frame.head(1), Part("q", 1))
     stale = tmp_path / f"a=y/b=1/.part-q-000000-001.{sink.extension}.0.tmp"
     stale.touch()
-    first = sink.write(frame, Part("q", 0, 0))
-    second = sink.write(frame[[1]].with_columns(n=7), Part("q", 0, 1))
-    sink.settle("q", 0, [*first, *second])
+    first = sink.prepare(frame, Part("q", 0, 0))
+    second = sink.prepare(frame[[1]].with_columns(n=7), Part("q", 0, 1))
+    sink.settle("q", 0, {**first, **second}, again=True)
     left = [f"{n}-{task}" for n, task in parts(tmp_path)]
     assert left == ["x/1:0-0", "x/1:1-0", "x/2:0-0", "x/2:0-1", "y/1:0-0"]
     assert not stale.exists()
     schema = {"n": int, "a": str, "b": int}
     assert sorted(whole(files(tmp_path, schema=schema))["n"]) == [1, 1, 2, 3, 7]
-    assert sink.write(frame.clear(), Part("q", 0, 0)) == []
-    sink.settle("q", 0, second)
+    assert sink.prepare(frame.clear(), Part("q", 0, 0)) == {}
+    sink.settle("q", 0, sink.prepare(frame[[1]].with_columns(n=7), Part("q", 0, 1)), again=True)
     assert sorted(whole(files(tmp_path, schema=schema))["n"]) == [1, 7]
     files(tmp_path).start("q")  # however it was partitioned
     assert list(tmp_path.iterdir()) == []

@@ -158,12 +158,13 @@ def test_files_of_an_object_store_are_replaced_at_the_end_too(
     assert len(names(tmp_path / "out")) == 2
     sink.publish("q")
     assert names(tmp_path / "out") == [f"k=1/part-q-000000-000.{kind.extension}"]
-    old.write(pl.DataFrame({"n": [3], "k": [2]}), Part("q", 0))
-    old.settle("q", 0, [f"k=2/part-q-000000-000.{kind.extension}"])
+    parts = old.prepare(pl.DataFrame({"n": [3], "k": [2]}), Part("q", 0))
+    old.settle("q", 0, parts, again=True)
     assert names(tmp_path / "out") == [f"k=2/part-q-000000-000.{kind.extension}"]
     # A store that decodes what is escaped in names.
     (tmp_path / "out" / "k=2").rename(tmp_path / "out" / "k=7:00")
-    old.settle("q", 0, [f"k=7%3A00/part-q-000000-000.{kind.extension}"])
+    name = f"k=7%3A00/part-q-000000-000.{kind.extension}"
+    old.settle("q", 0, {name: name}, again=True)
     assert names(tmp_path / "out") == [f"k=7:00/part-q-000000-000.{kind.extension}"]
     sink.write(pl.DataFrame({"n": [3], "k": [1]}), Part("q", 0))
     sink.forget("q")

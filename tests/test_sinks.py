@@ -88,10 +88,10 @@ def test_a_replayed_part_replaces_the_first(files: type[Files], tmp_path: Path) 
     assert isinstance(sink, Sink)
     assert sink.distributed
     sink.write(rows(9), Part("q", 1, 2))
-    assert sink.write(rows(2), Part("q", 1, 2)) == [f"part-q-000001-002.{sink.extension}"]
+    sink.write(rows(2), Part("q", 1, 2))
     assert names(tmp_path / "out") == [f"part-q-000001-002.{sink.extension}"]
     assert read(sink) == [0, 1]
-    assert sink.write(rows(0), Part("q", 1, 2)) == []
+    sink.write(rows(0), Part("q", 1, 2))
     assert names(tmp_path / "out") == []
 
 
@@ -99,10 +99,10 @@ def names(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-@pytest.mark.parametrize("tasks", [None, 4])
-def test_what_another_attempt_at_a_batch_left_is_removed(tasks: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_what_another_attempt_at_a_batch_left_is_removed(again: bool, tmp_path: Path) -> None:
     sink = Parquet(tmp_path / "out")
-    sink.settle("q", 1, [], tasks)  # nothing is there yet
+    sink.settle("q", 1, {}, again=again)  # nothing is there yet
     for query, batch, task in [
         ("q", 1, 0),
         ("q", 1, 3),
@@ -116,10 +116,31 @@ def test_what_another_attempt_at_a_batch_left_is_removed(tasks: int | None, tmp_
     for name in (*others, ".part-q-000000-003.parquet.0.tmp"):
         (tmp_path / "out" / name).touch()
     before = {*names(tmp_path / "out")}
-    kept = sink.write(rows(2), Part("q", 1, 0))
-    sink.settle("q", 1, kept, tasks)
-    gone = {"part-q-000001-003.parquet"} | ({".part-q-000000-003.parquet.0.tmp"} if tasks is None else set())
-    assert {*names(tmp_path / "out")} == before - gone
+    sink.prepare(rows(3), Part("q", 1, 1))
+    sink.settle("q", 1, sink.prepare(rows(2), Part("q", 1, 0)), again=again)
+    assert read(Parquet(tmp_path / "out" / "part-q-000001-000.parquet")) == [0, 1]
+    left = {*names(tmp_path / "out")}
+    if again:
+        assert left == before - {"part-q-000001-003.parquet", ".part-q-000000-003.parquet.0.tmp"}
+    else:
+        assert left > before  # the other attempt has not ended, or left its file in vain
+
+
+@pytest.mark.parametrize("files", FORMATS)
+def test_an_attempt_that_was_overtaken_shows_nothing(files: type[Files], tmp_path: Path) -> None:
+    sink = files(tmp_path, partition_by="key")
+
+    def keyed(*keys: str) -> pl.DataFrame:
+        return pl.DataFrame({"n": [*range(len(keys))], "key": keys})
+
+    early, winner = sink.prepare(keyed("a", "b"), Part("q", 0)), sink.prepare(keyed("b", "c"), Part("q", 0))
+    assert {*early.values()} != {*winner.values()}
+    assert [*tmp_path.rglob("part-*")] == []
+    sink.settle("q", 0, winner, again=False)
+    sink.prepare(keyed("a", "b", "d"), Part("q", 0))  # one that goes on when its batch is over
+    assert sorted(file.parent.name for file in tmp_path.rglob("part-*")) == ["key=b", "key=c"]
+    sink.settle("q", 1, {}, again=True)  # of the next run
+    assert sorted(names(tmp_path)) == ["key=b", "key=c"]
 
 
 @pytest.mark.parametrize("inner_rows", [1, 0])
@@ -155,9 +176,9 @@ def test_a_part_is_written_without_a_look_at_the_others(columns: list[str], tmp_
     try:
         for count in (2, 1, 0):
             sink.write(rows(count).with_columns(m=0), Part("q", 0))
-        sink.settle("q", 0, [], tasks=4)
+        sink.settle("q", 0, sink.prepare(rows(2).with_columns(m=0), Part("q", 0)), again=False)
         assert LISTED == []
-        sink.settle("q", 0, [])
+        sink.settle("q", 0, {}, again=True)
         assert LISTED != []
     finally:
         WATCHED.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, Self, runtime_checkable
 
 import attrs
@@ -150,8 +150,8 @@ class Sink(Protocol):
     def start(self, run: str) -> None:
         """Called once when a run begins from nothing: forgets what an earlier run of that name wrote."""
 
-    def write(self, frame: pl.DataFrame, part: Part) -> Collection[str] | None:
-        """Writes the part, or replaces it. A sink of files says in which, by path below its folder."""
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Writes the part, or replaces it."""
 
 
 def output_frame(frame: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Self, get_args
@@ -27,10 +27,11 @@ from beamlike.io.parts import (
     lock_of,
     of_others,
     part_name,
+    prepare,
     publish,
-    put,
+    remove_others,
     require_folder,
-    settle,
+    show,
 )
 from beamlike.io.paths import Damaged, absolute, is_pattern, list_files, path_text
 from beamlike.locks import Lock
@@ -273,34 +274,39 @@ class Files:
         """Removes what was written beside."""
         forget_beside(self.folder, run, self.extension)
 
-    def write(self, frame: pl.DataFrame, part: Part) -> list[str]:
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows.
 
-        In which files, by path below the folder. In those by columns (`partition_by`) an earlier attempt may have left
-        others, which `settle` removes.
+        In folders by columns (`partition_by`), what was written before stays where there are no rows now.
         """
-        name, folder = part_name(part, self.extension), self._target()
+        parts = self.prepare(frame, part)
+        show(self._target(), parts)
+        if not parts:
+            discard(self._target(), [part_name(part, self.extension)])
+
+    def prepare(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
+        """Writes the part where nobody sees it before `settle`: which files, and the names that they are to have.
+
+        Both by path below the folder. In an object store they are seen at once.
+        """
+        name = part_name(part, self.extension)
         parts = hive.split(frame, self.partition_by) if self.partition_by else [("", frame)]
-        written = []
-        for below, rows in parts:
-            if len(rows):
-                put(f"{folder}/{below}" if below else folder, name, partial(self._save, rows))
-                written.append(f"{below}/{name}" if below else name)
-        if not written:
-            discard(folder, [name])
-        return written
+        saves = {
+            f"{below}/{name}" if below else name: partial(self._save, rows)
+            for below, rows in parts
+            if len(rows)
+        }
+        return prepare(self._target(), saves)
 
-    def settle(self, run: str, batch: int, kept: Collection[str], tasks: int | None = None) -> None:
-        """Removes what other attempts at the batch left than the one that has written the files that are kept.
+    def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
+        """Shows the parts of a batch, of all its tasks, as `prepare` gave them.
 
-        With the number of `tasks`, only files are looked for of which the names are known: at once, without listing.
+        With `again`, what other attempts at the batch left is removed before; for that the folder is listed.
         """
         folder = self._target()
-        if tasks is None:
-            settle(folder, run, self.extension, batch, kept)
-        elif not self.partition_by:
-            names = {part_name(Part(run, batch, task), self.extension) for task in range(tasks)}
-            discard(folder, names.difference(kept))
+        if again:
+            remove_others(folder, run, self.extension, batch, parts)
+        show(folder, parts)
 
     def _target(self) -> str:
         """Where parts are written now."""

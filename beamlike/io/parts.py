@@ -6,13 +6,14 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 from urllib.parse import unquote
 from uuid import uuid4
 
-from beamlike.durable import make_folder, replace, sync_folders
+from beamlike.durable import make_folder, sync, sync_folders
 from beamlike.io.base import Part
 from beamlike.io.names import file_name
 from beamlike.io.paths import file_system, is_pattern, is_remote
@@ -64,10 +65,10 @@ def clear(folder: str, run: str, extension: str) -> None:
             os.rmdir(os.path.join(folder, below))
 
 
-def settle(folder: str, run: str, extension: str, batch: int, kept: Collection[str]) -> None:
-    """Removes the parts of a batch but for those kept, and the pieces that killed writers of this run left.
+def remove_others(folder: str, run: str, extension: str, batch: int, parts: Mapping[str, str]) -> None:
+    """Removes the parts of a batch but for these, and the pieces that other writers of this run left.
 
-    Parts go by path below the folder. All of it is listed.
+    `parts` are as `prepare` gives them. All of the folder is listed.
     """
     if not is_remote(folder) and not os.path.isdir(folder):
         return
@@ -76,7 +77,7 @@ def settle(folder: str, run: str, extension: str, batch: int, kept: Collection[s
     names = {path: os.path.basename(path) for path in _files(folder)}
     found = [path for path, name in names.items() if name.startswith(stale) and ours.fullmatch(name)]
     # Object stores may list what we escape in names as it was before.
-    _remove(folder, set(found).difference(kept, map(unquote, kept)))
+    _remove(folder, set(found).difference(parts, parts.values(), map(unquote, parts.values())))
 
 
 def forget_beside(folder: str, run: str, extension: str) -> None:
@@ -118,21 +119,27 @@ def publish(folder: str, run: str, extension: str) -> None:
     names = _files(beside) if is_remote(folder) or os.path.isdir(beside) else []
     if names or is_remote(folder) or os.path.isdir(folder):
         clear(folder, run, extension)
-    for name in names:
-        _move(f"{beside}/{name}", f"{folder.rstrip('/')}/{name}")
-    if not is_remote(folder):
-        # The parts themselves were synced when they were put beside.
-        sync_folders(os.path.dirname(os.path.join(folder, name)) for name in names)
+    # What is hidden there is of attempts that failed.
+    _move(beside, folder, {name: name for name in names if not os.path.basename(name).startswith(".")})
     forget_beside(folder, run, extension)
 
 
-def _move(source: str, target: str) -> None:
-    if is_remote(target):
-        system, bare = file_system(target)
-        system.create_dir(os.path.dirname(bare), recursive=True)
-        system.move(file_system(source)[1], bare)
-        return
+def _move(source: str, target: str, names: Mapping[str, str]) -> None:
+    """Renames files that are synced, and syncs the folders that they come to. Names are paths below the folders."""
+    rename = _rename_remote if is_remote(target) else _rename
+    for name, other in names.items():
+        rename(f"{source.rstrip('/')}/{name}", f"{target.rstrip('/')}/{other}")
+    if not is_remote(target):
+        sync_folders(os.path.dirname(os.path.join(target, name)) for name in names.values())
 
+
+def _rename_remote(source: str, target: str) -> None:
+    system, bare = file_system(target)
+    system.create_dir(os.path.dirname(bare), recursive=True)
+    system.move(file_system(source)[1], bare)
+
+
+def _rename(source: str, target: str) -> None:
     def rename() -> None:
         make_folder(os.path.dirname(target))
         os.replace(source, target)
@@ -186,29 +193,41 @@ def _remote_files(folder: str) -> list[str]:
     return [path for path in paths if all("=" in name for name in path.split("/")[:-1])]
 
 
-def put(folder: str, name: str, save: Callable[[str], object]) -> None:
-    """Has `save` write the file: under a hidden name, then renamed, so that readers never see half of it.
+def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[str, str]:
+    """Has files written, by path below the folder, that nobody sees before `show`: where each is meanwhile.
 
-    When this returns, it is there also after a power cut. Each attempt has a hidden name of its own; what one that was
-    killed leaves, `settle` and `clear` remove. An object store shows an object only when it is complete, so there it is
-    written at once.
+    Each is under a hidden name of its own, so attempts at one part do each other no harm, and they are synced. What an
+    attempt leaves that is not shown, `remove_others` and `clear` remove. An object store, which renames nothing, shows
+    an object when it is complete, so there they are written at once, under the names that they are to have.
     """
     if is_remote(folder):
-        save(f"{folder.rstrip('/')}/{name}")
-        return
-    _beside_others(lambda: _put(folder, name, save))
-
-
-def _put(folder: str, name: str, save: Callable[[str], object]) -> None:
-    _make(folder)
-    hidden = os.path.join(folder, f".{name}.{uuid4().hex}.tmp")
+        for name, save in saves.items():
+            save(f"{folder.rstrip('/')}/{name}")
+        return {name: name for name in saves}
+    made: dict[str, str] = {}
     try:
-        save(hidden)
-        replace(hidden, os.path.join(folder, name))
+        for name, save in saves.items():
+            hidden = f".{os.path.basename(name)}.{uuid4().hex}.tmp"
+            made[hidden] = name
+            _beside_others(partial(_save, folder, hidden, save))
     except BaseException:
-        if os.path.exists(hidden):
-            os.unlink(hidden)
+        _remove(folder, [hidden for hidden in made if os.path.exists(f"{folder}/{hidden}")])
         raise
+    return made
+
+
+def _save(folder: str, name: str, save: Callable[[str], object]) -> None:
+    _make(folder)
+    save(f"{folder}/{name}")
+    sync(f"{folder}/{name}")
+
+
+def show(folder: str, parts: Mapping[str, str]) -> None:
+    """Gives prepared files the names that they are to have; when this returns, they are there after a power cut, too.
+
+    Readers see each whole or not at all; what has its name is replaced.
+    """
+    _move(folder, folder, {hidden: name for hidden, name in parts.items() if hidden != name})
 
 
 def discard(folder: str, names: Iterable[str]) -> None:

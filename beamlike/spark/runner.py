@@ -33,7 +33,7 @@ from beamlike.spark.desks import TaskDesks, wall_clock
 from beamlike.spark.envelope import Topology
 from beamlike.spark.failures import failure
 from beamlike.spark.hadoop import stored
-from beamlike.spark.leftovers import Leftovers
+from beamlike.spark.leftovers import Leftovers, tell_of_copies
 from beamlike.spark.listing import Listings, require_files
 from beamlike.spark.modules import modules_of
 from beamlike.spark.options import is_positive, is_trigger
@@ -372,7 +372,8 @@ class SparkRun(Shown):
         run = self._manifest["run"]
         clock = None if self._plays else wall_clock
         parts = PartWriter.of(self.plan, run, JSONLines(self.dead_letters))
-        leftovers = Leftovers(parts.sinks, run, len(topology.labels))
+        tell_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
+        leftovers = Leftovers(parts.sinks, run)
         last, desk = self._outcome.last, self._outcome.desk
         writer = BatchWriter(self.plan, run, self._record, last, clock, desk, leftovers)
         if self.runner.trigger == "available_now":

@@ -1,12 +1,12 @@
 """What becomes of a batch: its tasks write files, the driver gets the rest, in the one job that runs it.
 
-A batch that is replayed writes the same parts again, so nothing is doubled, and what it has not is removed.
+When the job is over, the driver shows the files of the attempts that count. A batch that is replayed writes the same
+parts again, so nothing is doubled, and what it has not is removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import attrs
@@ -32,7 +32,7 @@ from beamlike.spark.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
 from beamlike.spark.leftovers import AGAIN, Leftovers, is_again
 from beamlike.spark.rows import RowsAsFiles
 from beamlike.spark.workers import settled
-from beamlike.writing import write_part
+from beamlike.writing import writing
 from stages.inputs import Arrived, Inputs
 from stages.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
@@ -46,7 +46,7 @@ class BatchWriter:
     """The `foreachBatch` function of a run; `on_batch` gets the record of each batch. `latest`: the last before it.
 
     `clock` gives the processing time (us) at which a batch is done; None where time is simulated. `desk` is where the
-    driver keeps what it is at. `leftovers` removes what others than this one have written of a batch.
+    driver keeps what it is at. `leftovers` shows the files of a batch, and removes those of attempts that do not count.
     """
 
     plan: Plan
@@ -85,7 +85,7 @@ class BatchWriter:
             elif isinstance(sink.sink, Memory):
                 sink.sink.discard(Part(self.run, batch, sink=name))
         notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
-        self.leftovers.remove(batch, notes)
+        self.leftovers.settle(batch, notes)
         self.latest = self._record(batch, notes, rows)
         with at("callback", "on_batch"):
             self.on_batch(self.latest)
@@ -93,10 +93,12 @@ class BatchWriter:
     @staticmethod
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:
         """A failure fails the batch, and with it the query: the next run does the batch again."""
-        write = None
-        if isinstance(sink, SparkSink):
-            write = partial(append, envelopes.sparkSession, sink)
-        write_part(sink, output_frame(frame), part, write)
+        rows = output_frame(frame)
+        with writing(sink, part.sink, part.batch):
+            if isinstance(sink, SparkSink):
+                append(envelopes.sparkSession, sink, rows, part)
+            else:
+                sink.write(rows, part)
 
     def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
         now = max((fact["now"] for _, fact in notes if "now" in fact), default=0)
@@ -184,11 +186,18 @@ class PartWriter:
             if parts:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 frame = output_frame(pl.concat([part.frame() for part in parts]))
-                with at("sink", name):
-                    files = write_part(self.sinks[name], frame, Part(self.run, _batch(), task, name)) or ()
-                yield note(
-                    parts[0].shard, RECORDS, name, Kind.RECORD, {"rows": len(frame), "files": [*files]}
-                )
+                files = self._write(frame, Part(self.run, _batch(), task, name))
+                facts = {"rows": len(frame), "files": files}
+                yield note(parts[0].shard, RECORDS, name, Kind.RECORD, facts)
+
+    def _write(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
+        """Files only the driver shows, when it knows which attempt counts: another may still be at it then."""
+        sink = self.sinks[part.sink]
+        with at("sink", part.sink), writing(sink, part.sink, part.batch):
+            if isinstance(sink, Files):
+                return sink.prepare(frame, part)
+            sink.write(frame, part)
+        return {}
 
 
 _FOR_SPARK: Mapping[Any, Any] = {

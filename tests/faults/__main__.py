@@ -1,4 +1,4 @@
-"""The long trials: `python -m tests.faults` kills a job on Spark, and executors of a small cluster, again and again."""
+"""The long trials: a job on Spark is killed again and again, executors of a small cluster, and attempts at one task."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
+import pytest
 
-from tests.faults.trials import CLUSTER, Life, executors, lives, survive
+from tests.databases import postgres
+from tests.faults.attempts import AS_IT_SHOULD_BE
+from tests.faults.trials import CLUSTER, Life, attempts, executors, lives, survive
 
 
 @click.command()
@@ -23,7 +27,8 @@ from tests.faults.trials import CLUSTER, Life, executors, lives, survive
     "--executors", "lost", default=8, show_default=True, type=click.IntRange(0), help="Executors killed."
 )
 @click.option("--seed", default=1, show_default=True, type=int, help="Where and when.")
-def main(kills: int, workers: int, lost: int, seed: int) -> None:
+@click.option("--attempts/--no-attempts", "at_once", default=True, help="Of several at one task, one counts.")
+def main(kills: int, workers: int, lost: int, seed: int, *, at_once: bool) -> None:
     """Prints what was killed; status 1, with the differences, if a row is lost, doubled or another."""
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     if kills:
@@ -31,7 +36,21 @@ def main(kills: int, workers: int, lost: int, seed: int) -> None:
     if lost:
         planned = [executors(seed, lost)]
         _survive(folder / "cluster", planned, files=lost + 3, seed=seed, master=CLUSTER)
+    if at_once:
+        _attempt(folder / "attempts")
     shutil.rmtree(folder)
+
+
+def _attempt(folder: Path) -> None:
+    with ExitStack() as stack:
+        url = None
+        with suppress(pytest.skip.Exception):  # no server can be started here
+            url = stack.enter_context(postgres())
+        found = attempts(folder, url)
+    click.echo("\n".join(found))
+    if any(AS_IT_SHOULD_BE not in line for line in found):
+        click.echo(f"its checkpoint and sinks are left in {folder}")
+        sys.exit(1)
 
 
 def _survive(folder: Path, planned: list[Life], **choices: object) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.io.base import Part
-from beamlike.spark.leftovers import AGAIN, Leftovers
+from beamlike.spark.leftovers import AGAIN, Leftovers, tell_of_copies
 
 USERS = ["a", "a", "b", "b", "c", "a"]
 
@@ -112,19 +112,29 @@ def test_nothing_stays_of_an_attempt_that_was_not_noted(
 
 def test_where_a_task_was_tried_again_its_batch_is_looked_through(tmp_path: Path) -> None:
     sink = bl.JSONLines(tmp_path, partition_by="user")
-    leftovers = Leftovers({"out": sink, "rows": bl.Memory()}, "q", tasks=2)
+    leftovers = Leftovers({"out": sink, "rows": bl.Memory()}, "q")
 
-    def rows(user: str) -> pl.DataFrame:
-        return pl.DataFrame({"user": [user], "n": [1]})
+    def prepared(user: str) -> dict[str, str]:
+        return sink.prepare(pl.DataFrame({"user": [user], "n": [1]}), Part("q", 1, 1))
 
-    def folders() -> set[str]:
-        return {file.parent.name for file in tmp_path.rglob("part-*")}
+    leftovers.settle(0, [])
+    failed, counts = prepared("a"), prepared("b")
+    assert [*counts.values()] == ["user=b/part-q-000001-001.jsonl"]
+    told = ("out", {"rows": 1, "files": counts})
+    leftovers.settle(1, [told])
+    assert sorted(file.name for file in tmp_path.iterdir()) == [*failed, "user=b"]  # nothing was looked for
+    again = ("out", {"rows": 1, "files": prepared("b")})
+    leftovers.settle(1, [again, ("@records", {AGAIN: True})])
+    assert [file.name for file in tmp_path.iterdir()] == ["user=b"]
 
-    leftovers.remove(0, [])
-    assert sink.write(rows("a"), Part("q", 1, 1)) == ["user=a/part-q-000001-001.jsonl"]
-    files = sink.write(rows("b"), Part("q", 1, 1))
-    told = ("out", {"rows": 1, "files": files})
-    leftovers.remove(1, [told])
-    assert folders() == {"user=a", "user=b"}  # no first attempt is known, so none is looked for
-    leftovers.remove(1, [told, ("@records", {AGAIN: True})])
-    assert folders() == {"user=b"}
+
+def test_where_copies_of_tasks_may_replace_files_of_an_object_store_that_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    there, here = bl.CSV("s3://bucket/out"), bl.Parquet("out")
+    for sinks, speculation in [([there], None), ([there], "false"), ([here, bl.Memory()], "true")]:
+        tell_of_copies(sinks, speculation)
+    assert caplog.messages == []
+    tell_of_copies([there, here], "true")
+    assert "spark.speculation is on" in caplog.text
+    assert "'s3://bucket/out' may be replaced" in caplog.text

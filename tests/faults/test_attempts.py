@@ -1,0 +1,18 @@
+"""Of several attempts at a task, one after the other or at the same time, sinks have the rows of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.databases import postgres
+from tests.faults.attempts import AS_IT_SHOULD_BE, CASES
+from tests.faults.trials import attempts
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_sinks_have_the_rows_of_one_attempt_at_a_task(tmp_path: Path) -> None:
+    with postgres() as url:
+        assert attempts(tmp_path, url) == [f"{case}: {AS_IT_SHOULD_BE}" for case in CASES]
