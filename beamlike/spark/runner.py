@@ -46,7 +46,7 @@ from beamlike.spark.sound import make_ready
 from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
 from beamlike.summary import Shown
-from beamlike.tally import Tally
+from beamlike.tally import Counts, Tally
 from beamlike.watermarks import require_alignable
 from beamlike.writing import Replacement, beside, check_sinks, hold_sinks, start_sinks
 from windowing.time import MIN_TIME
@@ -365,7 +365,8 @@ class SparkRun(Shown):
             self._excess = error
             raise
         finally:
-            self.checkpoint.keep_tally(self._tally.facts())
+            if self._tally.last != Counts():  # a batch in which nothing comes changes nothing
+                self.checkpoint.keep_tally(self._tally.facts())
 
     def _start(self) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
