@@ -1,4 +1,4 @@
-"""How a CSV file is written: its delimiter, quotes and header; and the records of bytes that polars cannot read."""
+"""How a CSV file is written: delimiter, quotes, header, encoding; and the records of bytes that polars cannot read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import attrs
+
+from beamlike.io.encodings import UTF8, is_utf8, looks_like, no_text, require_encoding
 
 _DELIMITERS: Final = ";\t|,:"
 _SHOWN: Final = 100  # characters of a header in an error
@@ -19,6 +21,7 @@ class Dialect:
     delimiter: str = ","
     quote: str | None = '"'
     header: bool = True
+    encoding: str = UTF8
 
     def __attrs_post_init__(self) -> None:
         given: dict[str, Any] = {"delimiter": self.delimiter}
@@ -35,10 +38,17 @@ class Dialect:
             raise TypeError(
                 f"CSV: header must be True (the first line names the columns) or False, not {self.header!r}"
             )
+        require_encoding(self.encoding, "CSV")
 
     @property
     def _mark(self) -> bytes:
         return (self.quote or "").encode()
+
+    def no_text(self, line: bytes) -> str | None:
+        """What is wrong with a line whose bytes are none of the encoding, and which encoding it may be in."""
+        why = no_text(line, self.encoding)
+        near = looks_like(line) if why and is_utf8(self.encoding) else None
+        return f"{why}; is it {near} (encoding={near!r})?" if near else why
 
     def is_open(self, data: bytes, start: int = 0, end: int | None = None) -> bool:
         """Whether a quote that begins in the bytes is not closed in them."""

@@ -14,12 +14,14 @@ import polars as pl
 
 from beamlike.io.base import Faulty
 from beamlike.io.csvdialect import Dialect, is_blank
+from beamlike.io.encodings import open_text
 from beamlike.io.faults import (
     ERRORS,
     as_text,
     broken,
     fit,
     joined,
+    of_each,
     of_lines,
     of_misfits,
     raises,
@@ -27,7 +29,7 @@ from beamlike.io.faults import (
     unfit,
 )
 from beamlike.io.jsonlines import BLOCK, BYTE_ORDER_MARK
-from beamlike.io.paths import Damaged, open_file
+from beamlike.io.paths import Damaged
 from beamlike.io.text import row_json
 
 _LONGEST: Final = 4
@@ -45,7 +47,7 @@ def blocks(
 
     `header` is that of a file that has none. After the last bytes that can be read, `Damaged` if there should be more.
     """
-    with open_file(file) as handle:
+    with open_text(file, dialect.encoding) as handle:
         first = b""
         while b"\n" not in first and (read := handle.read(size)):
             first = (first + read).removeprefix(BYTE_ORDER_MARK)
@@ -90,10 +92,11 @@ def frames(
 
 def infer(file: str, dialect: Dialect) -> pl.Schema:
     """The columns of the header, with types that fit the first records as far as they can be read."""
-    with open_file(file) as handle:
-        begin = handle.read(BLOCK)
+    header, block = next(blocks(file, dialect=dialect), (b"", b""))
+    if why := dialect.no_text(header):
+        raise Damaged(f"its header is {why}")
     return pl.scan_csv(
-        begin[: begin.rfind(b"\n") + 1] if len(begin) == BLOCK else begin,
+        block,
         separator=dialect.delimiter,
         quote_char=dialect.quote,
         infer_schema_length=_INFERRED_FROM,
@@ -177,11 +180,12 @@ class Parser:
     def parse(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
         """A row for each record below the header: null for columns that the file, or the record, does not have.
 
-        A record with too many fields, quotes that do not pair, or a value that is not of its type is a letter, and so
-        is every line of a file that has none of the columns. Blank lines are none, unless the file has one column.
+        A record with too many fields, quotes that do not pair, bytes that are no text, or a value that is not of its
+        type is a letter, and so is every line of a file that has none of the columns, or whose header is no text.
+        Blank lines are none, unless the file has one column.
         """
-        if self._columns and self.raw.keys().isdisjoint(self._columns):
-            return self._nothing(), of_lines(self.file, self._foreign(), self._lines(block))
+        if why := self._foreign():
+            return self._nothing(), of_lines(self.file, why, self._lines(block))
         try:
             read = self._read(block, self._columns)
             found = self._declared(read)
@@ -196,7 +200,12 @@ class Parser:
         if missing and len(missing) < len(self.raw) and self._columns:
             _tell_missing(os.path.dirname(self.file), missing)
 
-    def _foreign(self) -> str:
+    def _foreign(self) -> str | None:
+        """Why the columns of the file are none of those declared."""
+        if why := self.dialect.no_text(self.header):
+            return f"the header is {why}"
+        if not self._columns or not self.raw.keys().isdisjoint(self._columns):
+            return None
         names = ", ".join(map(repr, self.raw))
         return f"the header has none of the columns {names}; {self.dialect.hint(self._given, self.raw)}"
 
@@ -217,7 +226,6 @@ class Parser:
             quote_char=self.dialect.quote,
             schema=dict(zip(self._given, columns.values(), strict=True)),
             ignore_errors=lenient,
-            encoding="utf8-lossy",
             raise_if_empty=False,
         ).collect()
         frame.columns = list(columns)
@@ -232,16 +240,9 @@ class Parser:
 
     def _sorted_out(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
         """The same, record by record where that is needed."""
-        width, faults = len(self._columns), list[Faulty]()
+        faults = list[Faulty]()
         if raises(lambda: self._as_text(block)) or _has_empty(self._read(block, as_text(self._columns))):
-            good, ragged, unpaired = self.dialect.sort_out(block.removeprefix(self.header), width)
-            for index in reversed(list(broken(good, lambda data: self._as_text(self.header + data)))):
-                unpaired.append(good.pop(index))
-            fields = f"more fields than the {width} of the {'header' if self.dialect.header else 'schema'}"
-            faults += [
-                of_lines(self.file, fields, ragged),
-                of_lines(self.file, "quotes that do not pair", unpaired),
-            ]
+            good, faults = self._records(block.removeprefix(self.header))
             block = b"".join([self.header, *good])
         text = self._as_text(block)
         frame = self._declared(self._read(block, self._columns, lenient=True)).select(self.typed)
@@ -249,6 +250,25 @@ class Parser:
         rows = text.filter(bad).select(row_json(text.schema)).to_series()
         faults.append(of_misfits(self.file, shown(text.filter(bad)), frame.filter(bad), rows))
         return frame.filter(~bad), joined(faults)
+
+    def _records(self, content: bytes) -> tuple[list[bytes], list[Faulty]]:
+        """Those that can be read, and letters for the others."""
+        width, no_texts = len(self._columns), list[tuple[str, bytes]]()
+        found, ragged, unpaired = self.dialect.sort_out(content, width)
+        good = list[bytes]()
+        for record in found:
+            if why := self.dialect.no_text(record):
+                no_texts.append((why, record))
+            else:
+                good.append(record)
+        for index in reversed(list(broken(good, lambda data: self._as_text(self.header + data)))):
+            unpaired.append(good.pop(index))
+        fields = f"more fields than the {width} of the {'header' if self.dialect.header else 'schema'}"
+        return good, [
+            of_lines(self.file, fields, ragged),
+            of_lines(self.file, "quotes that do not pair", unpaired),
+            of_each(self.file, no_texts),
+        ]
 
     def _as_text(self, block: bytes) -> pl.DataFrame:
         """The declared columns as they are written. Nothing between quotes is no value, unless it is text."""

@@ -28,6 +28,11 @@ def of_lines(file: str, reason: str, lines: Sequence[bytes]) -> Faulty:
     return _faulty([f"file {file!r}: {reason}"] * len(lines), list(map(decoded, lines)))
 
 
+def of_each(file: str, lines: Sequence[tuple[str, bytes]]) -> Faulty:
+    """The same where each line comes with a reason of its own."""
+    return _faulty([f"file {file!r}: {reason}" for reason, _ in lines], [decoded(line) for _, line in lines])
+
+
 def of_rows(file: str, reason: str, rows: pl.Series) -> Faulty:
     """A letter for each row, given as JSON, that all have the same fault."""
     return _faulty([f"file {file!r}: {reason}"] * len(rows), rows.to_list())
@@ -45,8 +50,8 @@ def first_line(error: BaseException) -> str:
 
 
 def decoded(line: bytes) -> str:
-    """The line as text, without its end."""
-    return line.rstrip(b"\r\n").decode("utf-8", errors="replace")
+    """The line as text, without its end; bytes that are none as `\\xe9`."""
+    return line.rstrip(b"\r\n").decode("utf-8", errors="backslashreplace")
 
 
 def fit(raw: pl.DataFrame, typed: pl.DataFrame) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Self, get_args
 
@@ -15,7 +14,7 @@ import polars as pl
 from beamlike.io import hive
 from beamlike.io.base import Declared, Faulty, FromFile, Part, Pieces, declared
 from beamlike.io.chunking import limited, together
-from beamlike.io.faults import ERRORS
+from beamlike.io.faults import ERRORS, first_line
 from beamlike.io.hive import Piece
 from beamlike.io.order import Found, Order, in_order
 from beamlike.io.parts import (
@@ -161,12 +160,15 @@ class Files:
             files = self.files()
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error} ({advice})") from None
+        whys = ""
         for file in files:
-            with suppress(*ERRORS, Damaged):  # its rows are dead letters
+            try:
                 if found := self._infer(file):
                     folders = dict.fromkeys(hive.values_of(file), pl.String())
                     return pl.Schema({**folders, **found})
-        raise FileNotFoundError(f"there are no files with columns at {self.path!r} ({advice})")
+            except (*ERRORS, Damaged) as error:  # its rows are dead letters
+                whys = whys or f"; file {file!r}: {first_line(error)}"
+        raise FileNotFoundError(f"there are no files with columns at {self.path!r}{whys} ({advice})")
 
     def for_event_time(self, column: str) -> Self:
         """The same source, where the text formats leave this column as text unless its type is declared."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import ClassVar
 
 import attrs
@@ -11,10 +12,11 @@ import polars as pl
 from beamlike.io import csvlines, jsonlines, parquetfile
 from beamlike.io.base import Faulty
 from beamlike.io.csvdialect import Dialect
+from beamlike.io.encodings import UTF8, is_utf8, recoded
 from beamlike.io.faults import of_file
 from beamlike.io.files import Files
 from beamlike.io.hive import Piece
-from beamlike.io.paths import Damaged
+from beamlike.io.paths import Damaged, write_file
 from beamlike.io.text import csv_columns, from_text, json_columns, reads_natively
 
 
@@ -75,16 +77,19 @@ class CSV(_Text):
     """CSV files. Columns go by name; those that a file, or a line, does not have are null.
 
     `delimiter` and `quote` are one ASCII character each; with `quote=None` there are no quotes. With `header=False` the
-    files have no header: their columns are those of `schema`, in this order. Files are written likewise.
+    files have no header: their columns are those of `schema`, in this order. `encoding` is one that Python knows, such
+    as "latin-1" or "utf-16". Files are written likewise.
 
-    In dead letters end: a line with more fields than the header, or with a quote that is not closed; a value that
-    is not of its type; all lines of a file whose header has none of the declared columns. Blank lines are passed over
-    (in a file of one column they are a null). A quoted value may have line ends, and some 24 MB.
+    In dead letters end: a line with more fields than the header, with a quote that is not closed, or with bytes that
+    are none of the encoding; a value that is not of its type; all lines of a file whose header has none of the declared
+    columns. Blank lines are passed over (in a file of one column they are a null). A quoted value may have line ends,
+    and some 24 MB.
     """
 
     delimiter: str = attrs.field(default=",", kw_only=True)
     header: bool = attrs.field(default=True, kw_only=True)
     quote: str | None = attrs.field(default='"', kw_only=True)
+    encoding: str = attrs.field(default=UTF8, kw_only=True)
 
     extension: ClassVar[str] = "csv"
 
@@ -92,7 +97,7 @@ class CSV(_Text):
         self._dialect()
 
     def _dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.quote, self.header)
+        return Dialect(self.delimiter, self.quote, self.header, self.encoding)
 
     def _infer(self, file: str) -> pl.Schema:
         if not self.header:
@@ -113,13 +118,16 @@ class CSV(_Text):
         text = frame.select(csv_columns(frame.schema))
         if self.quote is None:
             self._require_plain(text)
+        buffer = None if is_utf8(self.encoding) else BytesIO()
         text.lazy().sink_csv(
-            target,
+            buffer or target,
             separator=self.delimiter,
             include_header=self.header,
             quote_char=self.quote or '"',
             quote_style="never" if self.quote is None else None,
         )
+        if buffer is not None:
+            write_file(target, recoded(buffer.getvalue(), self.encoding, text))
 
     def _require_plain(self, frame: pl.DataFrame) -> None:
         """Without quotes a value must not have what ends it."""

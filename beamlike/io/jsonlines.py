@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NoReturn
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from beamlike.dtypes import type_name
 from beamlike.io.base import Faulty
+from beamlike.io.encodings import looks_like, no_text
 from beamlike.io.faults import (
     ERRORS,
     broken,
@@ -17,6 +19,7 @@ from beamlike.io.faults import (
     first_line,
     fit,
     joined,
+    of_each,
     of_lines,
     of_misfits,
     raises,
@@ -33,6 +36,9 @@ _NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
 """What polars writes out as JSON where text is asked for: each of them reads only values of its own kind."""
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+_HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+"""A first surrogate without a second one, of which polars makes a null character. A second one alone it refuses."""
 
 
 def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
@@ -105,7 +111,7 @@ def parse(
         frame = found.select(typed)
     except ERRORS:
         return _sorted_out(file, block, raw, typed)
-    if fit(found, frame) and not any(_no_texts(found, frame.schema, lambda: _lines(block))):
+    if fit(found, frame) and not (_half(block) or any(_no_texts(found, frame.schema, lambda: _lines(block)))):
         return frame, None
     return _sorted_out(file, block, raw, typed)
 
@@ -151,26 +157,55 @@ def _looks_like_no_text(name: str) -> pl.Expr:
     return text.str.starts_with("[") | text.str.starts_with("{") | (text == "true") | (text == "false")
 
 
-def _split(block: bytes) -> tuple[list[bytes], list[bytes]]:
-    """The lines that are objects, and the others that are not blank."""
+def _half(text: bytes) -> str | None:
+    """An escape that is half a character."""
+    if _HALF.search(text) is None:
+        return None
+    found = _HALF.search(text.replace(rb"\\", b"  "))  # a backslash is escaped there, and no surrogate
+    return None if found is None else text[found.start() : found.start() + 6].decode("ascii", "replace")
+
+
+def _split(block: bytes) -> tuple[list[bytes], list[tuple[str, bytes]]]:
+    """The lines that are objects, and the others that are not blank, each after what is wrong with it."""
     lines = _lines(block)
-    if not lines or not raises(lambda: _read(b"".join(lines), _NOTHING)):
+    if not lines or not (_half(block) or raises(lambda: _read(b"".join(lines), _NOTHING))):
         return lines, []
     # Python is slower than polars over a whole block, but faster than by halving it where some are wrong.
-    right = [_is_object(line) for line in lines]
-    wrong = [line for line, good in zip(lines, right, strict=True) if not good]
-    lines = [line for line, good in zip(lines, right, strict=True) if good]
-    for index in reversed(list(broken(lines, lambda data: _read(data, _NOTHING)))):
-        wrong.append(lines.pop(index))
-    return lines, wrong
+    good, wrong = list[bytes](), list[tuple[str, bytes]]()
+    for line in lines:
+        if why := _fault(line):
+            wrong.append((why, line))
+        else:
+            good.append(line)
+    for index in reversed(list(broken(good, lambda data: _read(data, _NOTHING)))):
+        line = good.pop(index)
+        wrong.append((_unread(line), line))
+    return good, wrong
 
 
-def _is_object(line: bytes) -> bool:
-    """Whether the line is a JSON object; `NaN` and `Infinity`, which Python reads, are no JSON."""
+def _fault(line: bytes) -> str | None:
+    """Why the line is no JSON object, as far as Python can tell; `NaN` and `Infinity`, which it reads, are no JSON."""
+    if why := no_text(line):
+        near = looks_like(line)
+        return f"{why}, and JSON is UTF-8{f'; is it {near}?' if near else ''}"
+    if half := _half(line):
+        return f"it has {half}, which is half a character"
     try:
-        return isinstance(json.loads(line, parse_constant=_no_json), dict)
-    except (ValueError, RecursionError):
-        return False
+        found = json.loads(line, parse_constant=_no_json)
+    except RecursionError:
+        return None
+    except ValueError:
+        found = None
+    return None if isinstance(found, dict) else "not a JSON object"
+
+
+def _unread(line: bytes) -> str:
+    """Why polars cannot read a line, as when it is nested too deep."""
+    try:
+        _read(line, _NOTHING)
+    except ERRORS as error:
+        return f"not JSON that can be read: {first_line(error)}"
+    return "not JSON that can be read beside other lines"
 
 
 def _no_json(constant: str) -> NoReturn:
@@ -182,7 +217,7 @@ def _sorted_out(
 ) -> tuple[pl.DataFrame, Faulty | None]:
     """The same, line by line where that is needed."""
     lines, wrong = _split(block)
-    faults = [of_lines(file, "not a JSON object", wrong)]
+    faults = [of_each(file, wrong)]
     nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
     inside = list(broken(lines, lambda data: _read(data, nested))) if nested else []
     for index in reversed(inside):
@@ -193,23 +228,28 @@ def _sorted_out(
     texts = [found[name].scatter(rows, None) for name, rows in no_texts]
     frame = found.with_columns(texts).select(typed)
     if flat := [name for name in raw if name not in nested]:
-        bad = unfit(_read(b"".join(lines), dict.fromkeys(flat, pl.String())), frame)
-        faults.append(
-            _misfits(file, [lines[index] for index in bad.arg_true()], frame.select(flat).filter(bad))
-        )
+        as_text = _read(b"".join(lines), dict.fromkeys(flat, pl.String()))
+        bad = unfit(as_text, frame)
+        misfits = [lines[index] for index in bad.arg_true()]
+        faults.append(_misfits(file, misfits, as_text.filter(bad), frame.select(flat).filter(bad)))
         frame = frame.filter(~bad)
     return frame, joined(faults)
 
 
-def _misfits(file: str, lines: Sequence[bytes], typed: pl.DataFrame) -> Faulty:
-    """Letters for lines whose values do not fit the columns of `typed`."""
-    objects = [json.loads(line) for line in lines]
-    values = {
-        name: [None if (value := one.get(name)) is None else json.dumps(value) for one in objects]
-        for name in typed.columns
-    }
+def _misfits(file: str, lines: Sequence[bytes], texts: pl.DataFrame, typed: pl.DataFrame) -> Faulty:
+    """Letters for lines with these values, as text, that do not fit the columns of `typed`."""
+    written = map(_as_written, lines, texts.iter_rows(named=True))
     rows = pl.Series(map(decoded, lines), dtype=pl.String)
-    return of_misfits(file, pl.DataFrame(values, schema=dict.fromkeys(values, pl.String())), typed, rows)
+    return of_misfits(file, pl.DataFrame(list(written), schema=texts.schema), typed, rows)
+
+
+def _as_written(line: bytes, texts: dict[str, str | None]) -> dict[str, str | None]:
+    """The values as the line has them, text in quotes; as polars has them where Python cannot read so deep a line."""
+    try:
+        values = json.loads(line)
+    except RecursionError:
+        return texts
+    return {name: None if (value := values.get(name)) is None else json.dumps(value) for name in texts}
 
 
 def _why(line: bytes, nested: Mapping[str, pl.DataType]) -> str:

@@ -206,6 +206,17 @@ def open_file(path: str) -> BinaryIO:
     return _open(path)
 
 
+def write_file(path: str, content: bytes) -> None:
+    """Makes the file."""
+    if is_remote(path):
+        system, bare = file_system(path)
+        with system.open_output_stream(bare) as file:
+            file.write(content)
+    else:
+        with open(path, "wb") as file:
+            file.write(content)
+
+
 def _open(path: str, compression: str | None = None) -> BinaryIO:
     if is_remote(path):
         system, bare = file_system(path)
@@ -230,6 +241,10 @@ class _Unpacked:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """As of any file."""
         self._stream.close()
 
     def read(self, size: int) -> bytes:
