@@ -11,9 +11,8 @@ from beamlike.spark.hadoop import not_stored
 from beamlike.spark.query import python_reason
 
 _OURS: Final = re.compile(r"^beamlike\.errors\.CheckpointError: (.*)", re.MULTILINE | re.DOTALL)
-_STORAGE: Final = re.compile(
-    r".*(?:No space left on device|Disk quota exceeded|Read-only file system|Permission denied).*"
-)
+_FULL: Final = re.compile(r".*(?:No space left on device|Disk quota exceeded).*")
+_REFUSED: Final = re.compile(r".*(?:Read-only file system|Permission denied).*")
 _DAMAGE: Final = re.compile(
     r"\[(?:CANNOT_LOAD_STATE_STORE|STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP|STDS_\w+"
     r"|STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED)"
@@ -28,11 +27,19 @@ def failure(message: str, checkpoint: Checkpoint) -> Exception | None:
         found = _OURS.search(reason)
         return RunError(reason) if found is None else CheckpointError(found[1].strip())
     said = message.partition("=== Streaming Query ===")[0]
-    if found := _STORAGE.search(said):
-        return not_stored("write", checkpoint.path, found[0].strip())
+    if reason := _not_stored(said, checkpoint.path):
+        return not_stored("write", checkpoint.path, reason.strip().removeprefix("Caused by: "))
     if found := _DAMAGE.search(said):
         return checkpoint.damaged(f"Spark cannot read its logs or state ({_reason(said, found)})")
     return None
+
+
+def _not_stored(said: str, checkpoint: str) -> str | None:
+    """The line that says so of the checkpoint's storage: what is full may have no name, as it may be any file there."""
+    lines = [found[0] for found in _REFUSED.finditer(said) if checkpoint in found[0]]
+    if "beamlike.errors.SinkError" not in said:
+        lines += [found[0] for found in _FULL.finditer(said)]
+    return lines[-1] if lines else None
 
 
 def _reason(said: str, found: re.Match[str]) -> str:
