@@ -164,6 +164,11 @@ def test_windows_say_how_they_lie() -> None:
         (lambda: Sessions("a minute"), "not a duration: 'a minute'; write for example '90s'"),
         (lambda: FixedWindows("40000000d"), "FixedWindows: size must be at most 36500000d, not 40000000d"),
         (lambda: SlidingWindows("1d", 10**400), "SlidingWindows: period must be at most 36500000d"),
+        (
+            lambda: SlidingWindows("365d", "1ms"),
+            "365d and period 1ms each element would be in 31,536,000,000 windows",
+        ),
+        (lambda: SlidingWindows("10001ms", "1ms"), "in 10,001 windows, .*: take a period of at least 1ms1us"),
     ],
 )
 def test_a_window_is_longer_than_nothing_and_ends_before_time_does(declare: Any, message: str) -> None:

@@ -41,6 +41,10 @@ def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> Non
         raise ValueError(f"{type(owner).__name__}: {attribute.name} must be at most {longest}, not {given}")
 
 
+_MOST: Final = 10_000
+"""Windows that an element may be in. Each is a row of its own, and a batch of those must fit into memory."""
+
+
 # Its own __getstate__ would pickle nothing of a user's subclass that is no attrs class.
 @attrs.frozen(getstate_setstate=False)
 class WindowFn:
@@ -120,12 +124,22 @@ class FixedWindows(WindowFn):
 class SlidingWindows(WindowFn):
     """Windows of one size that start every `period`: they overlap where the period is shorter than the size.
 
-    With a period longer than the size there are gaps between windows; an element in a gap is in no window.
+    With a period longer than the size there are gaps between windows; an element in a gap is in no window. Raises
+    `ValueError` where an element would be in more than 10,000 windows.
     """
 
     size: int = attrs.field(converter=microseconds, validator=_positive)
     period: int = attrs.field(converter=microseconds, validator=_positive)
     offset: int = attrs.field(converter=microseconds, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        count = -(-self.size // self.period)
+        if count > _MOST:
+            size, period, least = map(format_duration, (self.size, self.period, -(-self.size // _MOST)))
+            raise ValueError(
+                f"SlidingWindows: with size {size} and period {period} each element would be in {count:,} windows, and "
+                f"at most {_MOST:,} are allowed: take a period of at least {least}"
+            )
 
     @property
     def span(self) -> int | None:
