@@ -118,6 +118,46 @@ def test_a_later_pane_replaces_the_row_and_one_taken_back_removes_it(url: str) -
     assert found == [(None, 4, end), ("a", 5, end)]
 
 
+QUOTED = [
+    'us"er',
+    '"',
+    "us'er",
+    "a[b]",
+    "`b`",
+    "a)b",
+    "(c, d",
+    "%s",
+    "%(x)s",
+    ":x",
+    "?",
+    "a\nb",
+    "a.b",
+    "-- c",
+]
+
+
+@pytest.mark.parametrize("name", ["t", "main.t", '"t.u"', '"t ""u"" [v]"', 'main."t.u"'])
+def test_names_of_columns_and_tables_may_be_anything(name: str, url: str) -> None:
+    name = name.replace("main", "public" if "postgres" in url else "main")
+    anew(url, name)
+    schema = pl.Schema({"n": pl.Int64()} | dict.fromkeys(QUOTED, pl.String()) | {"pane_index": pl.Int64()})
+    frame = pl.DataFrame([[1, *QUOTED, 0]], schema=schema, orient="row")
+    for number in range(2):  # the second time the table is there
+        sink = table(url, name, RowKey(tuple(QUOTED), "pane_index", None), schema)
+        sink.check()
+        sink.write(frame.with_columns(pl.lit(number, pl.Int64).alias("n")), Part(f"q {number}", 0))
+    assert rows_of(url, name) == [{"n": 1, "pane_index": 0} | dict(zip(QUOTED, QUOTED, strict=True))]
+
+
+def test_a_schema_that_is_not_there_is_told_with_how_a_dot_is_written(url: str) -> None:
+    advice = "a table with a dot in its name is written in quotes, '\"plays.2026\"'"
+    with pytest.raises(PlanError, match=f"the database has no schema 'plays'; {advice}"):
+        table(url, "plays.2026").check()
+    near = "publik" if "postgres" in url else "mian"
+    with pytest.raises(PlanError, match=f"no schema '{near}'; did you mean '(public|main)'"):
+        table(url, f"{near}.t").check()
+
+
 def test_with_per_pane_there_is_a_row_per_pane_and_what_was_taken_back_is_marked(url: str) -> None:
     sink = table(anew(url), key=RowKey(KEY.groups, KEY.pane, KEY.retracted, per_pane=True))
     sink.write(batch([("a", 1, 0, False)]), Part("q", 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -15,6 +16,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
 from beamlike.dtypes import type_name
+from beamlike.errors import nearest
 from beamlike.io import bulk
 from beamlike.io.bulk import WIDE
 
@@ -83,7 +85,7 @@ def place_of(url: sa.URL, table: str) -> tuple[str, ...]:
     A path is made absolute, and this machine, the usual port and the schema that a database takes by default have one
     name each. Two names of one server, or views, are not seen through.
     """
-    kind, (schema, _, name) = url.get_backend_name(), table.rpartition(".")
+    kind, (schema, name) = url.get_backend_name(), split_name(table)
     schema = schema or _SCHEMAS.get(kind, "")
     if kind == "sqlite":
         path = os.path.realpath(str(url.database).removeprefix("file:"))
@@ -142,9 +144,33 @@ def _decimal(digits: int, scale: int) -> TypeEngine[Any]:
 # What tables look like
 
 
+def split_name(name: str) -> tuple[str, str]:
+    """The schema of a table's name, or nothing, and what is after the last dot; dots in double quotes are none."""
+    quoted = re.fullmatch(r'(?:(.+)\.)?("(?:[^"]|"")+")', name, re.DOTALL)
+    schema, plain = quoted.groups("") if quoted else name.rpartition(".")[::2]
+    return _unquoted(schema), _unquoted(plain)
+
+
+def _unquoted(name: str) -> str:
+    quoted = re.fullmatch(r'"((?:[^"]|"")+)"', name, re.DOTALL)
+    return sa.quoted_name(quoted[1].replace('""', '"'), quote=True) if quoted else name
+
+
+def unknown_schema(connection: sa.Connection, table: sa.Table) -> str | None:
+    """What is wrong with the schema of a table; a database's own way to name one with dots is left to it."""
+    schema = table.schema
+    if schema is None or ("." in schema and not isinstance(schema, sa.quoted_name)):
+        return None
+    known = sa.inspect(connection).get_schema_names()
+    if schema.casefold() in map(str.casefold, known):
+        return None
+    advice = f"a table with a dot in its name is written in quotes, '\"{schema}.{table.name}\"'"
+    return f"the database has no schema {schema!r}{nearest(schema, known)}; {advice}"
+
+
 def table_of(name: str, types: Columns, key: Sequence[str] = ()) -> sa.Table:
     """The table, which may be `schema.table`; rows with the same key, where there is no null in it, are one."""
-    schema, _, plain = name.rpartition(".")
+    schema, plain = split_name(name)
     # All names are quoted: no list of the words that a database keeps for itself is complete.
     columns = [sa.Column(column, dtype, quote=True) for column, dtype in types.items()]
     unique = [sa.UniqueConstraint(*key)] if key else []
@@ -189,7 +215,9 @@ def _unique(inspector: sa.Inspector, table: sa.Table) -> list[set[str]]:
     where = (table.name, table.schema)
     found = [inspector.get_pk_constraint(*where)["constrained_columns"]]
     found += [constraint["column_names"] for constraint in inspector.get_unique_constraints(*where)]
-    indexes = (index for index in inspector.get_indexes(*where) if index["unique"])
+    # SQLite's own indexes have the columns of a constraint, of which SQLAlchemy cannot read all names.
+    own: Any = {"include_auto_indexes": True} if inspector.dialect.name == "sqlite" else {}
+    indexes = (index for index in inspector.get_indexes(*where, **own) if index["unique"])
     found += [[name or "" for name in index["column_names"]] for index in indexes if not _is_partial(index)]
     return [set(columns) for columns in found]
 

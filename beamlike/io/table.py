@@ -59,7 +59,7 @@ def _parsed(url: Any) -> sa.URL:
 
 
 def _name(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if not isinstance(value, str) or not all(part.strip() for part in value.split(".")):
+    if not isinstance(value, str) or not all(part.strip(' "') for part in value.split(".")):
         raise ValueError(
             f"Table: table must be a name such as 'averages' or 'schema.averages', not {value!r}"
         )
@@ -113,7 +113,8 @@ class Feed:
 class Table:
     """A table of any database that SQLAlchemy has a dialect for, made at the start of a run if it is not there.
 
-    `url` is SQLAlchemy's; only what is not secret of it is ever shown. `table` may be `schema.table`.
+    `url` is SQLAlchemy's; only what is not secret of it is ever shown. `table` may be `schema.table`; a name with a dot
+    is put in double quotes, as in SQL: `'"plays.2026"'`.
 
     `mode="upsert"`: for the output of a grouping. There is a row per key and window, the one of the latest pane; a
     pane that is taken back takes its row away. With `per_pane` there is a row per key, window and pane, and those
@@ -175,6 +176,8 @@ class Table:
         sql, rows = _sql(), self._declared()
         wanted = sql.table_of(self.table, sql.column_types(rows.schema, rows.key_columns), rows.key_columns)
         with self._begin() as connection:
+            if wrong := sql.unknown_schema(connection, wanted):
+                raise PlanError(wrong, step=rows.step)
             ledger.prepare(connection, wanted)
             wanted.create(connection, checkfirst=True)
             found = list(sql.misfits(connection, wanted, rows.required, rows.key_columns))
