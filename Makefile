@@ -26,7 +26,7 @@ pictures: demo ## run the demo and take its pictures into docs/pictures, where R
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-faults: setup ## kill a job on Spark 30 times, and executors of a small cluster; see tests/faults
+faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7"
 	$(BIN)/python -m tests.faults $(ARGS)
 
 soak: setup ## half an hour of generated input on Spark: nothing grows, nothing is lost; ARGS="--minutes 2"

@@ -15,11 +15,19 @@ import pytest
 
 from tests.databases import postgres
 from tests.faults.attempts import AS_IT_SHOULD_BE
-from tests.faults.trials import CLUSTER, Life, attempts, executors, lives, survive
+from tests.faults.trials import CLUSTER, Life, attempts, executors, is_death, lives, survive
+
+_NAMES = {"later": "all", "nobody": "exception"}
 
 
 @click.command()
-@click.option("--kills", default=30, show_default=True, type=click.IntRange(0), help="Of the whole job.")
+@click.option(
+    "--kills",
+    default=30,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Runs that die, some with the whole job.",
+)
 @click.option(
     "--workers", default=1, show_default=True, type=click.IntRange(0), help="Python workers before each."
 )
@@ -32,10 +40,10 @@ def main(kills: int, workers: int, lost: int, seed: int, *, at_once: bool) -> No
     """Prints what was killed; status 1, with the differences, if a row is lost, doubled or another."""
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     if kills:
-        _survive(folder / "alone", lives(seed, kills, workers), files=kills + 5, seed=seed)
+        _survive(folder / "alone", lives(seed, kills, workers), seed=seed)
     if lost:
         planned = [executors(seed, lost)]
-        _survive(folder / "cluster", planned, files=lost + 3, seed=seed, master=CLUSTER)
+        _survive(folder / "cluster", planned, seed=seed, master=CLUSTER)
     if at_once:
         _attempt(folder / "attempts")
     shutil.rmtree(folder)
@@ -53,12 +61,14 @@ def _attempt(folder: Path) -> None:
         sys.exit(1)
 
 
-def _survive(folder: Path, planned: list[Life], **choices: object) -> None:
+def _survive(folder: Path, planned: list[Life], *, seed: int, **choices: object) -> None:
     started = time.monotonic()
     killed: Counter[str] = Counter()
+    deaths = 0
     try:
-        for number, tripped in enumerate(survive(folder, planned, **choices), start=1):
-            killed.update("all" if wire.victim == "later" else wire.victim for wire in tripped)
+        for number, tripped in enumerate(survive(folder, planned, seed=seed, **choices), start=1):
+            killed.update(_NAMES.get(wire.victim, wire.victim) for wire in tripped)
+            deaths += sum(is_death(wire, planned[number - 1].tries) for wire in tripped)
             said = ", ".join(f"{wire.victim} at {wire.place} of batch {wire.batch}" for wire in tripped)
             click.echo(f"{number:3d}  {time.monotonic() - started:6.1f} s  {said}")
     except AssertionError as error:
@@ -66,7 +76,9 @@ def _survive(folder: Path, planned: list[Life], **choices: object) -> None:
         click.echo(f"its input, checkpoint, sinks and log are left in {folder}")
         sys.exit(1)
     total = ", ".join(f"{count} x {victim}" for victim, count in sorted(killed.items()))
-    click.echo(f"killed in {time.monotonic() - started:.0f} s: {total}; every row is there, once")
+    took = time.monotonic() - started
+    each = f", {took / deaths:.1f} s each" if deaths else ""
+    click.echo(f"seed {seed}: {deaths} runs died in {took:.0f} s{each} ({total}); every row is there, once")
 
 
 if __name__ == "__main__":

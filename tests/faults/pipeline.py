@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 import beamlike as bl
 from beamlike.io import Part
-from tests.faults import plays
+from tests.faults import moods, plays
 from tests.faults.wires import Place, Wires
 
 DATABASE = "out.sqlite"
@@ -93,7 +93,7 @@ class Database:
 def pipeline(data: Path, out: Path, wires: Wires) -> bl.Pipeline:
     """Reads a file of each source in a batch; writes below `out`."""
     out.mkdir(parents=True, exist_ok=True)  # SQLite makes files only
-    p = bl.Pipeline("killed")
+    p = bl.Pipeline("killed", max_dead_letters=1_000_000)
     formats = {"mobile": bl.Parquet, "console": bl.JSONLines}
     sessions = []
     for name in plays.SOURCES:
@@ -111,6 +111,7 @@ def pipeline(data: Path, out: Path, wires: Wires) -> bl.Pipeline:
     url = f"sqlite:///{out / TABLES}"
     totals.write("latest", CutTable(url, "latest", wires=wires))
     late.write("appended", CutTable(url, "appended", mode="append", wires=wires))
+    moods.write(totals, out, wires, bl.Callback(Database(str(out / moods.DATABASE), wires)))
     return p
 
 

@@ -16,11 +16,12 @@ SOURCES = ("mobile", "console")
 _SECOND = 1_000_000
 _START = 1_767_268_800 * _SECOND  # 2026-01-01 12:00:00 UTC
 _USERS = 12
+_ROWS = (1, 5, 20, 40, 100)  # of a file
 _FILE_SECONDS = 15  # of arrivals in one file
 
 
-def write(folder: Path, *, files: int, rows: int, seed: int) -> Path:
-    """Writes `<source>/0000.parquet` (mobile) or `.jsonl` (console) and so on; `rows` is about that of each file.
+def write(folder: Path, *, files: int, seed: int) -> Path:
+    """Writes `<source>/0000.parquet` (mobile) or `.jsonl` (console) and so on, files of a few rows to a hundred.
 
     Of the plays, 8 in 100 come up to 30 s after the watermark, and 2 in 100 minutes after it.
     """
@@ -28,7 +29,7 @@ def write(folder: Path, *, files: int, rows: int, seed: int) -> Path:
     for source in SOURCES:
         (folder / source).mkdir(parents=True)
         for number in range(files):
-            frame = _plays(rng, rows + int(rng.integers(-rows // 2, rows // 2)), number)
+            frame = _plays(rng, int(rng.choice(_ROWS)), number)
             path = folder / source / f"{number:04d}"
             if source == "mobile":
                 path = path.with_suffix(".parquet")

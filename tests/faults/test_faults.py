@@ -5,10 +5,9 @@ What is killed by SIGKILL here, whenever the tests run:
 - the whole job, its Java and its Python workers with it; it is started again;
 - 8 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again.
 
-With `-m slow`, 4 times the job (once its Python driver alone) and 32 times a worker; and 3 times a worker of a Spark
-that does not try again: the run fails and is started again in the same Java, as it is once after the driver fails in
-a transaction. To start a Java takes longer than all else, so it is `make faults` that kills the whole job 30 times,
-and eight executors of a small cluster.
+With `-m slow`, some runs of the job die, too, and the next one begins in the same Java; and 3 times a worker of a Spark
+that does not try again, as it does once after the driver fails in a transaction. To start a Java takes longer than all
+else, so it is `make faults` that kills the whole job again and again, and executors of a small cluster.
 """
 
 from __future__ import annotations
@@ -25,22 +24,32 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from tests.faults import plays
+from tests.faults import moods, plays
 from tests.faults.job import plan_and_runner
 from tests.faults.outcome import Outcome, expected, outcome
-from tests.faults.pipeline import DATABASE, TABLES
-from tests.faults.trials import Trial, lives, survive
-from tests.faults.wires import IN_WORKERS, Place, Wire
+from tests.faults.pipeline import DATABASE, TABLES, pipeline
+from tests.faults.trials import Trial, is_death, lives, survive
+from tests.faults.wires import IN_WORKERS, ON_DRIVER, Place, Wire, Wires
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("deaths", [1, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.spark
-def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(jobs: int, tmp_path: Path) -> None:
-    planned = lives(seed=1534, processes=jobs, workers=8)
-    tripped = [wire for wires in survive(tmp_path / "job", planned, files=7, seed=1534) for wire in wires]
+def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(deaths: int, tmp_path: Path) -> None:
+    planned = lives(seed=1534, deaths=deaths, workers=8)
+    tripped = [wire for wires in survive(tmp_path / "job", planned, seed=1534) for wire in wires]
     victims = Counter(wire.victim for wire in tripped)
-    assert victims["all"] + victims["later"] + victims["driver"] == jobs
-    assert victims["worker"] >= 7 * jobs  # of 8: not all need be met before their process is killed
+    assert victims["all"] + victims["later"] + victims["driver"] == len(planned)
+    assert victims["worker"] + victims["nobody"] >= 7  # not all need be met before their process is killed
+
+
+def test_so_many_deaths_are_planned_of_both_kinds() -> None:
+    planned = lives(seed=7, deaths=200, workers=1)
+    assert sum(life.deaths for life in planned) == 200
+    assert {life.tries for life in planned} == {1, 16}
+    wires = [wire for life in planned for wire in life.wires]
+    died = {wire.victim for life in planned for wire in life.wires if is_death(wire, life.tries)}
+    assert died == {"all", "driver", "later", "nobody", "worker"}
+    assert {wire.place for wire in wires} == {*IN_WORKERS, *ON_DRIVER}
 
 
 @pytest.mark.slow
@@ -68,7 +77,7 @@ def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_double
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """What a run in this process has written, and the outcome without the counts of its records."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    data = plays.write(folder / "data", files=3, rows=40, seed=5)
+    data = plays.write(folder / "data", files=3, seed=5)
     files = {source: sorted(map(str, (data / source).iterdir())) for source in plays.SOURCES}
     whole = expected(folder, [{source: [files[source][number]] for source in files} for number in range(3)])
     return folder / "expected", attrs.evolve(whole, counts=Counter())
@@ -106,3 +115,25 @@ def test_a_row_of_a_table_that_is_lost_is_found(
         connection.commit()
     (found,) = outcome(out, []).differences(undisturbed[1])
     assert found.startswith(f"1 rows lost in {sink}")
+
+
+def test_rows_of_a_run_that_did_not_end_a_batch_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, out = plays.write(tmp_path / "data", files=3, seed=5), tmp_path / "out"
+    (tmp_path / "wires").mkdir()
+    moods.next_mood(tmp_path)
+    run = pipeline(data, out, Wires(str(tmp_path / "wires"))).run()
+    letters = Path(run.dead_letters)
+    found = list(moods.differences(out, letters, run.batches))
+    assert found == []
+    other = next((out / "good").rglob("part-*"))
+    stale = out / "good" / "mood=1" / other.parent.name
+    shutil.copytree(other.parent, stale)
+    (found,) = moods.differences(out, letters, run.batches)
+    assert "rows too many in good, 0 lost" in found
+    shutil.rmtree(stale)
+    shutil.rmtree(letters)
+    (found,) = moods.differences(out, letters, run.batches)
+    assert "0 rows too many in @dead-letters" in found

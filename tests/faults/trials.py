@@ -8,60 +8,95 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import attrs
 
-from tests.faults import plays
+from tests.faults import moods, plays
 from tests.faults.outcome import Outcome, expected, outcome, records, taken
 from tests.faults.processes import descendants, kill
 from tests.faults.wires import IN_WORKERS, ON_DRIVER, Place, Victim, Wire, Wires
 
 ROOT = Path(__file__).parents[2]
-ALONE = "local[2,16]"  # a task whose Python worker was killed is tried again, up to 16 times in all
+ALONE = "local[2,{tries}]"
 CLUSTER = "local-cluster[2,1,1024]"
-_ROWS = 40  # of a file, about
 _LONGEST = 900  # seconds that a process may take, on a machine that has much else to do
-_STEPS = (0, 1, 1, 2)  # batches that a process gets done
+_TRIES = 16  # of a task whose Python worker was killed
+_STEPS = (0, 1, 1, 2)  # batches that get done between two deaths
+_RUNS = 5  # of a process that die before it, at most: to start a Java takes longer than all else
 _PLACES: tuple[Place | None, ...] = (*IN_WORKERS, *ON_DRIVER, None, None)  # None: wherever it is just then
 
 
 @attrs.frozen
 class Life:
-    """What one process of the job meets: Python workers or executors are killed, and at last, maybe, it itself.
+    """What one process of the job meets: workers or executors are killed, runs fail, and at last, maybe, it is killed.
 
-    `after`: so many seconds after the last wire was tripped, where that only tells how far a batch has come.
+    `after`: so many seconds after the last wire was tripped, where that only tells how far a batch has come. `tries`:
+    how often a task is tried; after the last time its run is dead, and the next one begins in the same process.
     """
 
     wires: Sequence[Wire]
     after: float = 0.0
+    tries: int = _TRIES
 
     @property
     def ends_early(self) -> bool:
         """Whether it is killed."""
         return any(wire.victim in ("all", "driver", "later") for wire in self.wires)
 
+    @property
+    def deaths(self) -> int:
+        """Of it and of its runs."""
+        return sum(is_death(wire, self.tries) for wire in self.wires)
 
-def lives(seed: int, processes: int, workers: int) -> list[Life]:
-    """So many processes that are killed, each after up to so many of its Python workers.
 
-    All places come in turn; a batch that is done again may be cut short again. Of ten, one loses its driver only.
+def is_death(wire: Wire, tries: int) -> bool:
+    """Whether the run ends there."""
+    return wire.victim not in ("worker", "executor") or (wire.victim == "worker" and tries == 1)
+
+
+def lives(seed: int, deaths: int, workers: int) -> list[Life]:
+    """So many deaths of runs, each after up to so many workers where a task is tried again.
+
+    The last death in a process is its own, at all places in turn; every fifth process loses its driver only. A batch
+    that is done again may be cut short again.
     """
     rng = random.Random(seed)
+    places = cycle(rng.sample(_PLACES, len(_PLACES)))
     made: list[Life] = []
     batch = 0
-    while len(made) < processes:
-        for place in rng.sample(_PLACES, len(_PLACES)):
-            first, batch = batch, batch + rng.choice(_STEPS)
-            wires = [
-                Wire(rng.choice(IN_WORKERS), rng.randint(first, batch), "worker") for _ in range(workers)
-            ]
-            if place is None:
-                made.append(Life([*wires, Wire("read", batch, "later")], rng.uniform(0, 2)))
-            else:
-                victim: Victim = "driver" if len(made) % 10 == 3 else "all"
-                made.append(Life([*wires, Wire(place, batch, victim)]))
-    return made[:processes]
+    while left := deaths - sum(life.deaths for life in made):
+        runs = min(rng.randint(1, _RUNS), left - 1)
+        tries = rng.choice((1, _TRIES)) if runs else _TRIES
+        wires: list[Wire] = []
+        for number in range(runs + 1):
+            # Its own death is in another batch than those of its runs, so that these come before it.
+            first, batch = batch, batch + (rng.choice(_STEPS) if number < runs else 1)
+            if tries > 1:
+                wires += _workers(rng, first, batch, workers)
+            if number < runs:
+                wires.append(_of_a_run(rng, batch, tries))
+        victim: Victim = "driver" if len(made) % 5 == 3 else "all"
+        place = next(places)
+        last = Wire("read", batch, "later") if place is None else Wire(place, batch, victim)
+        made.append(Life([*wires, last], rng.uniform(0, 2) if place is None else 0.0, tries))
+    return made
+
+
+def _workers(rng: random.Random, first: int, last: int, count: int) -> list[Wire]:
+    return [Wire(rng.choice(IN_WORKERS), rng.randint(first, last), "worker") for _ in range(count)]
+
+
+def _of_a_run(rng: random.Random, batch: int, tries: int) -> Wire:
+    """The run is dead where the driver fails, and where a worker is killed whose task is not tried again."""
+    place = rng.choice((*IN_WORKERS, *ON_DRIVER) if tries == 1 else ON_DRIVER)
+    return Wire(place, batch, "worker" if place in IN_WORKERS else "nobody")
+
+
+def files_for(planned: Sequence[Life]) -> int:
+    """So many of each source that all wires are met."""
+    return max((wire.batch for life in planned for wire in life.wires), default=0) + 4
 
 
 def executors(seed: int, kills: int) -> Life:
@@ -80,7 +115,7 @@ class Trial:
     @classmethod
     def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE) -> Trial:
         """With so many files of each source; a batch takes one of each."""
-        plays.write(folder / "data", files=files, rows=_ROWS, seed=seed)
+        plays.write(folder / "data", files=files, seed=seed)
         return cls(folder, master)
 
     @property
@@ -93,7 +128,8 @@ class Trial:
         Raises `AssertionError` with what it said if it ends in another way.
         """
         self.wires.lay(life.wires)
-        command = [sys.executable, "-m", "tests.faults.job", str(self.folder), self.master]
+        master = self.master.format(tries=life.tries)
+        command = [sys.executable, "-m", "tests.faults.job", str(self.folder), master]
         with (
             open(self.folder / "log", "ab") as log,
             subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as job,
@@ -122,17 +158,18 @@ class Trial:
 
     def differences(self) -> list[str]:
         """Between that and what an undisturbed run gives."""
-        return self.outcome().differences(expected(self.folder, taken(self.folder)))
+        out, checkpoint = self.folder / "out", self.folder / "checkpoint"
+        letters = checkpoint / "beamlike" / "dead-letters"
+        found = self.outcome().differences(expected(self.folder, taken(self.folder)))
+        return [*found, *moods.differences(out, letters, records(checkpoint))]
 
 
-def survive(
-    folder: Path, planned: Sequence[Life], *, files: int, seed: int, master: str = ALONE
-) -> Iterator[list[Wire]]:
+def survive(folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE) -> Iterator[list[Wire]]:
     """Runs them all, and at last a process that nobody kills; gives the wires that each has tripped.
 
     Raises `AssertionError` with the differences if a row is lost, doubled or another than it should be.
     """
-    trial = Trial.of(folder, files=files, seed=seed, master=master)
+    trial = Trial.of(folder, files=files_for(planned), seed=seed, master=master)
     for life in planned:
         yield trial.live(life)
     if any(life.ends_early for life in planned):

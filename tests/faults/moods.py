@@ -1,0 +1,114 @@
+"""Steps and sinks whose outcome changes from run to run, as where a service is away: what is left is of one."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import polars as pl
+import pyarrow as pa
+
+import beamlike as bl
+from beamlike.letters import UNCLAIMED
+from beamlike.records import BatchRecord
+from tests.faults.wires import Wires
+
+DATABASE = "moods.sqlite"
+SINKS = ("good", "good there", UNCLAIMED)
+"""What is in them depends on which run did a batch last."""
+
+_NAMES = ("user", "sessions", "plays", "score", "pane_timing", "pane_index", "pane_retracted", "mood")
+"""Columns that all formats show alike."""
+
+
+def next_mood(folder: Path) -> None:
+    """Another run begins."""
+    file = folder / "wires" / "mood"
+    file.write_text(str(_mood(file) + 1))
+
+
+def _mood(file: Path) -> int:
+    return int(file.read_text()) if file.exists() else -1
+
+
+@attrs.frozen
+class Mood:
+    """Says in each row in which run it was made; -1 in one that nothing disturbs."""
+
+    file: str
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        return rows.append_column("mood", pa.array([_mood(Path(self.file))] * len(rows), pa.int64()))
+
+
+def _moody(row: dict[str, Any]) -> dict[str, Any]:
+    if _is_bad(row["user"], row["mood"]):
+        raise OSError(row["user"])
+    return row
+
+
+def _is_bad(user: str, mood: int) -> bool:
+    """Of some runs none, of others the rows of some users."""
+    return mood >= 0 and int(user.removeprefix("user ")) % 3 == mood % 4
+
+
+def write(totals: bl.Collection, out: Path, wires: Wires, callback: bl.Callback) -> None:
+    """All sinks that take back what they have: `made` gets every row, the others those that are good in that run."""
+    kinds = {**dict(totals.schema), "mood": int}
+    made = totals.map_batches(Mood(str(Path(wires.folder, "mood"))), kinds, name="mood")
+    made.write("made", bl.JSONLines(out / "made"))
+    good = made.map(_moody, name="moody")
+    good.write("good", bl.Parquet(out / "good", partition_by=["mood", "user"]))
+    good.write("good there", callback)
+
+
+def differences(out: Path, letters: Path, records: Iterable[BatchRecord]) -> Iterator[str]:
+    """Between what the sinks have, and what follows from the rows of `made`, each batch of which is of one run."""
+    files = sorted((out / "made").iterdir())
+    made, moods = [], dict[str, set[int]]()
+    for file in files:
+        frame = pl.read_ndjson(file)
+        made += _rows(frame)
+        moods.setdefault(file.name.split("-")[-2], set()).update(frame["mood"])
+    if mixed := [batch for batch, found in moods.items() if len(found) > 1]:
+        yield f"batches {mixed} of made are of several runs"
+    good = [row for row in made if not _is_bad(row[0], int(row[-1]))]
+    bad = [(row[0],) for row in made if _is_bad(row[0], int(row[-1]))]
+    counted = Counter[str]()
+    for record in records:
+        counted.update(record.sinks)
+    for name, found, wanted in (
+        ("good", _parts(out / "good"), good),
+        ("good there", _there(out), good),
+        (UNCLAIMED, _letters(letters), bad),
+    ):
+        more, less = Counter(found) - Counter(wanted), Counter(wanted) - Counter(found)
+        if more or less:
+            yield f"{more.total()} rows too many in {name}, {less.total()} lost, such as {next(iter(more or less))}"
+        if counted[name] != len(wanted):
+            yield f"the records count {counted[name]} rows in {name}, not {len(wanted)}"
+
+
+def _rows(frame: pl.DataFrame) -> list[tuple[str, ...]]:
+    """As text."""
+    return frame.select(pl.col(name).cast(pl.String) for name in _NAMES).rows()
+
+
+def _parts(folder: Path) -> list[tuple[str, ...]]:
+    parts = (pl.read_parquet(file, hive_partitioning=True) for file in folder.rglob("part-*"))
+    return [row for part in parts for row in _rows(part)]
+
+
+def _there(out: Path) -> list[tuple[str, ...]]:
+    with contextlib.closing(sqlite3.connect(out / DATABASE)) as connection:
+        return connection.execute(f"SELECT {', '.join(_NAMES)} FROM totals").fetchall()
+
+
+def _letters(folder: Path) -> list[tuple[str, ...]]:
+    errors = (error for file in folder.glob("part-*") for error in pl.read_ndjson(file)["error"])
+    return [(error.partition(": ")[2],) for error in errors]
