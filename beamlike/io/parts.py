@@ -16,7 +16,7 @@ from uuid import uuid4
 from beamlike.durable import make_folder, sync, sync_folders
 from beamlike.io.base import Part
 from beamlike.io.names import file_name
-from beamlike.io.paths import file_system, is_pattern, is_remote
+from beamlike.io.paths import file_system, is_pattern, is_remote, leads_back
 from beamlike.locks import left_by_killed
 
 _NUMBERS: Final = r"\d{6,}-\d{3,}"
@@ -180,7 +180,7 @@ def _partitions(folder: str, below: str = "") -> Iterator[tuple[str, list[os.Dir
         return  # another run has removed it, as nothing was in it
     yield below, entries
     for entry in entries:
-        if "=" in entry.name and entry.is_dir():
+        if "=" in entry.name and entry.is_dir() and not leads_back(entry.path):
             yield from _partitions(folder, os.path.join(below, entry.name))
 
 

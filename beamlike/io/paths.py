@@ -16,6 +16,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
 _WILDCARD: Final = re.compile(r"[*?\[]")
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\]")  # of Hadoop's globs
+_DEEP: Final = re.compile(r"(?:^|(?<=/))\*\*(?:/|$)")
 _GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
 _POLARS: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "hf"}
@@ -79,8 +80,9 @@ def root_of(pattern: str) -> str:
 def list_files(path: str) -> list[Found]:
     """The files that a path, directory or glob names, in order of modification time.
 
-    Directories are searched in depth. Below the path, files and directories whose name begins with `_` or `.`
-    are left out. Raises `FileNotFoundError`, which says what `nothing_at` does, if it names nothing at all.
+    Directories are searched in depth, but for a link to one that it lies in. Below the path, files and directories
+    whose name begins with `_` or `.` are left out. Raises `FileNotFoundError`, which says what `nothing_at` does, if it
+    names nothing at all.
     """
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):
@@ -109,7 +111,41 @@ def _named(path: str) -> list[str]:
             os.stat(path)
             return [path]
         return []
-    return [match for match in glob.glob(path, recursive=True) if not is_hidden(match)]
+    given = path[: _WILDCARD.search(path).start()]  # type: ignore[union-attr]
+    return [match for match in _matching(path, len(given)) if not is_hidden(match)]
+
+
+def _matching(pattern: str, given: int) -> Iterator[str]:
+    """What a glob names, of which so many characters are no wildcards. No link is followed back to where it lies."""
+    deep = _DEEP.search(pattern) if pattern != "**" else None  # what is here, to any depth
+    if deep is None:
+        yield from (match for match in glob.glob(pattern) if not _goes_round(match, given))
+        return
+    head, tail = pattern[: deep.start()], pattern[deep.end() :]
+    for base in _matching(head, given) if _WILDCARD.search(head) else [head]:
+        for folder, _ in _walk(base or os.curdir):
+            if not tail:  # all that is below
+                yield folder
+                break
+            inner = glob.escape(folder if base else folder[2:])  # without the dot
+            yield from _matching(os.path.join(inner, tail), len(inner))
+
+
+def _goes_round(match: str, given: int) -> bool:
+    """Whether some folder of the path, beyond what was given of it, is a link back."""
+    ends = (end for end in range(max(given, 1), len(match) + 1) if match[end : end + 1] in ("/", ""))
+    return any(leads_back(match[:end]) for end in ends)
+
+
+def leads_back(folder: str) -> bool:
+    """Whether it is a link to a folder that it lies in, by whatever links."""
+    if not os.path.islink(folder):
+        return False
+    target, above = os.path.realpath(folder), os.path.abspath(folder)
+    while above != (above := os.path.dirname(above)):
+        if os.path.realpath(above) == target:
+            return True
+    return False
 
 
 def nothing_at(path: str) -> str:
@@ -129,11 +165,18 @@ def nothing_at(path: str) -> str:
 def _under(root: str) -> Iterator[Found]:
     if not os.path.isdir(root):
         yield from _found(root)
-    for folder, folders, names in os.walk(root, followlinks=True):
-        folders[:] = [name for name in folders if not is_hidden(name)]
+    for folder, names in _walk(root):
         for name in names:
-            if not is_hidden(name):
-                yield from _found(os.path.join(folder, name))
+            yield from _found(os.path.join(folder, name))
+
+
+def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
+    """The folders below, first it itself, and the names of their files; without hidden ones, and links back."""
+    for folder, folders, names in os.walk(root, followlinks=True):
+        folders[:] = [
+            name for name in folders if not (is_hidden(name) or leads_back(os.path.join(folder, name)))
+        ]
+        yield folder, [name for name in names if not is_hidden(name)]
 
 
 def _found(path: str) -> Iterator[Found]:
