@@ -141,6 +141,19 @@ def test_half_a_character_in_json_is_a_letter_and_not_a_null_character(tmp_path:
     assert (rows, len(letters)) == ([(None, 2)], 1)
 
 
+@pytest.mark.parametrize("depth", [990, 1_010, 100_000])
+def test_json_that_is_nested_deep_fails_no_run(depth: int, tmp_path: Path) -> None:
+    lines = [f'{{"n": 1, "deep": {"[" * depth}{"]" * depth}}}', '{"n": "x"}', '{"n": 2}']
+    put(tmp_path / "f", "\n".join(lines))
+    rows, letters = sorted_out(JSONLines(tmp_path, schema={"n": int}))
+    assert rows == ([(1,), (2,)] if depth < 1_024 else [(2,)])
+    whys = ["f: column 'n' is \"x\", expected Int64"]
+    assert [why for why, _ in letters if "DepthLimitExceeded" not in why] == whys
+    assert len(letters) == (1 if depth < 1_024 else 2)
+    assert not sorted_out(JSONLines(tmp_path, schema={"deep": str}))[0][0][0]
+    assert JSONLines(tmp_path).schema() == {"n": pl.String}
+
+
 _TEXTS = st.lists(st.sampled_from(["a", '\\"', "\\\\", "\\ud83d", "\\ude00", "u", "d83d", "\\n", "\u00e9"]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ _NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
 """What polars writes out as JSON where text is asked for: each of them reads only values of its own kind."""
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+_DEEPEST: Final = 64  # levels
 
 _HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 """A first surrogate without a second one, of which polars makes a null character. A second one alone it refuses."""
@@ -117,8 +120,11 @@ def parse(
 
 
 def infer(block: bytes) -> pl.Schema:
-    """The columns of the lines, broken ones left aside; a column with nothing but nulls is String."""
-    good = b"".join(_split(block)[0])
+    """The columns of the lines, broken ones left aside; a column with nothing but nulls is String.
+
+    Lines that are nested deeper than some `_DEEPEST` are left aside, too: with such types polars comes to its end.
+    """
+    good = b"".join(line for line in _split(block)[0] if not _is_deep(line))
     if not good:
         return pl.Schema({})
     found = pl.read_ndjson(good, infer_schema_length=None).schema
@@ -163,6 +169,14 @@ def _half(text: bytes) -> str | None:
         return None
     found = _HALF.search(text.replace(rb"\\", b"  "))  # a backslash is escaped there, and no surrogate
     return None if found is None else text[found.start() : found.start() + 6].decode("ascii", "replace")
+
+
+def _is_deep(line: bytes) -> bool:
+    """Brackets within texts count, too."""
+    if line.count(b"[") + line.count(b"{") <= _DEEPEST:
+        return False
+    steps = (1 if bracket in b"[{" else -1 for bracket in re.findall(rb"[\[\]{}]", line))
+    return max(itertools.accumulate(steps)) > _DEEPEST
 
 
 def _split(block: bytes) -> tuple[list[bytes], list[tuple[str, bytes]]]:
