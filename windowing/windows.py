@@ -41,7 +41,7 @@ def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> Non
         raise ValueError(f"{type(owner).__name__}: {attribute.name} must be at most {longest}, not {given}")
 
 
-_MOST: Final = 10_000
+_MOST: Final = 100_000
 """Windows that an element may be in. Each is a row of its own, and a batch of those must fit into memory."""
 
 
@@ -125,7 +125,7 @@ class SlidingWindows(WindowFn):
     """Windows of one size that start every `period`: they overlap where the period is shorter than the size.
 
     With a period longer than the size there are gaps between windows; an element in a gap is in no window. Raises
-    `ValueError` where an element would be in more than 10,000 windows.
+    `ValueError` where an element would be in more than 100,000 windows.
     """
 
     size: int = attrs.field(converter=microseconds, validator=_positive)
