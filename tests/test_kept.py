@@ -45,6 +45,7 @@ def test_a_checkpoint_of_this_encoding_is_gone_on_with(spark: SparkSession, tmp_
     assert go_on(spark, tmp_path, checkpoint) == kept.expected(tmp_path / "plays", kept.HALF)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("encoding", BROUGHT_ALONG)
 def test_one_of_an_earlier_encoding_is_brought_along_with_a_savepoint(

@@ -93,7 +93,7 @@ def in_turn(rows: list[tuple[str, int]], per_batch: int, windows: Any) -> tuple[
     return p, out
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 40)), min_size=1, max_size=14),
     per_batch=st.integers(1, 5),

@@ -1,13 +1,13 @@
 """Runs that are killed, at many places and moments, give what an undisturbed run gives, row for row.
 
-What is killed by SIGKILL here, whenever the tests run:
+With `-m slow`, this is killed by SIGKILL:
 
-- the whole job, its Java and its Python workers with it; it is started again;
-- 8 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again.
+- the whole job, its Java and its Python workers with it, and some runs of it within one Java; it is started again;
+- 8 times one of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again, but for
+  3 times in a Spark that does not.
 
-With `-m slow`, some runs of the job die, too, and the next one begins in the same Java; and 3 times a worker of a Spark
-that does not try again, as it does once after the driver fails in a transaction. To start a Java takes longer than all
-else, so it is `make faults` that kills the whole job again and again, and executors of a small cluster.
+To start a Java takes longer than all else, so it is `make faults` that kills the whole job again and again, and
+executors of a small cluster.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tests.faults.trials import Trial, is_death, lives, survive
 from tests.faults.wires import IN_WORKERS, ON_DRIVER, Place, Wire, Wires
 
 
-@pytest.mark.parametrize("deaths", [1, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
 @pytest.mark.spark
-def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(deaths: int, tmp_path: Path) -> None:
-    planned = lives(seed=1534, deaths=deaths, workers=8)
+def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    planned = lives(seed=1534, deaths=6, workers=8)
     tripped = [wire for wires in survive(tmp_path / "job", planned, seed=1534) for wire in wires]
     victims = Counter(wire.victim for wire in tripped)
     assert victims["all"] + victims["later"] + victims["driver"] == len(planned)
