@@ -29,7 +29,7 @@ test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start 
 faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7"
 	$(BIN)/python -m tests.faults $(ARGS)
 
-soak: setup ## half an hour of generated input on Spark: nothing grows, nothing is lost; ARGS="--minutes 2"
+soak: setup ## half an hour of generated input on Spark: nothing grows, nothing is lost; ARGS="--minutes 2" or "--hours 8" of a simulated clock
 	$(BIN)/python -m tests.soak $(ARGS)
 
 lint: setup ## check style, layers and types

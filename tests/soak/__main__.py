@@ -1,5 +1,7 @@
 """`python -m tests.soak --minutes 30`: feeds a pipeline on Spark, and asserts that nothing grows or is lost.
 
+`--hours 8` takes the input of so many hours, a batch every ten seconds of a simulated clock, as fast as it goes.
+
 Everything is under build/soak/: input, checkpoint, output, the report of the run, and soak.svg, the series as pictures.
 """
 
@@ -10,8 +12,9 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -21,11 +24,11 @@ from beamlike.records import BatchRecord
 from beamlike.view.history import History
 from beamlike.view.report import write_report
 from beamlike.view.totals import Total, totals
-from tests.soak.feed import Feed
+from tests.soak.feed import STEP, Feed
 from tests.soak.job import pipeline
 from tests.soak.measure import Measure
 
-CONFIG = {
+_CONFIG = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
     # How many batches can be gone back to; by default a hundred, whose files would take long to be a steady number.
@@ -33,18 +36,23 @@ CONFIG = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.streaming.fileSource.log.cleanupDelay": "10s",
 }
+SPARK: dict[str, Any] = {"master": "local[2]", "config": _CONFIG}
 
 
 def main() -> int:
     """0 if all is well; what is not is said."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--minutes", type=float, default=30.0, help="how long (default: 30)")
+    parser.add_argument("--hours", type=float, help="of a simulated clock instead")
     parser.add_argument("--folder", type=Path, default=Path("build/soak"), help="where (default: build/soak)")
     given = parser.parse_args()
     folder = given.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     feed, measure = Feed(folder), Measure(folder)
-    run_for(given.minutes * 60, folder, feed, measure)
+    if given.hours is None:
+        run_for(given.minutes * 60, folder, feed, measure)
+    else:
+        run_through(round(given.hours * 3600 / STEP), folder, feed, measure)
     measure.draw(folder / "soak.svg")
     history = History.open(folder / "checkpoint")
     write_report(history, folder / "report.html")
@@ -58,19 +66,9 @@ def main() -> int:
 def run_for(seconds: float, folder: Path, feed: Feed, measure: Measure) -> None:
     """Runs while the feed writes; then takes what is left, and closes all windows."""
     read = Counter[str]()
-
-    def after(record: BatchRecord) -> None:
-        read.update({name: source.read or 0 for name, source in record.sources.items()})
-        measure.take(record)
-        passed = measure.times[-1]
-        print(
-            f"\r{passed / 60:5.1f} min, batch {record.batch}, {read.total():,} rows ", end="", file=sys.stderr
-        )
-
     checkpoint = str(folder / "checkpoint")
-    runner = bl.SparkRunner(
-        checkpoint=checkpoint, trigger="1 second", shards=2, master="local[2]", config=CONFIG, on_batch=after
-    )
+    observe = observer(measure, read)
+    runner = bl.SparkRunner(checkpoint=checkpoint, trigger="1 second", shards=2, on_batch=observe, **SPARK)
     run = runner.start(pipeline(folder).plan())
     feed.start()
     try:
@@ -81,7 +79,30 @@ def run_for(seconds: float, folder: Path, feed: Feed, measure: Measure) -> None:
             time.sleep(1)
     finally:
         run.stop()
-    pipeline(folder).run(bl.SparkRunner(checkpoint=checkpoint, drain=True, master="local[2]", config=CONFIG))
+    pipeline(folder).run(bl.SparkRunner(checkpoint=checkpoint, drain=True, **SPARK))
+
+
+def run_through(batches: int, folder: Path, feed: Feed, measure: Measure) -> None:
+    """Runs over input that is there already; then closes all windows."""
+    feed.simulate(batches)
+    checkpoint = str(folder / "checkpoint")
+    observe = observer(measure, Counter())
+    job = pipeline(folder, max_files_per_trigger=1)
+    job.run(bl.SparkRunner(checkpoint=checkpoint, drain=True, shards=2, on_batch=observe, **SPARK))
+
+
+def observer(measure: Measure, read: Counter[str]) -> Callable[[BatchRecord], None]:
+    """Samples each batch, counts what it has read, and says how far the run is."""
+
+    def after(record: BatchRecord) -> None:
+        read.update({name: source.read or 0 for name, source in record.sources.items()})
+        measure.take(record)
+        passed = measure.times[-1]
+        print(
+            f"\r{passed / 60:5.1f} min, batch {record.batch}, {read.total():,} rows ", end="", file=sys.stderr
+        )
+
+    return after
 
 
 def unaccounted(folder: Path, feed: Feed, history: History) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""Input of the soak: files of two sources, in cycles of bursts, silence, clocks that jump, late rows and bad ones."""
+"""Input of the soak: files of two sources, in cycles of bursts, silence, clocks that jump, late rows and bad ones.
+
+It is written as time goes by, or ahead, as a simulated clock goes.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,9 @@ CYCLE = 24.0
 USERS = 300
 EVERY = 0.5
 """Seconds from file to file of a source."""
+
+STEP = 10.0
+"""The same for a simulated clock; divides no whole cycle, so that files meet all of its phases."""
 
 
 @attrs.define
@@ -47,27 +53,38 @@ class Feed:
         if self._thread is not None:
             self._thread.join()
 
+    def simulate(self, files: int) -> None:
+        """Writes so many files of each source at once; one has the rows of `STEP` seconds."""
+        began = datetime(2026, 1, 1, tzinfo=UTC)
+        for number in range(1, files + 1):
+            phase = number * STEP % CYCLE
+            now = began + timedelta(seconds=number * STEP)
+            self._file("mobile", [] if silent(phase) else self._lines(phase, now, STEP))
+            self._file("web", self._lines(phase, now, STEP))
+
     def _write(self) -> None:
         began = time.monotonic()
         while not self._stop.wait(EVERY):
             phase = (time.monotonic() - began) % CYCLE
-            for name in ("mobile", "web"):
-                if name == "mobile" and 8 <= phase < 14:
-                    continue  # idle: longer than the job waits for it
-                self._file(name, self._lines(phase))
+            if not silent(phase):
+                self._file("mobile", self._lines(phase, datetime.now(UTC)))
+            self._file("web", self._lines(phase, datetime.now(UTC)))
 
-    def _lines(self, phase: float) -> list[str]:
+    def _lines(self, phase: float, now: datetime, span: float = 0.0) -> list[str]:
+        """Rows of the last `span` seconds, most of them."""
         # A burst, then times that jump ahead for a moment and come back: what follows is late.
         count = 2_000 if 2 <= phase < 4 else 200
         ahead = 8.0 if 16 <= phase < 17 else 0.0
-        return [self._line(ahead) for _ in range(count)]
+        return [
+            self._line(now + timedelta(seconds=ahead - self._random.uniform(0, span))) for _ in range(count)
+        ]
 
-    def _line(self, ahead: float) -> str:
+    def _line(self, now: datetime) -> str:
         chance = self._random.random()
         if chance < 0.002:
             return '{"id": 1, "user": "cut o'
         delay = self._random.expovariate(2.0) if chance < 0.98 else self._random.uniform(5, 20)
-        at = datetime.now(UTC) + timedelta(seconds=ahead - delay)
+        at = now - timedelta(seconds=delay)
         user = "nobody" if chance > 0.995 else f"user {self._random.randrange(USERS)}"
         return json.dumps(
             {
@@ -86,3 +103,8 @@ class Feed:
         os.replace(hidden, path)
         self.files += 1
         self.rows[name] += len(lines)
+
+
+def silent(phase: float) -> bool:
+    """Whether the one source is idle, longer than the job waits for it."""
+    return 8 <= phase < 14

@@ -19,14 +19,15 @@ def checked(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def pipeline(folder: Path) -> bl.Pipeline:
+def pipeline(folder: Path, max_files_per_trigger: int | None = None) -> bl.Pipeline:
     """Sessions per user with early and late panes, then their counts per ten seconds; all of it written as files."""
     soak = bl.Pipeline("soak")
     strategy = bl.BoundedOutOfOrderness("2s", idle_after=IDLE)
-    sources = [
-        soak.read(name, bl.JSONLines(folder / name, schema=SCHEMA), timestamp="at", watermark=strategy)
+    files = {
+        name: bl.JSONLines(folder / name, schema=SCHEMA, max_files_per_trigger=max_files_per_trigger)
         for name in ("mobile", "web")
-    ]
+    }
+    sources = [soak.read(name, files[name], timestamp="at", watermark=strategy) for name in files]
     plays = bl.flatten(sources, name="plays").filter(bl.col("user") != "nobody", name="known")
     sessions = (
         plays.map(checked, name="checked")
