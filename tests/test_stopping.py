@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 import beamlike as bl
@@ -190,11 +190,15 @@ def test_in_another_thread_signals_are_left_alone() -> None:
 
 
 def test_java_is_asked_again_where_a_signal_broke_its_answer() -> None:
-    answers = iter([Py4JNetworkError("Answer from Java side is empty")] * 2 + [True])
+    empty, bare = (
+        Py4JNetworkError("Answer from Java side is empty"),
+        Py4JError("An error occurred while calling o1"),
+    )
+    answers = iter([empty, bare, True])
 
     def ask() -> bool:
         found = next(answers)
-        if isinstance(found, Py4JNetworkError):
+        if isinstance(found, Py4JError):
             raise found
         return found
 

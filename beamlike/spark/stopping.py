@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import attrs
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -76,9 +75,13 @@ def answer(ask: Callable[[], T]) -> T:
     """What Java answers, asked again where there is none.
 
     A signal that breaks into an answer ends the connection, and under load the next ones, also of other threads, may
-    fail, too.
+    fail, too, or be errors that say nothing. What Java raises is an answer.
     """
     for _ in range(_CONNECTIONS - 1):
-        with suppress(Py4JNetworkError):
+        try:
             return ask()
+        except Py4JJavaError:
+            raise
+        except Py4JError:
+            continue
     return ask()
