@@ -13,9 +13,9 @@ help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv and install into it; the other targets do this by themselves
-	@$(BIN)/python -m beamlike.spark.java 2>/dev/null || \
+	@$(BIN)/python -m beamlike.spark.session.java 2>/dev/null || \
 	{ echo "No Java 17 or newer here: installing one into $(VENV)"; $(PIP_INSTALL) -e '.[dev,java]' && \
-	$(BIN)/python -m beamlike.spark.java; }
+	$(BIN)/python -m beamlike.spark.session.java; }
 
 demo: setup ## one million events through the example pipelines, on Spark
 	$(BIN)/python -m examples.demo $(ARGS)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beamlike.collection import Collection
+from beamlike.api.collection import Collection
+from beamlike.api.pipeline import Pipeline
 from beamlike.errors import CheckpointError, PlanError, RunError, SinkError, StepError, TooManyDeadLetters
-from beamlike.expressions import (
+from beamlike.expressions.functions import (
     col,
     collect,
     combine,
@@ -31,7 +32,6 @@ from beamlike.expressions import (
     window_length,
     window_start,
 )
-from beamlike.flattening import flatten
 from beamlike.io import (
     CSV,
     Callback,
@@ -44,13 +44,13 @@ from beamlike.io import (
     SparkSource,
     Table,
 )
-from beamlike.local import LocalRunner
-from beamlike.pipeline import Pipeline
-from beamlike.punctuated import Punctuated, TimeOrderedLogs
-from beamlike.testing.stream import TestStream
-from beamlike.watermarks import source_file
-from stages.combine import CombineFn
-from stages.strategies import (
+from beamlike.io.test_stream.stream import TestStream
+from beamlike.local.runner import LocalRunner
+from beamlike.logical.flatten import flatten
+from beamlike.logical.punctuated import Punctuated, TimeOrderedLogs
+from beamlike.logical.watermark import source_file
+from stages.aggregates.combine_fn import CombineFn
+from stages.strategies.base import (
     BoundedOutOfOrderness,
     IngressTimestamps,
     MonotonousTimestamps,

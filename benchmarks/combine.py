@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
-from stages.aggregates import Aggregate, Mean
-from stages.combine import Combine
-from stages.grouping import Grouping
+from stages.aggregates.builtin import Aggregate, Mean
+from stages.aggregates.combine_fn import Combine
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from windowing.columns import EVENT_TIME
-from windowing.strategy import Windowing
+from windowing.windowing import Windowing
 from windowing.windows import WindowFn
 
 RESULTS = Path(__file__).with_name("combine.json")

@@ -15,15 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
-from beamlike.describe import describe
-from stages.aggregates import Count, Sum
-from stages.grouping import Grouping
+from beamlike.expressions.describe import describe
+from stages.aggregates.builtin import Count, Sum
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from windowing.columns import EVENT_TIME
-from windowing.strategy import Windowing
-from windowing.triggers import Trigger
+from windowing.triggers.base import Trigger
+from windowing.windowing import Windowing
 
 RESULTS = Path(__file__).with_name("firing.json")
 SCHEMA = pl.Schema({"user": pl.Int64(), "score": pl.Int64()})

@@ -19,7 +19,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from beamlike.spark.java import Java, find_java
+from beamlike.spark.session.java import Java, find_java
 from benchmarks.measure import Usage, measure
 from examples import generate, oracle
 

@@ -23,11 +23,11 @@ import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 
 import beamlike as bl
-from beamlike.io.files import Files
-from beamlike.spark.envelope import Topology
-from beamlike.spark.ingest import source_envelopes
-from beamlike.spark.query import labels
-from beamlike.spark.session import open_session, ship, worker_environment
+from beamlike.io.files.files import Files
+from beamlike.spark.query.build import labels
+from beamlike.spark.query.envelope import Topology
+from beamlike.spark.query.ingest import source_envelopes
+from beamlike.spark.session.session import open_session, ship, worker_environment
 
 FORMATS: dict[str, type[Files]] = {"Parquet": bl.Parquet, "CSV": bl.CSV, "JSONLines": bl.JSONLines}
 _BATCHES = 4

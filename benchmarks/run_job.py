@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 import beamlike as bl
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 from benchmarks.native import BATCHES
 from examples.session_lengths import pipeline
 

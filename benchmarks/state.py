@@ -17,7 +17,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Column, Table
 
-from beamlike.spark.java import find_java
+from beamlike.spark.session.java import find_java
 from benchmarks import readme
 from benchmarks.drawing import figures, save
 from benchmarks.flagship import machine

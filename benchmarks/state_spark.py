@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import beamlike as bl
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 from benchmarks import native
 from benchmarks.measure import cpu_of_family
 from benchmarks.workloads import SCHEMA, SECOND, START, WORKLOADS, Load, Workload

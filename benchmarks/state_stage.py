@@ -11,11 +11,11 @@ import click
 import polars as pl
 
 from benchmarks.workloads import SECOND, START, WORKLOADS, Load, Workload
-from stages.aggregates import Count, Sum
-from stages.grouping import Grouping
+from stages.aggregates.builtin import Count, Sum
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from windowing.columns import EVENT_TIME
 
 _WARM_UP = 3  # batches that are not measured: the first finds much overdue

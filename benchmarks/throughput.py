@@ -17,7 +17,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from beamlike.spark.java import find_java
+from beamlike.spark.session.java import find_java
 from benchmarks import throughput_report as report
 from benchmarks.engines import ENGINES, Failed, command, install, variables, versions
 from benchmarks.flagship import check, machine

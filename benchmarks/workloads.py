@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 import beamlike as bl
-from windowing.strategy import Windowing
-from windowing.triggers import Trigger
+from windowing.triggers.base import Trigger
+from windowing.windowing import Windowing
 
 SECOND: Final = 1_000_000
 START: Final = 1_767_272_400_000_000

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
-from beamlike.recording import RECORDS_FILE
-from beamlike.records import BatchRecord
-from beamlike.spark.java import find_java
-from beamlike.tables import watermarks_table
-from beamlike.view.charts import Charts, side_by_side
-from beamlike.view.history import History
-from beamlike.view.report import write_report
+from beamlike.observe.charts.charts import Charts, side_by_side
+from beamlike.observe.report import write_report
+from beamlike.records.history import History
+from beamlike.records.model import BatchRecord
+from beamlike.records.writer import RECORDS_FILE
+from beamlike.runtime.tables import watermarks_table
+from beamlike.spark.session.java import find_java
 from examples import generate, oracle
 from examples.session_lengths import pipeline
 from windowing.time import format_duration, format_time

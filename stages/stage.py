@@ -12,16 +12,16 @@ from collections.abc import Mapping
 import attrs
 import polars as pl
 
-from stages.alignment import Report
 from stages.errors import ResultError, StepError
-from stages.grouping import Grouping
-from stages.histogram import Histogram
-from stages.index import Holder, Index
-from stages.refused import Refused
-from stages.state import StateStore
-from stages.storage import Storage
-from stages.visit import visit
-from stages.watermarks import Clock, Watermarks
+from stages.grouping.grouping import Grouping
+from stages.grouping.rejected import Refused
+from stages.progress.reports import Report
+from stages.progress.watermarks import Clock, Watermarks
+from stages.state.index import Holder, Index
+from stages.state.storage import Storage
+from stages.state.store import StateStore
+from stages.state.working_set import visit
+from stages.strategies.histogram import Histogram
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 import beamlike as bl
-from stages.strategies import WatermarkStrategy
+from stages.strategies.base import WatermarkStrategy
 
 ROWS: Final = 4
 _MOST, _LEAST = 2**63 - 1, -(2**63)

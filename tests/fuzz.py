@@ -18,7 +18,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.testing.stream import TestStream
+from beamlike.io.test_stream.stream import TestStream
 from tests.model_windows import assign
 from tests.strategies import FIRST_WATERMARK, all_windows, windowings
 from windowing import Accumulation, TimestampOf, WindowFn, Windowing

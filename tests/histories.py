@@ -10,17 +10,17 @@ from typing import Any
 
 import attrs
 
-from beamlike.description import (
+from beamlike.records.graph import (
     RunDescription,
     SinkDescription,
     SourceDescription,
     Spacing,
     StageDescription,
 )
-from beamlike.records import BatchRecord, SourceRecord, StageRecord, Upstream
-from beamlike.tally import Tally
-from beamlike.view.history import History
-from stages.index import Holder
+from beamlike.records.history import History
+from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream
+from beamlike.runtime.dead_letter_limit import Tally
+from stages.state.index import Holder
 from windowing.time import MAX_TIME, MIN_TIME
 
 SECOND = 1_000_000

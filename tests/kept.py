@@ -15,7 +15,7 @@ from typing import Any, Final
 import polars as pl
 
 import beamlike as bl
-from stages.state import ENCODING
+from stages.state.store import ENCODING
 
 DATA: Final = Path(__file__).with_name("data")
 FILES: Final = 6

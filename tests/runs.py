@@ -8,14 +8,14 @@ from typing import Any, Protocol
 import attrs
 import polars as pl
 
-from stages.aggregates import Aggregate, Collect, Count, Sum
-from stages.combine import CombineFn
-from stages.grouping import Grouping
-from stages.histogram import Histogram
-from stages.refused import Refused
+from stages.aggregates.builtin import Aggregate, Collect, Count, Sum
+from stages.aggregates.combine_fn import CombineFn
+from stages.grouping.grouping import Grouping
+from stages.grouping.rejected import Refused
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
+from stages.strategies.histogram import Histogram
 from tests.model import MIN_TIME, Dropped, Element, Model, Pane, Step, chosen
 from tests.strategies import Bundle, Stream
 from windowing import Windowing

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 import polars as pl
 
-from beamlike.ingest import ingest, steps_of
-from beamlike.plan import Plan
-from beamlike.records import StageRecord, merged
-from beamlike.spark.control import Order, obey
-from beamlike.spark.envelope import RECORDS, Envelope, Kind, Topology
-from beamlike.spark.level import Level
-from stages.state import DictStore
+from beamlike.plan.compiler import Plan
+from beamlike.records.model import StageRecord, merged
+from beamlike.runtime.ingest import ingest, steps_of
+from beamlike.spark.query.control import Order, obey
+from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology
+from beamlike.spark.query.level import Level
+from stages.state.store import DictStore
 from windowing.time import MAX_TIME, MIN_TIME
 
 Stores = dict[tuple[int, int], DictStore]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from beamlike.description import (
+from beamlike.records.graph import (
     RunDescription,
     SinkDescription,
     SourceDescription,
     Spacing,
     StageDescription,
 )
-from beamlike.records import BatchRecord, SourceRecord, StageRecord, Upstream
-from beamlike.view.history import History
-from stages.index import Holder
+from beamlike.records.history import History
+from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream
+from stages.state.index import Holder
 from windowing.time import MAX_TIME, MIN_TIME
 
 SECOND = 1_000_000

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on two cores, as a user has one."""
-    from beamlike.spark.launch import start
+    from beamlike.spark.session.launch import start
 
     session = start("local[2]", "tests", {})
     yield session

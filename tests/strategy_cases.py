@@ -13,10 +13,10 @@ import attrs
 import polars as pl
 
 import beamlike as bl
-from stages.strategies import Summary
+from stages.strategies.base import Summary
 from windowing.columns import EVENT_TIME
 from windowing.time import MIN_TIME
-from windowing.triggers import Trigger
+from windowing.triggers.base import Trigger
 
 SCHEMA = {"user": str, "at": int, "split": str, "mark": bool, "until": datetime, "line": str}
 Step = list[dict[str, Any]] | float

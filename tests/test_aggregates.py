@@ -14,13 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
-from stages.combine import Combine, CombineFn
+from stages.aggregates.builtin import (
+    Aggregate,
+    Collect,
+    Count,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Sum,
+    WindowLength,
+)
+from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.errors import StepError
-from stages.grouping import Grouping
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from tests.model import MAX_TIME, MIN_TIME
 from tests.strategies import us
 from windowing import (

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.alignment import Report, must_wait, together
+from stages.progress.reports import Report, must_wait, together
 from windowing.time import MAX_TIME, MIN_TIME
 
 times = st.integers(-20, 20) | st.sampled_from([MIN_TIME, MAX_TIME])

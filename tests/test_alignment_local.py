@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 from windowing.time import MAX_TIME
 
 law = settings(max_examples=settings().max_examples // 4)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from beamlike.spark.archive import OWN_PACKAGES, build_archive
+from beamlike.spark.session.archive import OWN_PACKAGES, build_archive
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_an_archive_has_the_three_packages_and_nothing_else() -> None:
     archive = build_archive([])
     held = names(archive)
     sources = {name for name in held if name.endswith(".py")}
-    assert {"windowing/time.py", "stages/stage.py", "beamlike/spark/session.py"} <= sources
+    assert {"windowing/time.py", "stages/stage.py", "beamlike/spark/session/session.py"} <= sources
     assert {name.split("/")[0] for name in sources} == set(OWN_PACKAGES)
     assert held == sources | {f"{name}c" for name in sources}
 

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.errors import StepError, TooManyDeadLetters
-from beamlike.ingest import Chunk, ingest
 from beamlike.io.base import Faulty
-from beamlike.records import BatchRecord, SourceRecord
+from beamlike.records.model import BatchRecord, SourceRecord
+from beamlike.runtime.ingest import Chunk, ingest
 from tests.histories import goes_on
 
 SECOND = 1_000_000

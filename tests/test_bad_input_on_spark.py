@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.records import BatchRecord
-from beamlike.spark.checkpoint import Checkpoint
-from beamlike.tally import Tally
-from beamlike.uses import Unused, Uses
+from beamlike.records.model import BatchRecord
+from beamlike.runtime.dead_letter_limit import Tally
+from beamlike.runtime.uses import Unused, Uses
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import beamlike as bl
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 from tests.fuzz import as_texts
 from tests.test_random_files import SOURCES, declare, drawn, files
 

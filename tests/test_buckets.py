@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.aggregates import Collect, Count, First, Last, Sum
-from stages.buckets import BUCKET, TIMES, Buckets
-from stages.combine import Combine
-from stages.histogram import Histogram
-from stages.index import Index
-from stages.near import NEAR
-from stages.saved import restore, save
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.aggregates.builtin import Collect, Count, First, Last, Sum
+from stages.aggregates.combine_fn import Combine
+from stages.progress.watermarks import Clock
+from stages.snapshot import restore, save
+from stages.state.buckets import BUCKET, TIMES, Buckets
+from stages.state.due_soon import NEAR
+from stages.state.index import Index
+from stages.state.store import DictStore
+from stages.strategies.histogram import Histogram
 from tests.model import MAX_TIME, Step
 from tests.runs import InOrder, StageRun, arrivals, in_order, play
 from tests.strategies import (
@@ -45,7 +45,7 @@ from windowing import (
     Windowing,
 )
 from windowing.columns import WINDOW_END
-from windowing.triggers import WATERMARK, Trigger
+from windowing.triggers.base import WATERMARK, Trigger
 
 law = settings(max_examples=settings().max_examples // 5)
 STAGE = "grouping"
@@ -58,14 +58,14 @@ def sizes(
 ) -> Iterator[None]:
     """With other sizes of what a bucket, a chunk and a log may be, and of what many windows of a key are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stages.visit.SMALL_BYTES", small)
+        patch.setattr("stages.state.working_set.SMALL_BYTES", small)
         if patient:
-            patch.setattr("stages.visit._may_grow", lambda size: True)
-        patch.setattr("stages.visit.FROM_BYTES", near)
-        patch.setattr("stages.near.SHARE", share)
-        patch.setattr("stages.buckets.SPLIT_BYTES", split)
-        patch.setattr("stages.chunks.CHUNK_BYTES", chunk)
-        patch.setattr("stages.grouping.MANY", many)
+            patch.setattr("stages.state.working_set._may_grow", lambda size: True)
+        patch.setattr("stages.state.working_set.FROM_BYTES", near)
+        patch.setattr("stages.state.due_soon.SHARE", share)
+        patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
+        patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
+        patch.setattr("stages.grouping.grouping.MANY", many)
         yield
 
 

@@ -6,9 +6,9 @@ import attrs
 import numpy as np
 import pytest
 
-from beamlike.view.axes import BatchAxis, TimeAxis
-from beamlike.view.charts import Charts, side_by_side
-from beamlike.view.series import event_time_lag, lag_behind, run_series, steps, thinned
+from beamlike.observe.charts.axes import BatchAxis, TimeAxis
+from beamlike.observe.charts.charts import Charts, side_by_side
+from beamlike.observe.charts.series import event_time_lag, lag_behind, run_series, steps, thinned
 from tests.simulated import NOON, SECOND, flagship
 from windowing.time import MAX_TIME, MIN_TIME
 

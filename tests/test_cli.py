@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from beamlike.cli import main
-from beamlike.recording import RecordWriter
+from beamlike.cli.main import main
+from beamlike.records.writer import RecordWriter
 from tests.histories import PLAN, waiting
 
 MODULE = '''
@@ -296,9 +296,7 @@ def test_report_writes_a_page(invoke: Invoke) -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_report_says_how_to_install_what_it_needs() -> None:
-    code = (
-        "import sys; sys.modules['matplotlib'] = None; from beamlike.cli import main; main(['report', '.'])"
-    )
+    code = "import sys; sys.modules['matplotlib'] = None; from beamlike.cli.main import main; main(['report', '.'])"
     path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=False)
     assert done.stderr == "Error: reports need matplotlib: pip install 'beamlike[report]'\n"
@@ -342,7 +340,7 @@ def test_help_names_the_commands(invoke: Invoke) -> None:
 
 
 def test_the_command_line_does_not_need_spark_to_run_in_process() -> None:
-    code = "import sys, beamlike.cli; print('pyspark' in sys.modules)"
+    code = "import sys, beamlike.cli.main; print('pyspark' in sys.modules)"
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import polars as pl
 import pytest
 
-from stages.aggregates import Count, Sum
-from stages.combine import Combine
-from stages.grouping import Grouping
+from stages.aggregates.builtin import Count, Sum
+from stages.aggregates.combine_fn import Combine
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from tests.runs import InOrder
 from windowing import (
     Accumulation,
@@ -72,7 +72,7 @@ def test_python_calls_do_not_grow_with_the_windows_that_fire(
     windows: WindowFn, trigger: Trigger, accumulation: Accumulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Chunks of the store have a size of their own: of more rows there are more, each with a few calls.
-    monkeypatch.setattr("stages.chunks.CHUNK_BYTES", 10**9)
+    monkeypatch.setattr("stages.state.chunks.CHUNK_BYTES", 10**9)
     windowing = Windowing(windows, trigger, accumulation, allowed_lateness="1h")
     few, many = Firing(windowing, 1_000), Firing(windowing, 10_000)
     few.run()  # imports and caches

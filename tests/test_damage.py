@@ -16,13 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.manifest import describe, new_manifest, parse
-from beamlike.spark import savepoint as savepoints
-from beamlike.spark.checkpoint import Checkpoint, refuse_early
+from beamlike.plan.manifest import describe, new_manifest, parse
+from beamlike.spark.checkpoint import savepoint as savepoints
+from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.hadoop import HadoopFiles
+from beamlike.spark.checkpoint.sourcelog import taken
 from beamlike.spark.failures import failure
-from beamlike.spark.hadoop import HadoopFiles
-from beamlike.spark.sourcelog import taken
-from stages.state import ENCODING
+from stages.state.store import ENCODING
 from tests import kept
 from tests.test_durable import Disk
 

@@ -12,8 +12,8 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import StepError
-from beamlike.letters import UNCLAIMED, Letters
-from beamlike.spark.envelope import RECORDS
+from beamlike.rows.dead_letters import UNCLAIMED, Letters
+from beamlike.spark.query.envelope import RECORDS
 from tests.pipelines import plays
 from tests.shards import Query
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.errors import StepError
-from beamlike.event_time import DEAD_LETTERS
+from beamlike.rows.event_time import DEAD_LETTERS
 from tests.pipelines import frame, plays
 from windowing.columns import EVENT_TIME
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 
 import beamlike as bl
-from beamlike.letters import UNCLAIMED, Letters
-from beamlike.spark.envelope import RECORDS
-from stages.combine import Combine
+from beamlike.rows.dead_letters import UNCLAIMED, Letters
+from beamlike.spark.query.envelope import RECORDS
+from stages.aggregates.combine_fn import Combine
 from tests.model import Model
 from tests.pipelines import plays
 from tests.runs import AGGREGATES, StageRun, advance, in_order

@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.letters import UNCLAIMED
-from beamlike.own_windows import parts
-from beamlike.spark.envelope import RECORDS
+from beamlike.rows.dead_letters import UNCLAIMED
+from beamlike.spark.query.envelope import RECORDS
+from beamlike.steps.windows import parts
 from tests.pipelines import frame, plays
 from tests.shards import Query
 from tests.test_dead_letter_ways import kept, named, read, run

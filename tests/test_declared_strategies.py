@@ -13,14 +13,14 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.describe import describe
 from beamlike.errors import UnknownColumn, WrongType
-from beamlike.expression_of_rows import ExpressionOfRows
-from beamlike.ingest import Ingested, ingest, ingest_step
-from beamlike.manifest import describe as manifest
-from beamlike.plan import Plan, SourcePlan
-from beamlike.routes import Route, join
-from beamlike.watermarks import require_alignable
+from beamlike.expressions.describe import describe
+from beamlike.expressions.row_expression import ExpressionOfRows
+from beamlike.logical.watermark import require_alignable
+from beamlike.plan.compiler import Plan, SourcePlan
+from beamlike.plan.manifest import describe as manifest
+from beamlike.plan.route import Route, join
+from beamlike.runtime.ingest import Ingested, ingest, ingest_step
 from tests.pipelines import SCHEMA, Declared, frame
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME

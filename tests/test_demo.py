@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from beamlike.view.history import History
-from beamlike.view.watch import frame
-from beamlike.view.why import why
+from beamlike.observe.watch import frame
+from beamlike.observe.why.explain import why
+from beamlike.records.history import History
 from examples import demo, oracle, session_lengths
 from tests.browser import find_browser
 from windowing.time import MAX_TIME, MIN_TIME

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pytest
 
 import beamlike as bl
-from beamlike.drops import Drops
-from beamlike.records import BatchRecord, StageRecord
-from beamlike.summary import lost_rows
+from beamlike.records.model import BatchRecord, StageRecord
+from beamlike.runtime.drops import Drops
+from beamlike.runtime.summary import lost_rows
 
 ROWS = {"user": str, "at": int}
 ADVICE = (

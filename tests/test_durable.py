@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, cast
 import polars as pl
 import pytest
 
-from beamlike import durable
 from beamlike.io import JSONLines, Part
-from beamlike.recording import RecordWriter
-from beamlike.spark.hadoop import HadoopFiles
+from beamlike.records.writer import RecordWriter
+from beamlike.spark.checkpoint.hadoop import HadoopFiles
+from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.spark.stopping import Gate
-from beamlike.spark.syncing import SparkFiles
+from beamlike.system import durable
 from tests.histories import PLAN
 from tests.test_retention import batch
 

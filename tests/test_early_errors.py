@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 import beamlike as bl
-from beamlike.cli import main
+from beamlike.cli.main import main
 from beamlike.errors import CheckpointError, DuplicateName, WrongType
-from beamlike.manifest import describe
-from beamlike.spark.checkpoint import new_manifest
-from beamlike.spark.modules import modules_of
+from beamlike.plan.manifest import describe
+from beamlike.spark.checkpoint.checkpoint import new_manifest
+from beamlike.spark.query.modules import modules_of
 
 
 class Locked(bl.CombineFn):

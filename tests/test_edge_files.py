@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import beamlike as bl
-from beamlike.io import csvlines, jsonlines
 from beamlike.io.base import Faulty
-from beamlike.io.csvdialect import Dialect
-from beamlike.io.files import Files
+from beamlike.io.files import csv as csvlines
+from beamlike.io.files import jsonl as jsonlines
+from beamlike.io.files.csv_dialect import Dialect
+from beamlike.io.files.files import Files
 from tests.test_io import put, sorted_out
 
 if TYPE_CHECKING:
@@ -360,7 +361,7 @@ def test_storage_that_only_pyarrow_knows_is_read_too(tmp_path: Path, monkeypatch
 
     local = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     monkeypatch.setattr(
-        "beamlike.io.paths.file_system", lambda path: (local, path.removeprefix("hdfs://host/"))
+        "beamlike.io.files.paths.file_system", lambda path: (local, path.removeprefix("hdfs://host/"))
     )
     frame = pl.DataFrame({"n": [1, 2, 3]})
     for files in FORMATS:
@@ -377,7 +378,7 @@ def test_storage_that_only_pyarrow_knows_is_read_too(tmp_path: Path, monkeypatch
 def test_spark_reads_parts_and_faults_as_the_local_runner_does(
     files: type[Files], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("beamlike.spark.listing.PART_BYTES", 4_000)
+    monkeypatch.setattr("beamlike.spark.query.listing.PART_BYTES", 4_000)
     for number in range(4):
         frame = pl.DataFrame({"at": range(2_000), "n": range(number * 2_000, (number + 1) * 2_000)})
         write(files(tmp_path), f"{number}", frame, at=1_000 + number)

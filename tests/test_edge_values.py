@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 from tests.edges import (
     BOTTOMLESS,
     KEYS,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.event_time import (
+from beamlike.rows.event_time import (
     DEAD_LETTERS,
     check_event_time_type,
     count_rows,

@@ -17,7 +17,7 @@ import beamlike as bl
 from beamlike.testing.play import play as play_transcripts
 from beamlike.testing.transcripts import parse
 from examples import leaderboard, panes
-from windowing.strategy import Windowing
+from windowing.windowing import Windowing
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = {"panes": panes.main, "leaderboard": leaderboard.main}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import beamlike as bl
-from beamlike.describe import aggregate_text, describe
+from beamlike.expressions.describe import aggregate_text, describe
 from examples.session_lengths import pipeline as flagship
 from tests.pipelines import plays
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import beamlike as bl
-from beamlike.dtypes import as_dtype, type_name
-from beamlike.trees import columns_read, expression_text, looks_at_other_rows, resolve
-from stages.aggregates import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
+from beamlike.expressions.tree import columns_read, expression_text, looks_at_other_rows, resolve
+from beamlike.rows.dtypes import as_dtype, type_name
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from tests.pipelines import SCHEMA, frame, plays
 from windowing.columns import (
     EVENT_TIME,

@@ -11,8 +11,8 @@ from typing import Any, get_args
 import pytest
 
 import beamlike as bl
-from beamlike.io.order import Found, Order, in_order
-from beamlike.io.paths import _under
+from beamlike.io.files.order import Found, Order, in_order
+from beamlike.io.files.paths import _under
 
 FILES, ROWS = 20, 3
 

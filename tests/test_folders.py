@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io import Part
-from beamlike.overlaps import require_apart
+from beamlike.logical.overlaps import require_apart
 from tests.pipelines import plays
 
 

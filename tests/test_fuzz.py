@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io.base import Part, output_frame
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 from stages.errors import StepError
 from tests.fuzz import Case, as_texts, cases, counts
 from tests.shards import Query

@@ -14,8 +14,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
-from stages.combine import Combine
+from stages.aggregates.builtin import (
+    Aggregate,
+    Collect,
+    Count,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Sum,
+    WindowLength,
+)
+from stages.aggregates.combine_fn import Combine
 from tests.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window, assign
 from tests.runs import InOrder, StageRun, advance, panes_of, play, sorted_panes
 from tests.strategies import (

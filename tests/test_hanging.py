@@ -18,11 +18,11 @@ from prometheus_client import CollectorRegistry
 
 import beamlike as bl
 from beamlike.errors import RecordsInUse
-from beamlike.view.asked import UnknownKey
-from beamlike.view.history import History
-from beamlike.view.metrics import PrometheusMetrics
-from beamlike.view.report import report
-from beamlike.view.why import why
+from beamlike.observe.metrics import PrometheusMetrics
+from beamlike.observe.report import report
+from beamlike.observe.why.explain import why
+from beamlike.observe.why.window_query import UnknownKey
+from beamlike.records.history import History
 from tests.test_watch import text as watched
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike import locks
 from beamlike.errors import RecordsInUse
-from beamlike.in_hand import Desk
-from beamlike.records import BatchRecord
-from beamlike.slips import RunSlip
-from beamlike.view.history import History
-from beamlike.view.report import report
-from beamlike.view.watch import watch
-from beamlike.view.why import why
+from beamlike.observe.report import report
+from beamlike.observe.watch import watch
+from beamlike.observe.why.explain import why
+from beamlike.records.history import History
+from beamlike.records.in_hand import Desk
+from beamlike.records.model import BatchRecord
+from beamlike.records.slips import RunSlip
+from beamlike.system import locks
 from tests.histories import PLAN, history, waiting
 from tests.simulated import flagship
 from tests.test_report import Page

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.description import RunDescription, Spacing, describe_run
 from beamlike.errors import ViewError
-from beamlike.recording import RecordWriter
-from beamlike.records import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind, merged
-from beamlike.view.history import History, UnreadableRun
-from stages.index import Holder
+from beamlike.records.graph import RunDescription, Spacing, describe_run
+from beamlike.records.history import History, UnreadableRun
+from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind, merged
+from beamlike.records.writer import RecordWriter
+from stages.state.index import Holder
 from tests.histories import PLAN, at, batch, source_record, stage_record, waiting, window
 from windowing.time import MAX_TIME, MIN_TIME
 

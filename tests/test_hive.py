@@ -17,8 +17,8 @@ from polars.testing import assert_frame_equal
 
 import beamlike as bl
 from beamlike.io import CSV, JSONLines, Parquet, Part
-from beamlike.io.files import Files
-from beamlike.io.hive import split, values_of
+from beamlike.io.files.files import Files
+from beamlike.io.files.hive import split, values_of
 from tests.test_io import put, sorted_out, whole
 
 if TYPE_CHECKING:

@@ -56,7 +56,9 @@ def test_a_pipeline_shows_its_graph_or_as_text_or_what_is_missing(monkeypatch: p
     assert "<svg" in picture
     assert "<b>" not in picture
     for name in [
-        name for name in sys.modules if name.startswith(("beamlike.view.plot", "beamlike.view.drawing"))
+        name
+        for name in sys.modules
+        if name.startswith(("beamlike.observe.charts.plot", "beamlike.observe.charts.figure"))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

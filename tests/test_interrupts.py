@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 import beamlike as bl
-from beamlike.cli import main
-from beamlike.records import BatchRecord
-from beamlike.view.history import History
+from beamlike.cli.main import main
+from beamlike.records.history import History
+from beamlike.records.model import BatchRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from beamlike.dtypes import as_dtype
 from beamlike.io import CSV, JSONLines, Parquet, Part, Rows, Source, SparkSource
 from beamlike.io.base import Faulty
-from beamlike.io.files import Files
-from beamlike.io.jsonlines import blocks
-from beamlike.io.paths import list_files as listing
-from beamlike.io.paths import path_text
+from beamlike.io.files.files import Files
+from beamlike.io.files.jsonl import blocks
+from beamlike.io.files.paths import list_files as listing
+from beamlike.io.files.paths import path_text
+from beamlike.rows.dtypes import as_dtype
 
 FORMATS = [Parquet, CSV, JSONLines]
 SCHEMA = {"user": str, "n": int, "at": datetime, "day": date, "share": float, "ok": bool}
@@ -127,7 +127,8 @@ def test_object_stores_are_listed_by_the_same_rules() -> None:
         system.open_output_stream(name).close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "beamlike.io.paths.file_system", lambda path: (system, path.removeprefix("mock://").strip("/"))
+            "beamlike.io.files.paths.file_system",
+            lambda path: (system, path.removeprefix("mock://").strip("/")),
         )
         assert list_files("mock://bucket/in") == ["mock://bucket/in/b.csv", "mock://bucket/in/deep/a.csv"]
         assert list_files("mock://bucket/*/?.csv") == ["mock://bucket/in/b.csv", "mock://bucket/out/d.csv"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beamlike.spark import java
-from beamlike.spark.java import Java, JavaNotFound, find_java
+from beamlike.spark.session import java
+from beamlike.spark.session.java import Java, JavaNotFound, find_java
 
 VECTOR = "jdk.incubator.vector"
 

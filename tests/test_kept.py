@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.spark import savepoint as savepoints
-from stages.state import BROUGHT_ALONG, ENCODING
+from beamlike.spark.checkpoint import savepoint as savepoints
+from stages.state.store import BROUGHT_ALONG, ENCODING
 from tests import kept
 
 

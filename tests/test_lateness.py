@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.histogram import BUCKETS, Histogram, histogram, merge_histograms, percentile
-from stages.lateness import HALF_LIFE, Lateness, learn, percentile_watermark, quantile
-from stages.strategies import PercentileLateness
+from stages.strategies.base import PercentileLateness
+from stages.strategies.histogram import BUCKETS, Histogram, histogram, merge_histograms, percentile
+from stages.strategies.lateness import HALF_LIFE, Lateness, learn, percentile_watermark, quantile
 from windowing.time import MAX_TIME, MIN_TIME
 
 SECOND = 1_000_000

@@ -10,8 +10,9 @@ from threading import Barrier
 import polars as pl
 import pytest
 
-from beamlike.io import Part, bulk
-from beamlike.io.table import Feed, RowKey, Table
+from beamlike.io import Part
+from beamlike.io.sql import bulk
+from beamlike.io.sql.table import Feed, RowKey, Table
 from tests.databases import execute, postgres, rows_of
 
 SCHEMA = pl.Schema({"k": pl.String(), "n": pl.Int64()})

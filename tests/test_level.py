@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io import Part, output_frame
-from beamlike.records import BatchRecord
-from beamlike.spark import envelope as envelopes
-from beamlike.spark.envelope import ARROW, RECORDS, Envelope, Kind, Topology, note, shard_name, to_arrow
-from stages.alignment import Report
+from beamlike.records.model import BatchRecord
+from beamlike.spark.query import envelope as envelopes
+from beamlike.spark.query.envelope import ARROW, RECORDS, Envelope, Kind, Topology, note, shard_name, to_arrow
+from stages.progress.reports import Report
 from tests.shards import Batch, Query
-from windowing.processing_time import AfterProcessingTime
 from windowing.time import MIN_TIME
+from windowing.triggers.processing_time import AfterProcessingTime
 
 Declared = tuple[bl.Pipeline, dict[str, bl.Memory]]
 law = settings(max_examples=settings().max_examples // 10)
@@ -359,7 +359,7 @@ def test_envelopes_are_rows_for_arrow() -> None:
 
 
 def test_levels_and_envelopes_need_no_spark() -> None:
-    code = "import sys, beamlike.spark.level, beamlike.spark.envelope; print('pyspark' in sys.modules)"
+    code = "import sys, beamlike.spark.query.level, beamlike.spark.query.envelope; print('pyspark' in sys.modules)"
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

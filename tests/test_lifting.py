@@ -15,15 +15,26 @@ from polars.testing import assert_frame_equal
 
 import beamlike as bl
 from beamlike.io import output_frame
-from beamlike.spark.envelope import Kind
-from stages import lifting
-from stages.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
-from stages.combine import Combine, CombineFn
-from stages.grouping import Grouping
-from stages.lifting import elements_in, lift, lift_if_smaller
+from beamlike.spark.query.envelope import Kind
+from stages.aggregates.builtin import (
+    Aggregate,
+    Collect,
+    Count,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Sum,
+    WindowLength,
+)
+from stages.aggregates.combine_fn import Combine, CombineFn
+from stages.grouping import combiner_lifting as lifting
+from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage, Step
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from tests.model import Element
 from tests.runs import SCHEMA, arrivals
 from tests.shards import Query

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io import Part
-from beamlike.io.order import Found
-from beamlike.io.paths import list_files
+from beamlike.io.files.order import Found
+from beamlike.io.files.paths import list_files
 from tests.test_io import put, sorted_out
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.errors import StepError
-from beamlike.io.files import Files
-from beamlike.records import BatchRecord
+from beamlike.io.files.files import Files
+from beamlike.records.model import BatchRecord
 from windowing.time import MAX_TIME, MIN_TIME
 
 law = settings(max_examples=settings().max_examples // 10)

@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 
-from beamlike import locks
-from beamlike.locks import InUse, Lock, is_locked, left_by_killed
+from beamlike.system import locks
+from beamlike.system.locks import InUse, Lock, is_locked, left_by_killed
 
 HOLD = """
 import sys

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.errors import PlanError
-from stages.fields import SourceFile
-from stages.logs import TimeOrderedLogs
-from stages.splits import SourceState, known, merge, read_to_end, summarize
+from stages.progress.logs import TimeOrderedLogs
+from stages.progress.splits import SourceState, known, merge, read_to_end, summarize
+from stages.strategies.validators import SourceFile
 from tests.watermark_strategies import Row, frame, play
 from windowing.time import MAX_TIME, MIN_TIME
 

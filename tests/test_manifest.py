@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 import beamlike as bl
-from beamlike.manifest import Difference, Remedy, describe, differences, refusal
-from stages import state
+from beamlike.plan.manifest import Difference, Remedy, describe, differences, refusal
+from stages.state import store as state
 from tests.pipelines import Declared
 from tests.test_aggregates import Median
 
@@ -241,7 +241,7 @@ def test_other_shards_and_another_encoding_are_named(monkeypatch: pytest.MonkeyP
     assert changed(plan(), shards=8) == ["shards: it has 4, this run 8"]
     assert remedies(plan(), shards=8) == {Remedy.RESTORE}
     saved = describe(plan(), 4)
-    monkeypatch.setattr("beamlike.manifest.ENCODING", 77)
+    monkeypatch.setattr("beamlike.plan.manifest.ENCODING", 77)
     expected = f"encoding: it has {state.ENCODING}, this run 77"
     # An older manifest may lack facts that this one has.
     del saved["levels"]

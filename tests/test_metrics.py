@@ -12,7 +12,7 @@ import pytest
 prometheus_client = pytest.importorskip("prometheus_client")
 
 import beamlike as bl  # noqa: E402 -- after what may be missing
-from beamlike.view.metrics import PrometheusMetrics  # noqa: E402
+from beamlike.observe.metrics import PrometheusMetrics  # noqa: E402
 from tests.histories import at, batch, source_record, stage_record, waiting  # noqa: E402
 from windowing.time import MAX_TIME, MIN_TIME  # noqa: E402
 
@@ -100,7 +100,7 @@ def test_a_run_gives_its_metrics_batch_by_batch(registry):
 
 
 def test_without_the_library_it_says_how_to_install_it():
-    code = "import sys; sys.modules['prometheus_client'] = None; import beamlike.view.metrics"
+    code = "import sys; sys.modules['prometheus_client'] = None; import beamlike.observe.metrics"
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
     assert "metrics need prometheus-client: pip install 'beamlike[metrics]'" in done.stderr

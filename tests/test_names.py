@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from rich.console import Console as Terminal
 
 import beamlike as bl
-from beamlike.cli import main
-from beamlike.io.names import file_name
-from beamlike.printable import printable
-from beamlike.view.history import History
-from beamlike.view.watch import frame
+from beamlike.cli.main import main
+from beamlike.observe.watch import frame
+from beamlike.records.history import History
+from beamlike.system.path_names import file_name
+from beamlike.system.printable import printable
 
 EVIL = "ada\x1b[2J\u202eevil\x07\nbob"
 SHOWN = r"ada\x1b[2J\u202eevil\x07\nbob"

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 import beamlike as bl
 from beamlike.errors import SinkInUse
 from beamlike.io import Part
-from beamlike.io.holding import ServerLock
+from beamlike.io.sql.holding import ServerLock
 from tests.databases import execute, postgres, rows_of
 from tests.test_io import whole
 

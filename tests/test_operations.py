@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from beamlike.cli import main
+from beamlike.cli.main import main
 
 PAGE = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
 

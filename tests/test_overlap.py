@@ -10,12 +10,12 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.buckets import BUCKET
-from stages.near import STALE, Near
-from stages.overlap import in_company, meets
+from stages.state.buckets import BUCKET
+from stages.state.due_soon import STALE, Near
 from tests.strategies import us
 from windowing import Sessions
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.overlap import in_company, meets
 
 KEYS = ("device", "user")
 SESSIONS = Sessions(us(1))

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
-from stages.aggregates import Sum
-from stages.grouping import Grouping
+from stages.aggregates.builtin import Sum
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from tests.model import Window
 from tests.runs import StageRun, advance, play
 from tests.strategies import Nested, Stream, streams, us

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 
 import beamlike as bl
-from beamlike.testing.times import instant
-from stages.splits import SourceState, summarize
-from stages.strategies import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
+from beamlike.io.test_stream.times import instant
+from stages.progress.splits import SourceState, summarize
+from stages.strategies.base import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
 from tests.strategies import us
 from tests.watermark_strategies import Row, figure_3_11, frame, play, strategies, streams
 from windowing.time import MAX_TIME, MIN_TIME

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.plan import Plan
-from stages.aggregates import Mean
+from beamlike.plan.compiler import Plan
+from stages.aggregates.builtin import Mean
 from tests.pipelines import SCHEMA, Declared, plays
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.time import microseconds

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from beamlike.view.graph import SINK, SOURCE, STAGE, Node, draw_graph
-from beamlike.view.layout import Box, layout
+from beamlike.observe.charts.graph_layout import Box, layout
+from beamlike.observe.charts.graph_picture import SINK, SOURCE, STAGE, Node, draw_graph
 from examples.session_lengths import earliest
 from tests.browser import find_browser
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import beamlike as bl
-from beamlike.cli import main
+from beamlike.cli.main import main
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 _BLOCK = re.compile(

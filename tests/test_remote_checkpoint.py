@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.spark import savepoint as savepoints
-from beamlike.spark.hadoop import HadoopFiles
+from beamlike.spark.checkpoint import savepoint as savepoints
+from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from tests import kept
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,7 @@ import pytest
 import beamlike as bl
 from beamlike.errors import RecordsInUse
 from beamlike.io import CSV, JSONLines, Parquet, Part
-from beamlike.io.files import Files
+from beamlike.io.files.files import Files
 from tests.test_io import whole
 
 PLAYS = [{"user": user, "at": at} for at, user in enumerate(["ada", "bob", "ada", "eve"])]

@@ -10,10 +10,10 @@ import attrs
 import pytest
 
 import beamlike as bl
-from beamlike.description import describe_run
-from beamlike.view.history import History
-from beamlike.view.report import report, write_report
-from beamlike.view.series import run_series
+from beamlike.observe.charts.series import run_series
+from beamlike.observe.report import report, write_report
+from beamlike.records.graph import describe_run
+from beamlike.records.history import History
 from tests.browser import Browser, find_browser
 from tests.simulated import HARMFUL, SECOND, flagship, wide
 from windowing.time import MIN_TIME

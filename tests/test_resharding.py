@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.spark.envelope import Envelope
-from beamlike.spark.resharding import Loading, take_apart
+from beamlike.spark.checkpoint.resharding import Loading, take_apart
+from beamlike.spark.query.envelope import Envelope
 from tests.shards import Batch, Query
 
 WINDOWS = {

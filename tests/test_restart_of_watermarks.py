@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import beamlike as bl
-from beamlike.cli import main
-from beamlike.records import BatchRecord
+from beamlike.cli.main import main
+from beamlike.records.model import BatchRecord
 
 SECOND = 1_000_000
 FILES = bl.Parquet("plays", schema={"at": int, "split": str}, max_files_per_trigger=1)

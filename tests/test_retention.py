@@ -8,13 +8,13 @@ from pathlib import Path
 import attrs
 import pytest
 
-from beamlike.recording import RecordWriter
-from beamlike.records import BatchRecord
-from beamlike.view.history import History
-from beamlike.view.report import report
-from beamlike.view.totals import totals
-from beamlike.view.watch import frame
-from beamlike.view.why import why
+from beamlike.observe.report import report
+from beamlike.observe.totals import totals
+from beamlike.observe.watch import frame
+from beamlike.observe.why.explain import why
+from beamlike.records.history import History
+from beamlike.records.model import BatchRecord
+from beamlike.records.writer import RecordWriter
 from tests.histories import PLAN, at, waiting
 
 MOST = 60_000

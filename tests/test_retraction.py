@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.view.words import holding_text
-from stages.aggregates import Count, Mean, Sum, WindowLength
-from stages.grouping import Grouping
+from beamlike.observe.words import holding_text
+from stages.aggregates.builtin import Count, Mean, Sum, WindowLength
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from tests.runs import SCHEMA, arrivals
 from tests.strategies import (
     Bundle,

@@ -10,7 +10,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import UnboundedGrouping, UnknownColumn, WrongType
-from beamlike.plan import Plan
+from beamlike.plan.compiler import Plan
 from tests.pipelines import SCHEMA, Declared, plays
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.time import microseconds

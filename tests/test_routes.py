@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import beamlike as bl
-from beamlike.routes import Route, apply_routes
-from beamlike.steps import NotRetracted, Step
+from beamlike.plan.route import Route, apply_routes
+from beamlike.steps.base import NotRetracted, Step
 from tests.pipelines import frame, plays
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_START
 

@@ -9,8 +9,8 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import PlanError
-from beamlike.io.table import RowKey
-from beamlike.row_keys import row_key
+from beamlike.io.sql.table import RowKey
+from beamlike.logical.row_key import row_key
 from tests.pipelines import plays
 
 WINDOW = ("window_start", "window_end")

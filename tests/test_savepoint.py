@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.cli import main
-from beamlike.spark import savepoint as savepoints
-from beamlike.spark.checkpoint import Checkpoint
-from beamlike.tally import Tally
+from beamlike.cli.main import main
+from beamlike.runtime.dead_letter_limit import Tally
+from beamlike.spark.checkpoint import savepoint as savepoints
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beamlike.locks import Lock
-from beamlike.spark import scratch
+from beamlike.spark.checkpoint import scratch
+from beamlike.system.locks import Lock
 
 HOLD = """
 import sys

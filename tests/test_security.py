@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from beamlike.spark.scratch import scratch
+from beamlike.spark.checkpoint.scratch import scratch
 
 ROOT = Path(__file__).parents[1]
 _LISTENS = "0A"

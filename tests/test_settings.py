@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 
-from beamlike.settings import SettingError, bound
+from beamlike.cli.settings import SettingError, bound
 from windowing.time import Duration
 
 if TYPE_CHECKING:

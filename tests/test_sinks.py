@@ -25,7 +25,7 @@ from beamlike.io import (
     output_frame,
     output_schema,
 )
-from beamlike.io.files import Files
+from beamlike.io.files.files import Files
 from windowing.columns import (
     EVENT_TIME,
     PANE_FIRST,

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import beamlike as bl
-from beamlike.records import BatchRecord
-from beamlike.spark.checkpoint import Checkpoint
-from beamlike.spark.envelope import Topology
-from beamlike.spark.ingest import source_envelopes
-from beamlike.spark.listing import Listings
-from beamlike.spark.sinks import PartWriter
-from windowing.processing_time import AfterProcessingTime
+from beamlike.records.model import BatchRecord
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.query.envelope import Topology
+from beamlike.spark.query.ingest import source_envelopes
+from beamlike.spark.query.listing import Listings
+from beamlike.spark.query.sinks import PartWriter
+from windowing.triggers.processing_time import AfterProcessingTime
 
 pytestmark = pytest.mark.spark
 

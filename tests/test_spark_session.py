@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from beamlike.spark import launch
-from beamlike.spark.session import open_session, ship, worker_environment
+from beamlike.spark.session import launch
+from beamlike.spark.session.session import open_session, ship, worker_environment
 
 pytestmark = pytest.mark.spark
 

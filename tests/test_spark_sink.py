@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMes
 from pyspark.sql.types import StructType
 
 import beamlike as bl
-from beamlike.describe import describe
 from beamlike.errors import PlanError
+from beamlike.expressions.describe import describe
 
 
 class Recorder(DataSource):

@@ -10,14 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.logs import TimeOrderedLogs
-from stages.punctuated import Punctuated
-from stages.splits import MOST_SPLITS, Holder, SourceState, announced, merge, summarize
-from stages.strategies import (
-    BoundedOutOfOrderness,
-    MonotonousTimestamps,
-    WatermarkStrategy,
-)
+from stages.progress.logs import TimeOrderedLogs
+from stages.progress.splits import MOST_SPLITS, Holder, SourceState, announced, merge, summarize
+from stages.strategies.base import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
+from stages.strategies.punctuated import Punctuated
 from tests.strategies import us
 from tests.watermark_strategies import SCHEMA, Announced, Row, frame, play, strategies, streams
 from windowing.columns import EVENT_TIME

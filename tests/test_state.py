@@ -20,19 +20,19 @@ from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
 from stages import keys
-from stages.buckets import TIMES, Buckets
-from stages.histogram import histogram
-from stages.index import DEADLINE, SCHEMA, Index, Size, summarize
+from stages.grouping.layout import HOLD, PENDING
 from stages.keys import key_hash, shard_of
-from stages.rows import HOLD, PENDING
-from stages.state import ENCODING, DictStore, decode, encode
-from stages.watermarks import Clock, Times, Watermarks
+from stages.progress.watermarks import Clock, Times, Watermarks
+from stages.state.buckets import TIMES, Buckets
+from stages.state.index import DEADLINE, SCHEMA, Index, Size, summarize
+from stages.state.store import ENCODING, DictStore, decode, encode
+from stages.strategies.histogram import histogram
 from tests.model import MAX_TIME, MIN_TIME
 from tests.runs import StageRun
 from tests.strategies import us
 from windowing import FixedWindows, Sessions, Windowing
 from windowing.columns import WINDOW_END, WINDOW_START
-from windowing.triggers import WATERMARK
+from windowing.triggers.base import WATERMARK
 
 law = settings(max_examples=settings().max_examples // 5)
 STAGE = "grouping"

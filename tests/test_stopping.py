@@ -16,9 +16,9 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.records import BatchRecord
-from beamlike.signals import signals
+from beamlike.records.model import BatchRecord
 from beamlike.spark.stopping import answer
+from beamlike.system.signals import signals
 
 BATCHES = 4
 

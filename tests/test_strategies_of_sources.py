@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beamlike.trees import columns_read, expression_text
-from stages.logs import TimeOrderedLogs
-from stages.punctuated import Punctuated, RowExpression
-from stages.splits import SourceState, merge, summarize
-from stages.strategies import (
+from beamlike.expressions.tree import columns_read, expression_text
+from stages.progress.logs import TimeOrderedLogs
+from stages.progress.splits import SourceState, merge, summarize
+from stages.strategies.base import (
     BoundedOutOfOrderness,
     IngressTimestamps,
     MonotonousTimestamps,
@@ -28,6 +27,7 @@ from stages.strategies import (
     Summary,
     WatermarkStrategy,
 )
+from stages.strategies.punctuated import Punctuated, RowExpression
 from tests.strategies import us
 from tests.watermark_strategies import (
     Row,

@@ -11,8 +11,8 @@ import pytest
 
 import beamlike as bl
 from beamlike.io import Part, output_frame
-from beamlike.records import BatchRecord, SourceRecord
-from beamlike.testing.times import instant
+from beamlike.io.test_stream.times import instant
+from beamlike.records.model import BatchRecord, SourceRecord
 from tests.shards import Query
 from tests.strategy_cases import CASES, Case, came, passed, stream, timed
 from tests.watermark_strategies import figure_3_11

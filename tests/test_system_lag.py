@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 
 import beamlike as bl
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 
 SECOND = 1_000_000
 EVERY = 10 * SECOND

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from beamlike.errors import PlanError
 from beamlike.io import Part
-from beamlike.io.sql import column_types, table_of
-from beamlike.io.table import Feed, RowKey, Table
+from beamlike.io.sql.statements import column_types, table_of
+from beamlike.io.sql.table import Feed, RowKey, Table
 from tests.databases import execute, postgres, rows_of
 
 KINDS = ("sqlite", "plain", "postgres")

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.description import describe_run
 from beamlike.errors import PlanError
 from beamlike.io import Sink
-from beamlike.io.table import Table
+from beamlike.io.sql.table import Table
+from beamlike.records.graph import describe_run
 from tests.databases import execute, rows_of
 
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beamlike.dtypes import type_name
+from beamlike.rows.dtypes import type_name
 from beamlike.testing import TestStream
-from stages.announced import AnnouncedWatermark, announcement
-from stages.splits import SourceState, announced
-from stages.strategies import Summary
+from stages.progress.splits import SourceState, announced
+from stages.strategies.announced import AnnouncedWatermark, announcement
+from stages.strategies.base import Summary
 from windowing.time import MIN_TIME, Microseconds
 
 SCHEMA = {"user": str, "at": int, "score": int}

@@ -11,13 +11,13 @@ import pytest
 
 import beamlike as bl
 from beamlike.io import Part, output_frame
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 from beamlike.testing import TestStream
 from tests.shards import Query
 from tests.test_test_stream import EMPTY, SECOND, play
-from windowing.composites import Repeatedly
-from windowing.processing_time import AfterProcessingTime
 from windowing.time import MAX_TIME, MIN_TIME
+from windowing.triggers.composites import Repeatedly
+from windowing.triggers.processing_time import AfterProcessingTime
 
 # In a pipeline
 

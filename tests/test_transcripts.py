@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 import beamlike as bl
+from beamlike.spec.constructors import BadConstructor, Refused, construct
 from beamlike.testing.__main__ import main
-from beamlike.testing.constructors import BadConstructor, Refused, construct
 from beamlike.testing.play import matching, play
 from beamlike.testing.transcripts import Transcript, TranscriptError, load, parse
-from windowing.triggers import Trigger
+from windowing.triggers.base import Trigger
 from windowing.windows import WindowFn
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.toml"))

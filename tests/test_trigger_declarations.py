@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from beamlike.describe import describe
+from beamlike.expressions.describe import describe
 from tests.trigger_frames import triggers
 from windowing import (
     AfterAll,

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.letters import Letters
-from beamlike.records import BatchRecord, SourceRecord
-from beamlike.spark.envelope import RECORDS
-from beamlike.uses import Unused, Uses
+from beamlike.records.model import BatchRecord, SourceRecord
+from beamlike.rows.dead_letters import Letters
+from beamlike.runtime.uses import Unused, Uses
+from beamlike.spark.query.envelope import RECORDS
 from tests.histories import goes_on
 from tests.shards import Query
 

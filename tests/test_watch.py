@@ -8,10 +8,10 @@ from pathlib import Path
 import attrs
 from rich.console import Console
 
-from beamlike.recording import RecordWriter
-from beamlike.view.history import History
-from beamlike.view.totals import totals
-from beamlike.view.watch import frame, watch
+from beamlike.observe.totals import totals
+from beamlike.observe.watch import frame, watch
+from beamlike.records.history import History
+from beamlike.records.writer import RecordWriter
 from tests.histories import PLAN, at, batch, history, source_record, stage_record, waiting, window
 from windowing.time import MAX_TIME, MIN_TIME
 

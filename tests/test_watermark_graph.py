@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamlike.io import Part, output_frame
-from beamlike.records import BatchRecord, StageRecord
+from beamlike.records.model import BatchRecord, StageRecord
 from tests.graphs import Graph, Naive, Panes, Stood, declare, graphs
 from tests.shards import Query
 from windowing.time import MIN_TIME

@@ -9,12 +9,12 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.alignment import Report, of_shards
-from stages.histogram import histogram
-from stages.inputs import Arrived, Inputs
-from stages.splits import WHOLE, summarize
-from stages.strategies import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
-from stages.watermarks import Watermarks
+from stages.progress.inputs import Arrived, Inputs
+from stages.progress.reports import Report, of_shards
+from stages.progress.splits import WHOLE, summarize
+from stages.progress.watermarks import Watermarks
+from stages.strategies.base import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
+from stages.strategies.histogram import histogram
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 

@@ -8,10 +8,10 @@ import attrs
 import pytest
 
 import beamlike as bl
-from beamlike.description import RunDescription, SourceDescription, describe_run
-from beamlike.view.asked import UnknownKey, UnknownWindow, parse_key, parse_window
-from beamlike.view.history import History, UnknownStage
-from beamlike.view.why import why
+from beamlike.observe.why.explain import why
+from beamlike.observe.why.window_query import UnknownKey, UnknownWindow, parse_key, parse_window
+from beamlike.records.graph import RunDescription, SourceDescription, describe_run
+from beamlike.records.history import History, UnknownStage
 from tests.histories import (
     PLAN,
     TWO_MINUTES,

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import beamlike as bl
-from beamlike.cli import main
-from beamlike.records import BatchRecord
+from beamlike.cli.main import main
+from beamlike.records.model import BatchRecord
 from tests.strategy_cases import came, passed, stream, timed
 
 

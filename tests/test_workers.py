@@ -17,11 +17,11 @@ from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer
 
 import beamlike as bl
-from beamlike.spark.envelope import Topology
-from beamlike.spark.level import Level
-from beamlike.spark.operators import LevelOperator, on_demand
-from beamlike.spark.session import EARLY
-from beamlike.spark.workers import settle, settled
+from beamlike.spark.query.envelope import Topology
+from beamlike.spark.query.level import Level
+from beamlike.spark.query.operators import LevelOperator, on_demand
+from beamlike.spark.session.session import EARLY
+from beamlike.spark.session.workers import settle, settled
 from examples.session_lengths import pipeline
 
 

@@ -24,7 +24,7 @@ from windowing import (
     Trigger,
 )
 from windowing.columns import WINDOW_END
-from windowing.triggers import ALL, PROCESSING_TIME, ROOT, WATERMARK, Env, Moment
+from windowing.triggers.base import ALL, PROCESSING_TIME, ROOT, WATERMARK, Env, Moment
 
 END = 10
 """Where windows end that are not given another end."""

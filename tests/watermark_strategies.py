@@ -9,11 +9,10 @@ import attrs
 import polars as pl
 from hypothesis import strategies as st
 
-from beamlike.testing.times import instant
-from stages.logs import TimeOrderedLogs
-from stages.punctuated import Punctuated
-from stages.splits import SourceState, SourceSummary, merge, summarize
-from stages.strategies import (
+from beamlike.io.test_stream.times import instant
+from stages.progress.logs import TimeOrderedLogs
+from stages.progress.splits import SourceState, SourceSummary, merge, summarize
+from stages.strategies.base import (
     BoundedOutOfOrderness,
     IngressTimestamps,
     MonotonousTimestamps,
@@ -22,6 +21,7 @@ from stages.strategies import (
     Summary,
     WatermarkStrategy,
 )
+from stages.strategies.punctuated import Punctuated
 from tests.strategies import us
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME

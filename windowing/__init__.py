@@ -1,15 +1,15 @@
 """WHEN: event time, windows, triggers, timestamp combiners and panes, as expressions over columns."""
 
 from windowing.calendars import CalendarWindows
-from windowing.combiners import TimestampCombiner, TimestampOf
-from windowing.composites import AfterAll, AfterAny, AfterEach, OrFinally, Repeatedly
 from windowing.custom import CustomWindows
 from windowing.panes import Accumulation
-from windowing.processing_time import AfterProcessingTime, AfterSynchronizedProcessingTime
-from windowing.strategy import Windowing
 from windowing.time import Duration, format_duration, format_time, microseconds
-from windowing.triggers import AfterCount, AfterWatermark, Trigger
-from windowing.unconditional import Always, DefaultTrigger, Never
+from windowing.timestamp_combiners import TimestampCombiner, TimestampOf
+from windowing.triggers.base import AfterCount, AfterWatermark, Trigger
+from windowing.triggers.basic import Always, DefaultTrigger, Never
+from windowing.triggers.composites import AfterAll, AfterAny, AfterEach, OrFinally, Repeatedly
+from windowing.triggers.processing_time import AfterProcessingTime, AfterSynchronizedProcessingTime
+from windowing.windowing import Windowing
 from windowing.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Self
 import polars as pl
 
 from windowing.columns import EVENT_TIME, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.python_values import Failed, for_each
+from windowing.python_rows import Failed, for_each
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import RUN, Frame, WindowFn, begins_key
 

@@ -3,12 +3,12 @@
 from beamlike.io.base import Part, Sink, Source, output_frame, output_schema
 from beamlike.io.callback import Callback
 from beamlike.io.console import Console
-from beamlike.io.files import Files
-from beamlike.io.formats import CSV, JSONLines, Parquet
+from beamlike.io.files.files import Files
+from beamlike.io.files.formats import CSV, JSONLines, Parquet
 from beamlike.io.memory import Memory, Rows
 from beamlike.io.spark_sink import SparkSink
 from beamlike.io.spark_source import SparkSource
-from beamlike.io.table import Table
+from beamlike.io.sql.table import Table
 
 __all__ = [
     "CSV",

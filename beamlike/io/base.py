@@ -8,7 +8,7 @@ from typing import Final, Protocol, Self, runtime_checkable
 import attrs
 import polars as pl
 
-from beamlike.dtypes import SchemaLike, column_dtype, require_column_name
+from beamlike.rows.dtypes import SchemaLike, column_dtype, require_column_name
 from windowing.columns import (
     EVENT_TIME,
     PANE_INDEX,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import polars as pl
 
 from beamlike.io.base import Faulty, FromFile, Pieces
-from beamlike.io.faults import joined
+from beamlike.io.files.faults import joined
 
 
 def limited(pieces: Iterable[tuple[FromFile, int]], rows: int | None) -> Iterator[list[FromFile]]:

@@ -9,8 +9,8 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Part
-from beamlike.io.text import csv_columns, time_text
-from beamlike.printable import printable
+from beamlike.rows.values import csv_columns, time_text
+from beamlike.system.printable import printable
 
 _DIGITS: Final = 6  # of a float, significant
 

@@ -9,8 +9,8 @@ import attrs
 import narwhals as nw
 import polars as pl
 
-from beamlike.dtypes import SchemaLike
 from beamlike.io.base import Part, declared
+from beamlike.rows.dtypes import SchemaLike
 
 if TYPE_CHECKING:
     import pandas

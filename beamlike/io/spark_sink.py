@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Part
-from beamlike.io.paths import path_text
+from beamlike.io.files.paths import path_text
 
 _OWN: Final = ("txnappid", "txnversion")
 

@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Declared, declared
-from stages.strategies import WatermarkStrategy
+from stages.strategies.base import WatermarkStrategy
 
 if TYPE_CHECKING:
     Reader = Callable[[Any], Any]
@@ -41,8 +41,8 @@ class SparkSource:
         if self._schema is not None:
             return pl.Schema(self._schema)
         if not self._found:
-            from beamlike.spark.ingest import schema_of
-            from beamlike.spark.session import open_session
+            from beamlike.spark.query.ingest import schema_of
+            from beamlike.spark.session.session import open_session
 
             session = open_session(None, master=None, shards=None, name="beamlike", config={}, row_loops=True)
             self._found["schema"] = schema_of(self.reader, session)

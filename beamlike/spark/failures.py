@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from beamlike.errors import CheckpointError, RunError
-from beamlike.spark.checkpoint import Checkpoint
-from beamlike.spark.hadoop import not_stored
-from beamlike.spark.query import python_reason
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.checkpoint.hadoop import not_stored
+from beamlike.spark.query.build import python_reason
 
 _OURS: Final = re.compile(r"^beamlike\.errors\.CheckpointError: (.*)", re.MULTILINE | re.DOTALL)
 _FULL: Final = re.compile(r".*(?:No space left on device|Disk quota exceeded).*")

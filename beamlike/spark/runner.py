@@ -14,41 +14,41 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from beamlike.drops import Drops
-from beamlike.early_times import EarlyTimes
 from beamlike.errors import TooManyDeadLetters
-from beamlike.in_hand import Desk
-from beamlike.ingest import steps_of
 from beamlike.io import JSONLines
-from beamlike.io.paths import absolute, path_text, uri
-from beamlike.manifest import describe
-from beamlike.outcome import Outcome
-from beamlike.plan import Plan
-from beamlike.progress import Progress
-from beamlike.recording import RECORDS_FILE, Ending
-from beamlike.records import BatchRecord
-from beamlike.signals import held_back, signals
-from beamlike.spark.checkpoint import Checkpoint, refuse_early
-from beamlike.spark.desks import TaskDesks, wall_clock
-from beamlike.spark.envelope import Topology
+from beamlike.io.files.paths import absolute, path_text, uri
+from beamlike.logical.watermark import require_alignable
+from beamlike.plan.compiler import Plan
+from beamlike.plan.manifest import describe
+from beamlike.records.in_hand import Desk
+from beamlike.records.model import BatchRecord
+from beamlike.records.writer import RECORDS_FILE, Ending
+from beamlike.rows.early_times import EarlyTimes
+from beamlike.runtime.dead_letter_limit import Counts, Tally
+from beamlike.runtime.drops import Drops
+from beamlike.runtime.ingest import steps_of
+from beamlike.runtime.outcome import Outcome
+from beamlike.runtime.progress import Progress
+from beamlike.runtime.sinks import Replacement, beside, check_sinks, hold_sinks, start_sinks
+from beamlike.runtime.summary import Shown
+from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.hadoop import stored
+from beamlike.spark.checkpoint.memory_rows import digest_of_streams, with_rows_as_files
+from beamlike.spark.checkpoint.scratch import temporary_checkpoint
+from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.failures import failure
-from beamlike.spark.hadoop import stored
-from beamlike.spark.leftovers import Leftovers, tell_of_copies
-from beamlike.spark.listing import Listings, require_files
-from beamlike.spark.modules import modules_of
 from beamlike.spark.options import is_positive, is_trigger
-from beamlike.spark.query import envelopes, labels, reads_rows
-from beamlike.spark.rows import digest_of_streams, with_rows_as_files
-from beamlike.spark.scratch import temporary_checkpoint
-from beamlike.spark.session import interpret, open_session, ship, worker_environment
-from beamlike.spark.sinks import BatchWriter, PartWriter
-from beamlike.spark.sound import make_ready
+from beamlike.spark.query.build import envelopes, labels, reads_rows
+from beamlike.spark.query.desks import TaskDesks, wall_clock
+from beamlike.spark.query.envelope import Topology
+from beamlike.spark.query.leftovers import Leftovers, tell_of_copies
+from beamlike.spark.query.listing import Listings, require_files
+from beamlike.spark.query.modules import modules_of
+from beamlike.spark.query.sinks import BatchWriter, PartWriter
+from beamlike.spark.session.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
-from beamlike.summary import Shown
-from beamlike.tally import Counts, Tally
-from beamlike.watermarks import require_alignable
-from beamlike.writing import Replacement, beside, check_sinks, hold_sinks, start_sinks
+from beamlike.system.signals import held_back, signals
 from windowing.time import MIN_TIME
 
 KEPT_BATCHES = 10_000

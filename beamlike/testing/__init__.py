@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from beamlike.io.test_stream.stream import TestStream
 from beamlike.testing.assertions import assert_panes
-from beamlike.testing.stream import TestStream
 
 __all__ = ["TestStream", "assert_panes"]

@@ -11,7 +11,7 @@ import polars as pl
 
 from beamlike.errors import unknown_column
 from beamlike.io import Memory
-from beamlike.testing.times import instant
+from beamlike.io.test_stream.times import instant
 from windowing.time import format_time
 
 Panes = Memory | pl.DataFrame | Iterable[Mapping[str, Any]]

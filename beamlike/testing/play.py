@@ -11,15 +11,15 @@ import narwhals as nw
 import polars as pl
 
 import beamlike as bl
+from beamlike.api.pipeline import Pipeline, Runner
 from beamlike.io.base import Part
-from beamlike.pipeline import Pipeline, Runner
-from beamlike.testing.stream import TestStream
+from beamlike.io.test_stream.stream import TestStream
 from beamlike.testing.transcripts import Pane, Step, Transcript, pane_text, time_text
-from stages.aggregates import Aggregate
-from stages.grouping import Grouping
+from stages.aggregates.builtin import Aggregate
+from stages.grouping.grouping import Grouping
+from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state import DictStore
-from stages.watermarks import Clock
+from stages.state.store import DictStore
 from windowing.columns import (
     EVENT_TIME,
     PANE_FIRST,
@@ -32,8 +32,8 @@ from windowing.columns import (
     WINDOW_START,
 )
 from windowing.panes import Accumulation
-from windowing.strategy import Windowing
 from windowing.time import MAX_TIME, MIN_TIME, Microseconds
+from windowing.windowing import Windowing
 
 _COLUMNS: Final = {
     EVENT_TIME: "timestamp",

@@ -14,11 +14,11 @@ from typing import Any, Final
 import attrs
 
 from beamlike.errors import listed, nearest
-from beamlike.testing.constructors import BadConstructor, Refused, construct, is_number, scaled
-from windowing.combiners import TimestampCombiner
+from beamlike.spec.constructors import BadConstructor, Refused, construct, is_number, scaled
 from windowing.panes import ALWAYS, IF_NON_EMPTY, Accumulation
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME, Microseconds, format_duration, microseconds
-from windowing.triggers import Trigger
+from windowing.timestamp_combiners import TimestampCombiner
+from windowing.triggers.base import Trigger
 from windowing.windows import WindowFn
 
 UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.spark.desks import batch_of
+from beamlike.spark.query.desks import batch_of
 from tests.databases import execute, rows_of
 from tests.faults.cluster import two_hosts
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from beamlike.spark.launch import start
+from beamlike.spark.session.launch import start
 
 # For a Java that starts fast and does not live long.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

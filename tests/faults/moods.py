@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 import beamlike as bl
-from beamlike.letters import UNCLAIMED
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
+from beamlike.rows.dead_letters import UNCLAIMED
 from tests.faults.wires import Wires
 
 DATABASE = "moods.sqlite"

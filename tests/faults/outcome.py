@@ -14,8 +14,8 @@ from pathlib import Path
 import attrs
 import polars as pl
 
-from beamlike.recording import RECORDS_FILE
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
+from beamlike.records.writer import RECORDS_FILE
 from tests.faults import moods, plays
 from tests.faults.pipeline import DATABASE, TABLES, pipeline
 from tests.faults.wires import Wires

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.io.base import Part
-from beamlike.spark.leftovers import AGAIN, Leftovers, tell_of_copies
+from beamlike.spark.query.leftovers import AGAIN, Leftovers, tell_of_copies
 
 USERS = ["a", "a", "b", "b", "c", "a"]
 

@@ -19,11 +19,11 @@ from typing import Any
 import polars as pl
 
 import beamlike as bl
-from beamlike.recording import MOST_BYTES, RECORDS_FILE
-from beamlike.records import BatchRecord
-from beamlike.view.history import History
-from beamlike.view.report import write_report
-from beamlike.view.totals import Total, totals
+from beamlike.observe.report import write_report
+from beamlike.observe.totals import Total, totals
+from beamlike.records.history import History
+from beamlike.records.model import BatchRecord
+from beamlike.records.writer import MOST_BYTES, RECORDS_FILE
 from tests.soak.feed import STEP, Feed
 from tests.soak.job import pipeline
 from tests.soak.measure import Measure

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from beamlike.records import BatchRecord
+from beamlike.records.model import BatchRecord
 
 LIMITS = {
     "bytes of state": 0.5,  # goes up and down with the input

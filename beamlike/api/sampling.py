@@ -1,0 +1,163 @@
+"""A look at a collection: the first rows of its sources, run in process. Nothing is written, and nothing declared."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Self
+
+import attrs
+import polars as pl
+
+from beamlike.api.pipeline import Write
+from beamlike.errors import WrongType
+from beamlike.io import Memory, SparkSource
+from beamlike.io.base import Faulty, Part, Pieces, Source, Unreadable, output_frame
+from beamlike.io.files.files import Files
+from beamlike.io.test_stream.stream import TestStream
+from beamlike.local.runner import LocalRun, LocalRunner
+from beamlike.logical.checks import has_dead_letters
+from beamlike.plan.compiler import Plan, SourcePlan, compile_plan
+from beamlike.runtime.dead_letter_limit import Tally, rows_text
+from beamlike.runtime.drops import Drops
+from stages.strategies.validators import SourceFile
+
+if TYPE_CHECKING:
+    from beamlike.api.collection import Collection
+
+_LOG = logging.getLogger("beamlike")
+
+_SINK: Final = "@sample"
+"""No name of a user's: the pipeline may have any other."""
+
+
+@attrs.define(eq=False)
+class FirstRows:
+    """The first `most` rows of a source. `cut`: whether there were more."""
+
+    source: Source
+    most: int
+    cut: bool = False
+    _left: int = attrs.field(default=0, init=False)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the input has an end."""
+        return True
+
+    def schema(self) -> pl.Schema:
+        """Those of the source."""
+        return self.source.schema()
+
+    def for_event_time(self, column: str) -> Self:
+        """The same: the source has been told."""
+        return self
+
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty | Pieces]:
+        """Those of the source, as far as they are needed; files behind are not opened."""
+        self._left = self.most
+        for chunk in self._batches(min(rows, self.most)):
+            if not self._left:
+                self.cut = True
+                return
+            if isinstance(chunk, Pieces):
+                first = [attrs.evolve(piece, rows=self._first(piece.rows)) for piece in chunk.pieces]
+                yield attrs.evolve(chunk, pieces=first)
+            else:
+                yield self._first(chunk)
+
+    def _batches(self, rows: int) -> Iterator[pl.LazyFrame | Faulty | Pieces]:
+        return self.source.batches(rows) if isinstance(self.source, Files) else self.source.chunks(rows)
+
+    def _first(self, piece: pl.LazyFrame | Faulty) -> pl.LazyFrame | Faulty:
+        """As much of it as is left to take; dead letters are not cut."""
+        count, left = _count(piece, self._left), self._left
+        self._left -= min(count, left)
+        if count > left and isinstance(piece, pl.LazyFrame):
+            self.cut = True
+            return piece.head(left)
+        return piece
+
+
+def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:
+    """How many rows it has, of which one more than `most` are looked for; of one that is damaged none."""
+    if isinstance(chunk, Faulty):
+        return len(chunk.letters)
+    try:
+        return int(chunk.head(most + 1).select(pl.len()).collect().item())
+    except (pl.exceptions.PolarsError, Unreadable):
+        return 0  # the run finds out, and sets aside what cannot be read
+
+
+def sample(
+    collection: Collection, what: str, *, input_rows: int | None, enough: int | None = None
+) -> pl.DataFrame:
+    """The rows of a collection, as a sink gets them, of the first `input_rows` rows of each source.
+
+    The run ends when there are `enough`. The log is told if that is not what the whole input gives; of dead letters and
+    dropped elements it is told as in any run, and what fails one raises here, too.
+    """
+    _require_count(f"{what}: input_rows", input_rows, 1)
+    _require_count(f"{what}: n", enough, 0)
+    plan = _plan(collection, input_rows)
+    out = Memory()
+    out.write(output_frame(pl.DataFrame(schema=plan.sinks[_SINK].schema)), Part(_SINK, 0))
+    # Who looks at dead letters is to see them, however many.
+    limit = sys.maxsize if has_dead_letters(collection) else plan.max_dead_letters
+    whole = _run(plan, out, enough, limit)
+    rows = out.frame() if enough is None else out.frame().head(enough)
+    cut = [name for name, source in plan.sources.items() if getattr(source.source, "cut", False)]
+    if cut and (whole or plan.stages):
+        _LOG.warning(
+            "%s of %r has seen only the first %s of %s, as if there were no more; input_rows= says how many it sees",
+            what,
+            collection.name,
+            rows_text(input_rows or 0),
+            " and ".join(map(repr, cut)),
+        )
+    return rows
+
+
+def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None) -> bool:
+    """Runs the plan, and says whether to its end. Dead letters that nobody takes go nowhere."""
+    run, tally, drops = LocalRun(plan, LocalRunner()), Tally(limit), Drops(plan)
+    rows = 0
+    for bundle in run.bundles():
+        record = run.take(bundle, {_SINK: out})
+        drops.take(record)
+        tally.take(record)
+        rows += record.sinks.get(_SINK, 0)
+        if enough is not None and rows >= enough:
+            return False
+    drops.end()
+    tally.end()
+    return True
+
+
+def _plan(collection: Collection, input_rows: int | None) -> Plan:
+    """The plan of what leads to the collection, without the sinks of its pipeline, which stays as it is."""
+    alone = attrs.evolve(collection.pipeline)
+    alone.writes.append(Write(_SINK, Memory(), collection))
+    plan = compile_plan(alone)
+    if input_rows is None:
+        return plan
+    sources: Mapping[str, Source] = {
+        name: source.source if _is_whole(source) else FirstRows(source.source, input_rows)
+        for name, source in plan.sources.items()
+    }
+    return attrs.evolve(
+        plan,
+        sources={name: attrs.evolve(source, source=sources[name]) for name, source in plan.sources.items()},
+    )
+
+
+def _is_whole(source: SourcePlan) -> bool:
+    """Whether it is not cut: its steps belong together, only Spark reads it, or its files are splits that end."""
+    by_file = isinstance(source.watermark.per_split, SourceFile)
+    return by_file or isinstance(source.source, TestStream | SparkSource)
+
+
+def _require_count(what: str, given: object, least: int) -> None:
+    if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < least):
+        raise WrongType(f"{what} must be a whole number of at least {least}, not {given!r}")

@@ -1,0 +1,312 @@
+"""The command line: run a pipeline or explain it, and look at a run."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import click
+from rich.console import Console
+
+from beamlike.api.pipeline import Pipeline
+from beamlike.cli.settings import SettingError, bound
+from beamlike.errors import (
+    CheckpointError,
+    PlanError,
+    RecordsInUse,
+    RunError,
+    StepError,
+    ViewError,
+    listed,
+    nearest,
+)
+from beamlike.local.runner import LocalRunner
+from beamlike.runtime.summary import Run, lost_rows
+from beamlike.runtime.tables import totals_table, watermarks_table
+from beamlike.system.printable import printable
+from beamlike.system.signals import Interrupted
+
+
+class _Target(click.ParamType[Pipeline]):
+    """MODULE:PIPELINE, where PIPELINE is a Pipeline or a function that makes one, of what `--set` says."""
+
+    name = "module:pipeline"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Pipeline:
+        module_name, _, name = str(value).partition(":")
+        if not name or not module_name or module_name.startswith("."):
+            self.fail(
+                f"{value!r}: write MODULE:PIPELINE, such as examples.session_lengths:earliest", param, ctx
+            )
+        # As `python -m` does: modules in the current folder are found.
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        try:
+            module = _plainly(lambda: importlib.import_module(module_name))
+        except ModuleNotFoundError as error:
+            if error.name is None or not module_name.startswith(error.name):
+                raise
+            self.fail(f"there is no module {error.name!r} here or installed", param, ctx)
+        found = getattr(module, name, None)
+        settings = ctx.meta.get(_SETTINGS, ()) if ctx else ()
+        if isinstance(found, Pipeline):
+            if settings:
+                self.fail(f"{name} is a pipeline and no function: it has nothing to set", param, ctx)
+            return found
+        if not callable(found) or isinstance(found, type):
+            names = _pipelines(module) or _functions(module)
+            hint = nearest(name, names)
+            self.fail(f"{module_name} has no pipeline {name!r}; it has {listed(names)}{hint}", param, ctx)
+        try:
+            arguments = bound(found, settings)
+        except SettingError as error:
+            self.fail(str(error), param, ctx)
+        made = _plainly(lambda: found(*arguments.args, **arguments.kwargs))
+        if not isinstance(made, Pipeline):
+            self.fail(f"{name} makes no pipeline, but {made!r}", param, ctx)
+        return made
+
+
+_INTERRUPTED = 130
+"""The exit code of a program that SIGINT has ended, as shells have it."""
+
+
+def _pipelines(module: ModuleType) -> list[str]:
+    """What says of itself that it is a pipeline, or makes one."""
+    return [name for name, value in vars(module).items() if isinstance(value, Pipeline) or _makes(value)]
+
+
+def _functions(module: ModuleType) -> list[str]:
+    """Any may make one: they need not say so."""
+    own = [(name, value) for name, value in inspect.getmembers(module, inspect.isfunction)]
+    return [name for name, value in own if value.__module__ == module.__name__ and not name.startswith("_")]
+
+
+def _makes(candidate: object) -> bool:
+    """Whether it is a function that says that it makes a pipeline."""
+    if not callable(candidate) or isinstance(candidate, type):
+        return False
+    returns = getattr(candidate, "__annotations__", {}).get("return")
+    return returns is Pipeline or str(returns).endswith("Pipeline")
+
+
+_SETTINGS = "beamlike.cli.settings"
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+    ctx.meta[_SETTINGS] = value
+
+
+_set = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    is_eager=True,  # before the pipeline is made
+    expose_value=False,
+    callback=_keep,
+    help="A parameter of the function PIPELINE, as its annotation says; several times for several.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="beamlike")
+def main() -> None:
+    """Event-time pipelines on Spark and in process."""
+
+
+@main.command()
+@click.argument("pipeline", type=_Target())
+@_set
+@click.option("--records", type=click.Path(dir_okay=False), help="Local: a file for why, watch and report.")
+@click.option("--run-id", help="Local: the name under which sinks know the run; default: the pipeline's.")
+@click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True)
+@click.option("--checkpoint", help="Spark: the folder in which the run can be continued.")
+@click.option(
+    "--trigger", default="available_now", show_default=True, help="Spark: or an interval, '10 seconds'."
+)
+@click.option("--drain", is_flag=True, help="Spark: close all windows at the end of the available input.")
+@click.option(
+    "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
+)
+@click.option("--master", help="Spark: where it runs; default: local[*].")
+def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str, **options: Any) -> None:
+    """Run MODULE:PIPELINE and show what it did.
+
+    Ctrl-C ends it after the batch in hand, a second one at once; the exit code is then 130 for a run in process.
+    """
+    try:
+        _show(_plainly(lambda: pipeline.run(_runner(runner, records, run_id, options))))
+    except Interrupted as interrupted:
+        _show(interrupted.run)
+        sys.exit(_INTERRUPTED)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _show(done: Run) -> None:
+    console = Console()
+    if done.batches:
+        console.print(totals_table(done.batches))
+        console.print(watermarks_table(list(done.batches)[-1:]))
+    for line in lost_rows(done):
+        # Whole lines, as there are paths in them to be copied.
+        console.print(printable(line), style="bold yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+@main.command()
+@click.argument("checkpoint")
+@click.argument("savepoint")
+@click.option("--master", help="Where Spark runs; default: local[*].")
+def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
+    """Save the run of CHECKPOINT, which must not be running, in the new folder SAVEPOINT.
+
+    The checkpoint stays as it is; from the savepoint another run can begin: see `restore`.
+    """
+    from beamlike.spark.checkpoint import savepoint as savepoints
+
+    saved = _plainly(lambda: savepoints.save(checkpoint, savepoint, master=master))
+    click.echo(f"{saved.path}: the run after batch {saved.batch}, on {saved.manifest['shards']} shards")
+
+
+@main.command()
+@click.argument("savepoint")
+@click.argument("checkpoint")
+@click.argument("pipeline", type=_Target())
+@_set
+@click.option("--shards", type=click.IntRange(1), help="Of the new run; default: those of the saved one.")
+@click.option("--master", help="Where Spark runs; default: local[*].")
+def restore(
+    savepoint: str,
+    checkpoint: str,
+    pipeline: Pipeline,
+    shards: int | None,
+    master: str | None,
+) -> None:
+    """Make the new CHECKPOINT, with which MODULE:PIPELINE goes on where the run of SAVEPOINT was.
+
+    The pipeline may have changed; a number of shards of its own can be given. The run that was saved must not go on:
+    both would write what comes next.
+    """
+    from beamlike.spark.checkpoint import savepoint as savepoints
+
+    left_out = _plainly(
+        lambda: savepoints.restore(savepoint, checkpoint, pipeline.plan(), shards=shards, master=master)
+    )
+    for line in left_out:
+        click.echo(line)
+    click.echo(
+        f"{checkpoint}: go on with beamlike run MODULE:PIPELINE --runner spark --checkpoint {checkpoint}"
+    )
+
+
+@main.command()
+@click.argument("pipeline", type=_Target())
+@_set
+def explain(pipeline: Pipeline) -> None:
+    """Print the plan of MODULE:PIPELINE: stages, windowing, levels and Spark operators."""
+    click.echo(_plainly(pipeline.explain))
+
+
+@main.command()
+@click.argument("run")
+@click.option("--stage", help="Of this stage only.")
+@click.option("--key", help="Of the windows of this key; of several columns: 'eu, 7'.")
+@click.option(
+    "--window",
+    help="Of this window: START/END, or a time in it, such as 2026-01-31T12:00Z; UTC without a zone.",
+)
+def why(run: str, stage: str | None, key: str | None, window: str | None) -> None:
+    """Say why a window has not fired: what it waits for, and who holds that.
+
+    RUN is a file of records, a folder with one, or a checkpoint.
+    """
+    from beamlike.observe.why.explain import why as explained
+    from beamlike.records.history import History
+
+    for sentence in _plainly(lambda: explained(History.open(run), stage=stage, key=key, window=window)):
+        click.echo(printable(sentence))
+
+
+@main.command()
+@click.argument("run")
+def watch(run: str) -> None:
+    """Show a run in a live table, until it ends or Ctrl-C.
+
+    RUN is a file of records, a folder with one, or a checkpoint.
+    """
+    from beamlike.observe.watch import watch as show
+
+    _plainly(lambda: show(run))
+
+
+@main.command()
+@click.argument("run")
+@click.option(
+    "-o",
+    "--output",
+    default="report.html",
+    show_default=True,
+    type=click.Path(dir_okay=False),
+    help="The page.",
+)
+def report(run: str, output: str) -> None:
+    """Write a page about a run, in one file that works offline.
+
+    RUN is a file of records, a folder with one, or a checkpoint.
+    """
+    from beamlike.records.history import History
+
+    history = _plainly(lambda: History.open(run))
+    try:
+        from beamlike.observe.report import write_report
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("matplotlib"):
+            raise
+        raise click.ClickException("reports need matplotlib: pip install 'beamlike[report]'") from None
+    _plainly(lambda: write_report(history, output))
+    click.echo(output)
+
+
+def _runner(name: str, records: str | None, run_id: str | None, options: dict[str, Any]) -> Any:
+    given = {
+        option: value
+        for option, value in options.items()
+        if click.get_current_context().get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
+    }
+    if name == "local":
+        if given:
+            named = ", ".join(f"--{option}" for option in given)
+            raise click.UsageError(f"{named}: for --runner spark only")
+        return _plainly(lambda: LocalRunner(records=records, run_id=run_id))
+    if records is not None:
+        raise click.UsageError("--records: for --runner local only; on Spark they are in the checkpoint")
+    if run_id is not None:
+        raise click.UsageError(
+            "--run-id: for --runner local only; on Spark each checkpoint has an id of its own"
+        )
+    from beamlike.spark.runner import SparkRunner
+
+    try:
+        return SparkRunner(**options)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+_OURS = (
+    *(PlanError, StepError, RunError, CheckpointError, RecordsInUse, ViewError),
+    *(FileNotFoundError, FileExistsError),
+)
+
+
+def _plainly(action: Callable[[], Any]) -> Any:
+    """Errors that say what the user can do are shown without a traceback."""
+    try:
+        return action()
+    except _OURS as error:
+        raise click.ClickException(printable(str(error), keep="\n\t")) from None

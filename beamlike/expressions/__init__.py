@@ -1,0 +1,1 @@
+"""What users write within steps: expressions on rows, how they are read, and how they are told in words."""

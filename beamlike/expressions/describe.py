@@ -1,0 +1,100 @@
+"""Declarations in words: `Sessions(gap=1m)`, `AfterWatermark(early=AfterCount(10))`, `mean(length)`."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+import attrs
+import polars as pl
+
+from beamlike.expressions.row_expression import ExpressionOfRows
+from stages.aggregates.builtin import Aggregate
+from stages.aggregates.combine_fn import Combine
+from stages.strategies.validators import SourceFile
+from windowing.custom import CustomWindows
+from windowing.time import format_duration, microseconds
+from windowing.timestamp_combiners import TimestampOf
+from windowing.triggers.base import Trigger
+from windowing.windowing import Windowing
+
+_FACTORY: Any = type(attrs.Factory(list))
+
+
+def describe(value: Any) -> str:
+    """The value as a user would write it, without defaults and without columns; durations as `1m30s`."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, str | PurePath):
+        return f'"{value}"'
+    if isinstance(value, Trigger):
+        return repr(value)
+    if isinstance(value, ExpressionOfRows | SourceFile):
+        return str(value)
+    if isinstance(value, TimestampOf):
+        return f"timestamp_of({describe(value.column)})"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return function_name(value)
+    if not attrs.has(type(value)):
+        return repr(value)
+    fields = [field for field in attrs.fields(type(value)) if field.init and field.repr]
+    fields.sort(key=lambda field: bool(field.kw_only))
+    arguments = [
+        _argument(field, getattr(value, field.name), index == 0) for index, field in enumerate(fields)
+    ]
+    if isinstance(value, CustomWindows):
+        # A plain class of the user's has attributes that are no fields.
+        arguments += [f"{name}={describe(own)}" for name, own in vars(value).items()]
+    return f"{type(value).__name__}({', '.join(argument for argument in arguments if argument)})"
+
+
+def _argument(field: attrs.Attribute[Any], value: Any, first: bool) -> str:
+    if value is None or _is_schema(value) or _is_default(field, value):
+        return ""
+    name = (field.alias or field.name).lstrip("_")
+    converter: object = field.converter
+    if converter is microseconds:
+        return f"{name}={format_duration(value)}"
+    text = field.repr(value) if callable(field.repr) else describe(value)
+    return text if first and field.default is attrs.NOTHING else f"{name}={text}"
+
+
+def _is_schema(value: Any) -> bool:
+    """Whether it is the columns of a declared source: pairs of name and type."""
+    pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
+    return pairs and bool(value) and all(isinstance(dtype, pl.DataType) for _, dtype in value)
+
+
+def _is_default(field: attrs.Attribute[Any], value: Any) -> bool:
+    default: Any = field.default
+    if default is attrs.NOTHING:
+        return False
+    return bool(value == (default.factory() if isinstance(default, _FACTORY) else default))
+
+
+def function_name(function: Any) -> str:
+    """The name of a function or of the class of a callable object; `lambda` for one without a name."""
+    name = getattr(function, "__qualname__", type(function).__qualname__).rpartition(".")[2]
+    return "lambda" if name == "<lambda>" else str(name)
+
+
+def aggregate_text(aggregate: Aggregate) -> str:
+    """`count()`, `mean(length)`, `window_length()`, `combine(Median, length)`."""
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(aggregate).__name__).lower()
+    arguments = [function_name(type(aggregate.fn))] if isinstance(aggregate, Combine) else []
+    return f"{name}({', '.join([*arguments, *aggregate.columns])})"
+
+
+def windowing_choices(windowing: Windowing) -> dict[str, str]:
+    """All choices, each with its words."""
+    return {
+        "windows": describe(windowing.windows),
+        "trigger": describe(windowing.trigger),
+        "accumulation": describe(windowing.accumulation),
+        "timestamp": describe(windowing.timestamp_combiner),
+        "allowed lateness": format_duration(windowing.allowed_lateness),
+        "on_time": windowing.on_time,
+        "closing": windowing.closing,
+    }

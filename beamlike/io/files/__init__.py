@@ -1,0 +1,1 @@
+"""Files as sources and sinks: finding, ordering, reading and writing them in each format."""

@@ -1,0 +1,284 @@
+"""CSV in blocks: a record that has too many fields, a stray quote or an unfit value costs only itself."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+import polars as pl
+
+from beamlike.io.base import Faulty
+from beamlike.io.files.csv_dialect import Dialect, is_blank
+from beamlike.io.files.encodings import open_text
+from beamlike.io.files.faults import (
+    ERRORS,
+    as_text,
+    broken,
+    fit,
+    joined,
+    of_each,
+    of_lines,
+    of_misfits,
+    raises,
+    shown,
+    unfit,
+)
+from beamlike.io.files.jsonl import BLOCK, BYTE_ORDER_MARK
+from beamlike.io.files.paths import Damaged
+from beamlike.rows.values import row_json
+
+_LONGEST: Final = 4
+"""Blocks: a quote that is not closed within them is a stray one."""
+
+_INFERRED_FROM: Final = 10_000  # records
+_USUAL: Final = Dialect()
+_LOG = logging.getLogger("beamlike")
+
+
+def blocks(
+    file: str, size: int = BLOCK, dialect: Dialect = _USUAL, header: bytes = b""
+) -> Iterator[tuple[bytes, bytes]]:
+    """The header, and it with some `size` bytes of what follows, cut at a line end that is not within quotes.
+
+    `header` is that of a file that has none. After the last bytes that can be read, `Damaged` if there should be more.
+    """
+    with open_text(file, dialect.encoding) as handle:
+        first = b""
+        while b"\n" not in first and (read := handle.read(size)):
+            first = (first + read).removeprefix(BYTE_ORDER_MARK)
+            first = first if header else first.lstrip(b"\r\n")
+        if not header:
+            header = header_of(first, dialect)
+            first = first[len(header) :]
+        held, length, read, damaged = list[memoryview](), 0, first, None
+        try:
+            while read:
+                cut = _cut(held, read, dialect)
+                if not cut and length >= (_LONGEST - 1) * size:
+                    cut = read.rfind(b"\n") + 1
+                # Views, and one join: a copy of megabytes costs about as much as half of their parsing.
+                view = memoryview(read)
+                if cut:
+                    yield header, b"".join([header, *held, view[:cut]])
+                    held, length = [], 0
+                held.append(view[cut:])
+                length += len(view) - cut
+                read = handle.read(size)
+        except Damaged as error:
+            damaged = error
+        if length:
+            yield header, b"".join([header, *held])
+        if damaged is not None:
+            raise damaged
+
+
+def frames(
+    file: str, raw: pl.Schema, typed: Sequence[pl.Expr], dialect: Dialect, size: int = BLOCK
+) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+    """The file block by block, as `Parser.parse` has it; then `Damaged` if there should be more."""
+    parser = None
+    given = b"" if dialect.header else dialect.delimiter.join(map(str, range(len(raw)))).encode() + b"\n"
+    for header, block in blocks(file, size, dialect, given):
+        if parser is None:
+            parser = Parser(file, header, raw, typed, dialect)
+            parser.tell_missing()
+        yield parser.parse(block)
+
+
+def infer(file: str, dialect: Dialect) -> pl.Schema:
+    """The columns of the header, with types that fit the first records as far as they can be read."""
+    header, block = next(blocks(file, dialect=dialect), (b"", b""))
+    if why := dialect.no_text(header):
+        raise Damaged(f"its header is {why}")
+    return pl.scan_csv(
+        block,
+        separator=dialect.delimiter,
+        quote_char=dialect.quote,
+        infer_schema_length=_INFERRED_FROM,
+        ignore_errors=True,
+        truncate_ragged_lines=True,
+        encoding="utf8-lossy",
+        raise_if_empty=False,
+    ).collect_schema()
+
+
+def _cut(held: Sequence[memoryview], read: bytes, dialect: Dialect) -> int:
+    """Where in `read`, which follows the bytes held, the last line ends that ends outside of quotes; 0 if none does."""
+    inside = sum(dialect.is_open(view.tobytes()) for view in held) % 2
+    end = read.rfind(b"\n") + 1
+    if dialect.is_open(read, 0, end) == inside:
+        return end
+    content = np.frombuffer(read, np.uint8)
+    ends = np.flatnonzero(content == ord("\n"))
+    before = np.searchsorted(np.flatnonzero(content == ord(dialect.quote or "\0")), ends)
+    outside = ends[before % 2 == inside]
+    return int(outside[-1]) + 1 if len(outside) else 0
+
+
+def header_of(block: bytes, dialect: Dialect) -> bytes:
+    """The first line that is not blank, with its end. `Damaged` if it is many."""
+    start = len(block) - len(block.lstrip(b"\r\n"))
+    end = start
+    while (end := block.find(b"\n", end) + 1) and dialect.is_open(block, start, end):
+        pass
+    header = block[start:end] if end else block[start:] + b"\n"
+    if b"\r" in dialect.without_quoted(header).rstrip(b"\r\n"):
+        raise Damaged("its lines end with CR alone, where LF or CR LF is expected")
+    return header
+
+
+def names_of(header: bytes, dialect: Dialect) -> list[str]:
+    """The columns of a header; of those with one name, only the first has it."""
+    if not header.strip():
+        return []
+    scan = pl.scan_csv(
+        header,
+        separator=dialect.delimiter,
+        quote_char=dialect.quote,
+        infer_schema=False,
+        encoding="utf8-lossy",
+        raise_if_empty=False,
+    )
+    return scan.collect_schema().names()
+
+
+@functools.lru_cache(maxsize=1_000)
+def _tell_missing(folder: str, columns: tuple[str, ...]) -> None:
+    """Once for all files of a folder."""
+    shown = ", ".join(map(repr, columns))
+    _LOG.warning("%r has files without the declared columns %s: they are null there", folder, shown)
+
+
+@attrs.frozen
+class Parser:
+    """Parses blocks of one file.
+
+    `raw` are the declared columns in the types that polars reads, `typed` makes them those declared.
+    """
+
+    file: str
+    header: bytes
+    raw: pl.Schema
+    typed: Sequence[pl.Expr]
+    dialect: Dialect = _USUAL
+    _given: list[str] = attrs.field(init=False)
+    _columns: pl.Schema = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        given = names_of(self.header, self.dialect)
+        columns = (
+            {name: self.raw.get(name, pl.String()) for name in given} if self.dialect.header else self.raw
+        )
+        object.__setattr__(self, "_given", given)
+        object.__setattr__(self, "_columns", pl.Schema(columns))
+
+    def parse(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
+        """A row for each record below the header: null for columns that the file, or the record, does not have.
+
+        A record with too many fields, quotes that do not pair, bytes that are no text, or a value that is not of its
+        type is a letter, and so is every line of a file that has none of the columns, or whose header is no text.
+        Blank lines are none, unless the file has one column.
+        """
+        if why := self._foreign():
+            return self._nothing(), of_lines(self.file, why, self._lines(block))
+        try:
+            read = self._read(block, self._columns)
+            found = self._declared(read)
+            frame = found.select(self.typed)
+        except ERRORS:
+            return self._sorted_out(block)
+        return (frame, None) if fit(found, frame) and not _has_empty(read) else self._sorted_out(block)
+
+    def tell_missing(self) -> None:
+        """Logs which declared columns the file does not have."""
+        missing = tuple(name for name in self.raw if name not in self._columns)
+        if missing and len(missing) < len(self.raw) and self._columns:
+            _tell_missing(os.path.dirname(self.file), missing)
+
+    def _foreign(self) -> str | None:
+        """Why the columns of the file are none of those declared."""
+        if why := self.dialect.no_text(self.header):
+            return f"the header is {why}"
+        if not self._columns or not self.raw.keys().isdisjoint(self._columns):
+            return None
+        names = ", ".join(map(repr, self.raw))
+        return f"the header has none of the columns {names}; {self.dialect.hint(self._given, self.raw)}"
+
+    def _lines(self, block: bytes) -> list[bytes]:
+        lines = block.removeprefix(self.header).removesuffix(b"\n").split(b"\n")
+        return [line for line in lines if not is_blank(line + b"\n")]
+
+    def _nothing(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=self.raw).select(self.typed)
+
+    def _read(
+        self, block: bytes, columns: Mapping[str, pl.DataType], *, lenient: bool = False
+    ) -> pl.DataFrame:
+        # With all columns of the file in its order, polars says where a line has more fields.
+        frame = pl.scan_csv(
+            block,
+            separator=self.dialect.delimiter,
+            quote_char=self.dialect.quote,
+            schema=dict(zip(self._given, columns.values(), strict=True)),
+            ignore_errors=lenient,
+            raise_if_empty=False,
+        ).collect()
+        frame.columns = list(columns)
+        return frame
+
+    def _declared(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """With exactly the declared columns."""
+        return frame.select(
+            pl.col(name) if name in frame.columns else pl.lit(None, dtype).alias(name)
+            for name, dtype in self.raw.items()
+        )
+
+    def _sorted_out(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
+        """The same, record by record where that is needed."""
+        faults = list[Faulty]()
+        if raises(lambda: self._as_text(block)) or _has_empty(self._read(block, as_text(self._columns))):
+            good, faults = self._records(block.removeprefix(self.header))
+            block = b"".join([self.header, *good])
+        text = self._as_text(block)
+        frame = self._declared(self._read(block, self._columns, lenient=True)).select(self.typed)
+        bad = unfit(text, frame)
+        rows = text.filter(bad).select(row_json(text.schema)).to_series()
+        faults.append(of_misfits(self.file, shown(text.filter(bad)), frame.filter(bad), rows))
+        return frame.filter(~bad), joined(faults)
+
+    def _records(self, content: bytes) -> tuple[list[bytes], list[Faulty]]:
+        """Those that can be read, and letters for the others."""
+        width, no_texts = len(self._columns), list[tuple[str, bytes]]()
+        found, ragged, unpaired = self.dialect.sort_out(content, width)
+        good = list[bytes]()
+        for record in found:
+            if why := self.dialect.no_text(record):
+                no_texts.append((why, record))
+            else:
+                good.append(record)
+        for index in reversed(list(broken(good, lambda data: self._as_text(self.header + data)))):
+            unpaired.append(good.pop(index))
+        fields = f"more fields than the {width} of the {'header' if self.dialect.header else 'schema'}"
+        return good, [
+            of_lines(self.file, fields, ragged),
+            of_lines(self.file, "quotes that do not pair", unpaired),
+            of_each(self.file, no_texts),
+        ]
+
+    def _as_text(self, block: bytes) -> pl.DataFrame:
+        """The declared columns as they are written. Nothing between quotes is no value, unless it is text."""
+        text = self._declared(self._read(block, as_text(self._columns)))
+        blank = [name for name in text.columns if self.raw[name] != pl.String]
+        return text.cast(pl.String).with_columns(pl.col(blank).replace("", None))
+
+
+def _has_empty(frame: pl.DataFrame) -> bool:
+    """Whether a row of several columns has no value: it may be of a blank line."""
+    if frame.width < 2 or not all(column.null_count() for column in frame.iter_columns()):
+        return False
+    return bool(frame.select(pl.all_horizontal(pl.all().is_null()).any()).item())

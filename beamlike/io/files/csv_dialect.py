@@ -1,0 +1,131 @@
+"""How a CSV file is written: delimiter, quotes, header, encoding; and the records of bytes that polars cannot read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import attrs
+
+from beamlike.io.files.encodings import UTF8, is_utf8, looks_like, no_text, require_encoding
+
+_DELIMITERS: Final = ";\t|,:"
+_SHOWN: Final = 100  # characters of a header in an error
+
+
+@attrs.frozen
+class Dialect:
+    """Delimiter and quote are single ASCII characters; with `quote=None` no character is special in values."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    header: bool = True
+    encoding: str = UTF8
+
+    def __attrs_post_init__(self) -> None:
+        given: dict[str, Any] = {"delimiter": self.delimiter}
+        if self.quote is not None:
+            given["quote"] = self.quote
+        for name, value in given.items():
+            if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n\0":
+                raise ValueError(f"CSV: {name} must be one ASCII character, not {value!r}")
+            if value.isalnum() or value in "+-.":  # numbers and flags are written without quotes
+                raise ValueError(f"CSV: {name} must not be {value!r}, which is a part of numbers or words")
+        if self.delimiter == self.quote:
+            raise ValueError(f"CSV: delimiter and quote must differ, and both are {self.quote!r}")
+        if not isinstance(self.header, bool):
+            raise TypeError(
+                f"CSV: header must be True (the first line names the columns) or False, not {self.header!r}"
+            )
+        require_encoding(self.encoding, "CSV")
+
+    @property
+    def _mark(self) -> bytes:
+        return (self.quote or "").encode()
+
+    def no_text(self, line: bytes) -> str | None:
+        """What is wrong with a line whose bytes are none of the encoding, and which encoding it may be in."""
+        why = no_text(line, self.encoding)
+        near = looks_like(line) if why and is_utf8(self.encoding) else None
+        return f"{why}; is it {near} (encoding={near!r})?" if near else why
+
+    def is_open(self, data: bytes, start: int = 0, end: int | None = None) -> bool:
+        """Whether a quote that begins in the bytes is not closed in them."""
+        return bool(self._mark) and data.count(self._mark, start, end) % 2 == 1
+
+    def without_quoted(self, data: bytes) -> bytes:
+        """What of it stands outside of quotes."""
+        return re.sub(_quoted(self._mark), b"", data) if self._mark and self._mark in data else data
+
+    def sort_out(self, block: bytes, width: int) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        """The records of at most `width` fields; the lines of those with more; the lines whose quotes do not pair.
+
+        A line whose quote is not closed is taken together with those that follow, if that gives a record. Blank lines
+        are left out, but in files of one column, where they are a null.
+        """
+        good: list[bytes] = []
+        ragged: list[bytes] = []
+        unpaired: list[bytes] = []
+
+        def put(text: bytes) -> bool:
+            if not self._is_record(text):
+                return False
+            fields = self.without_quoted(text).count(self.delimiter.encode()) + 1
+            (good if fields <= width else ragged).append(text)
+            return True
+
+        left = [line + b"\n" for line in reversed(block.removesuffix(b"\n").split(b"\n"))]
+        held: list[bytes] = []
+        while left or held:
+            if not left:  # the quote that is open is never closed
+                unpaired.append(held[0])
+                left, held = held[:0:-1], []
+                continue
+            line = left.pop()
+            odd = self.is_open(line)
+            if held:
+                held.append(line)
+                if odd:
+                    if not put(b"".join(held)):
+                        unpaired.append(held[0])
+                        left += held[:0:-1]
+                    held = []
+            elif odd:
+                held = [line]
+            elif (width == 1 or not is_blank(line)) and not put(line):
+                unpaired.append(line)
+        return good, ragged, unpaired
+
+    def _is_record(self, text: bytes) -> bool:
+        if not self._mark or self._mark not in text:
+            return True
+        quoted, delimiter = _quoted(self._mark), re.escape(self.delimiter.encode())
+        field = rb"(?:%b|(?!%b)[^%b\r\n]*+)" % (quoted, re.escape(self._mark), delimiter)
+        return re.fullmatch(rb"%b(?:%b%b)*+\r?\n" % (field, delimiter, field), text) is not None
+
+    def hint(self, names: Sequence[str], wanted: Collection[str]) -> str:
+        """What is perhaps wrong where a header gives these names, and none of those that are wanted."""
+        shown = ", ".join(map(repr, names))
+        shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
+        others = [one for one in _DELIMITERS if len(names) == 1 and one in names[0]]
+        if others:
+            best = max(others, key=lambda one: len({*wanted}.intersection(names[0].split(one))))
+            return f"it has one column, {shown}: is the delimiter {best!r}?"
+        if {*map(_plainly, names)} & {*map(_plainly, wanted)}:
+            return f"it has {shown}: names must agree in case and blanks, too"
+        return f"it has {shown}: has the file no header (header=False)?"
+
+
+def _plainly(name: str) -> str:
+    return name.strip().casefold()
+
+
+def is_blank(line: bytes) -> bool:
+    """Whether there is nothing but its end."""
+    return line in (b"\n", b"\r\n")
+
+
+def _quoted(mark: bytes) -> bytes:
+    mark = re.escape(mark)
+    return rb"%b(?:[^%b]|%b%b)*+%b" % (mark, mark, mark, mark, mark)

@@ -1,0 +1,108 @@
+"""Text of files in other encodings than UTF-8, and the bytes that are no text."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import re
+from encodings.aliases import aliases
+from typing import BinaryIO, Final
+
+import polars as pl
+
+from beamlike.errors import nearest
+from beamlike.io.files.paths import open_file
+
+UTF8: Final = "utf-8"
+_KEPT: Final = "beamlike.kept"
+_ASCII: Final = 'a,"\n'
+_CONTROLS: Final = re.compile(rb"[\x80-\x9f]")  # of Latin-1, where others have letters
+
+
+def require_encoding(name: object, whose: str) -> None:
+    """Raises `ValueError` for what is no encoding of text."""
+    try:
+        known = isinstance(name, str) and _ASCII.encode(name).decode(name) == _ASCII
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        near = nearest(name, [alias.replace("_", "-") for alias in (*aliases, *aliases.values())])
+        expected = "'utf-8', 'latin-1', 'cp1252' or another that Python knows"
+        raise ValueError(f"{whose}: encoding must be {expected}, not {name!r}{near}")
+
+
+@functools.cache
+def is_utf8(encoding: str) -> bool:
+    """Whether files in the encoding can be read as they are."""
+    return codecs.lookup(encoding).name == UTF8
+
+
+def open_text(file: str, encoding: str) -> BinaryIO:
+    """The file's text as bytes of UTF-8; those that are none of the encoding are none of UTF-8 either."""
+    handle = open_file(file)
+    return handle if is_utf8(encoding) else _Recoded(handle, encoding)  # type: ignore[return-value]
+
+
+def no_text(line: bytes, encoding: str = UTF8) -> str | None:
+    """What is wrong with a line of `open_text`; None if it is text."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        name = "UTF-8" if is_utf8(encoding) else encoding
+        return f"not {name}: it has the byte {line[error.start]:#04x}"
+    return None
+
+
+def looks_like(line: bytes) -> str | None:
+    """The encoding that a line which is not UTF-8 seems to be in; None if it is UTF-8 in which some bytes are wrong."""
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if not line.decode(errors="ignore").isascii():
+        return None
+    return "cp1252" if _CONTROLS.search(line) else "latin-1"
+
+
+def recoded(content: bytes, encoding: str, values: pl.DataFrame) -> bytes:
+    """The text of UTF-8, which is that of the values, in another encoding; `ValueError` for what it does not have."""
+    try:
+        return content.decode().encode(encoding)
+    except UnicodeEncodeError as error:
+        character = error.object[error.start]
+        texts = values.cast(pl.String)
+        having = (column.name for column in texts if column.str.contains(character, literal=True).any())
+        where = next((f"column {name!r}" for name in having), "the header")
+        raise ValueError(
+            f"{where} has {character!r}, which {encoding} has not; choose another encoding="
+        ) from None
+
+
+class _Recoded:
+    """Reads the bytes of a file as those of the same text in UTF-8."""
+
+    def __init__(self, handle: BinaryIO, encoding: str) -> None:
+        self._handle = handle
+        self._decoder = codecs.getincrementaldecoder(encoding)(_KEPT)
+
+    def __enter__(self) -> _Recoded:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.close()
+
+    def read(self, size: int) -> bytes:
+        """The text of about that many bytes; nothing at the end."""
+        text, data = "", b"-"
+        while data and not text:
+            data = self._handle.read(size)
+            text = self._decoder.decode(data, final=not data)
+        return text.encode(UTF8, "surrogateescape")
+
+
+def _kept(error: UnicodeError) -> tuple[str, int]:
+    """Bytes that are no characters, as `surrogateescape` has them; those of ASCII, too, which it does not take."""
+    assert isinstance(error, UnicodeDecodeError)
+    wrong = error.object[error.start : error.end]
+    return "".join(chr(0xDC80 | byte) for byte in wrong), error.end
+
+
+codecs.register_error(_KEPT, _kept)

@@ -1,0 +1,125 @@
+"""What readers find that is no row of the declared columns, as dead letters that say where it was and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+from beamlike.io.base import Faulty
+from beamlike.rows.dtypes import type_name
+from beamlike.rows.values import json_ready
+
+ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for bytes that it cannot read. Of storage that fails come `OSError`s, which are no faults."""
+
+_SHOWN: Final = 80  # characters of a value in an error
+
+
+def of_file(file: str, reason: str) -> Faulty:
+    """The letter for a file, or a part of it, of which nothing can be read."""
+    return _faulty([f"file {file!r}: {reason}"], [json.dumps({"file": file})])
+
+
+def of_lines(file: str, reason: str, lines: Sequence[bytes]) -> Faulty:
+    """A letter for each line; the line is its row."""
+    return _faulty([f"file {file!r}: {reason}"] * len(lines), list(map(decoded, lines)))
+
+
+def of_each(file: str, lines: Sequence[tuple[str, bytes]]) -> Faulty:
+    """The same where each line comes with a reason of its own."""
+    return _faulty([f"file {file!r}: {reason}" for reason, _ in lines], [decoded(line) for _, line in lines])
+
+
+def of_rows(file: str, reason: str, rows: pl.Series) -> Faulty:
+    """A letter for each row, given as JSON, that all have the same fault."""
+    return _faulty([f"file {file!r}: {reason}"] * len(rows), rows.to_list())
+
+
+def joined(faults: Iterable[Faulty]) -> Faulty | None:
+    """All of them as one; None if there are no letters."""
+    frames = [fault.letters for fault in faults if len(fault.letters)]
+    return Faulty(pl.concat(frames)) if frames else None
+
+
+def first_line(error: BaseException) -> str:
+    """What polars says, without its advice."""
+    return str(error).partition("\n")[0]
+
+
+def decoded(line: bytes) -> str:
+    """The line as text, without its end; bytes that are none as `\\xe9`."""
+    return line.rstrip(b"\r\n").decode("utf-8", errors="backslashreplace")
+
+
+def fit(raw: pl.DataFrame, typed: pl.DataFrame) -> bool:
+    """Whether every value that was there is still there in its declared type."""
+    return all(typed[name].null_count() == raw[name].null_count() for name in raw.columns)
+
+
+def unfit(raw: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
+    """Which rows have a value in `raw` that is null in `typed`: it is not of the declared type."""
+    lost = [raw[name].is_not_null() & typed[name].is_null() for name in raw.columns if name in typed]
+    return pl.select(pl.any_horizontal(lost)).to_series() if lost else pl.Series([False] * typed.height)
+
+
+def of_misfits(file: str, values: pl.DataFrame, typed: pl.DataFrame, rows: pl.Series) -> Faulty:
+    """Letters for rows that are `unfit`, of which `values` has the columns as text; `rows` has each of them whole."""
+    both = values.hstack([typed[name].alias(f"__{name}") for name in values.columns])
+    whys = [_why(name, typed.schema[name]) for name in values.columns]
+    error = pl.concat_str(whys, separator="; ", ignore_nulls=True)
+    letters = both.select(pl.concat_str(pl.lit(f"file {file!r}: "), error).alias("error"))
+    return Faulty(letters.with_columns(rows.alias("row")))
+
+
+def _why(name: str, dtype: pl.DataType) -> pl.Expr:
+    text = pl.col(name)
+    cut = pl.concat_str(text.str.head(_SHOWN), pl.lit("..."))
+    value = pl.when(text.str.len_bytes() > _SHOWN).then(cut).otherwise(text)
+    why = pl.concat_str(pl.lit(f"column {name!r} is "), value, pl.lit(f", expected {type_name(dtype)}"))
+    return pl.when(text.is_not_null() & pl.col(f"__{name}").is_null()).then(why)
+
+
+def shown(frame: pl.DataFrame) -> pl.DataFrame:
+    """The values as text, text in quotes."""
+    return frame.select(_shown(pl.col(name), dtype).alias(name) for name, dtype in frame.schema.items())
+
+
+def _shown(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    if dtype.is_nested():
+        return pl.when(value.is_not_null()).then(pl.struct(json_ready(value, dtype)).struct.json_encode())
+    if dtype == pl.String:
+        return pl.concat_str(pl.lit("'"), value, pl.lit("'"))
+    return json_ready(value, dtype).cast(pl.String)
+
+
+def broken(lines: Sequence[bytes], parses: Callable[[bytes], object], start: int = 0) -> Iterator[int]:
+    """The indexes of the lines with which `parses` raises, found by halving."""
+    if not lines or not raises(lambda: parses(b"".join(lines))):
+        return
+    if len(lines) == 1:
+        yield start
+        return
+    half = len(lines) // 2
+    yield from broken(lines[:half], parses, start)
+    yield from broken(lines[half:], parses, start + half)
+
+
+def raises(reads: Callable[[], object]) -> bool:
+    """Whether polars cannot do it with these bytes."""
+    try:
+        reads()
+    except ERRORS:
+        return True
+    return False
+
+
+def as_text(schema: Mapping[str, pl.DataType]) -> pl.Schema:
+    """The same columns as text."""
+    return pl.Schema(dict.fromkeys(schema, pl.String()))
+
+
+def _faulty(errors: list[str], rows: list[str]) -> Faulty:
+    return Faulty(pl.DataFrame({"error": errors, "row": rows}, schema={"error": pl.String, "row": pl.String}))

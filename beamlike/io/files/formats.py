@@ -1,0 +1,159 @@
+"""The formats of files: Parquet, CSV, JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import ClassVar
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Faulty
+from beamlike.io.files import csv, jsonl, parquet
+from beamlike.io.files.csv_dialect import Dialect
+from beamlike.io.files.encodings import UTF8, is_utf8, recoded
+from beamlike.io.files.faults import of_file
+from beamlike.io.files.files import Files
+from beamlike.io.files.hive import Piece
+from beamlike.io.files.paths import Damaged, write_file
+from beamlike.rows.values import csv_columns, from_text, json_columns, reads_natively
+
+
+@attrs.frozen
+class Parquet(Files):
+    """Parquet files. Columns go by name; what nobody needs is not read.
+
+    In dead letters end: a file that is damaged, or a piece of it, as one; the rows of a file that lacks a declared
+    column, or has it in a type that cannot stand for the declared one; a value that does not fit.
+    """
+
+    extension: ClassVar[str] = "parquet"
+    splits: ClassVar[bool] = True
+
+    def _infer(self, file: str) -> pl.Schema:
+        return parquet.scan(file).collect_schema()
+
+    def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        return parquet.pieces(file, schema, rows, part, parts)
+
+    def _save(self, frame: pl.DataFrame, target: str) -> None:
+        frame.lazy().sink_parquet(target)
+
+
+@attrs.frozen
+class _Text(Files):
+    """Formats without types of their own."""
+
+    def _content(self) -> pl.Schema:
+        """With the event time as text."""
+        schema = super()._content()
+        time = self._event_time
+        if self._schema is None and time is not None and time in schema:
+            schema = pl.Schema({**schema, time: pl.String()})
+        return schema
+
+    def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        try:
+            for frame, faulty in self._frames(file, schema):
+                if faulty is not None:
+                    yield faulty, len(faulty.letters)
+                for piece in frame.iter_slices(rows):
+                    if piece.height:
+                        yield piece.lazy(), piece.height
+        except Damaged as error:
+            yield of_file(file, str(error)), 1
+
+    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+        """The file, some megabytes at a time: its rows, and what is none; `Damaged` if there should be more.
+
+        `TypeError` for types without text form.
+        """
+        raise NotImplementedError
+
+
+@attrs.frozen
+class CSV(_Text):
+    """CSV files. Columns go by name; those that a file, or a line, does not have are null.
+
+    `delimiter` and `quote` are one ASCII character each; with `quote=None` there are no quotes. With `header=False` the
+    files have no header: their columns are those of `schema`, in this order. `encoding` is one that Python knows, such
+    as "latin-1" or "utf-16". Files are written likewise.
+
+    In dead letters end: a line with more fields than the header, with a quote that is not closed, or with bytes that
+    are none of the encoding; a value that is not of its type; all lines of a file whose header has none of the declared
+    columns. Blank lines are passed over (in a file of one column they are a null). A quoted value may have line ends,
+    and some 24 MB.
+    """
+
+    delimiter: str = attrs.field(default=",", kw_only=True)
+    header: bool = attrs.field(default=True, kw_only=True)
+    quote: str | None = attrs.field(default='"', kw_only=True)
+    encoding: str = attrs.field(default=UTF8, kw_only=True)
+
+    extension: ClassVar[str] = "csv"
+
+    def __attrs_post_init__(self) -> None:
+        self._dialect()
+
+    def _dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.quote, self.header, self.encoding)
+
+    def _infer(self, file: str) -> pl.Schema:
+        if not self.header:
+            raise ValueError(
+                "CSV: with header=False the columns are needed: CSV(..., header=False, schema={...})"
+            )
+        return csv.infer(file, self._dialect())
+
+    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+        raw = {name: dtype if reads_natively(dtype) else pl.String() for name, dtype in schema.items()}
+        typed = [
+            pl.col(name) if raw[name] == dtype else from_text(pl.col(name), dtype).alias(name)
+            for name, dtype in schema.items()
+        ]
+        return csv.frames(file, pl.Schema(raw), typed, self._dialect())
+
+    def _save(self, frame: pl.DataFrame, target: str) -> None:
+        text = frame.select(csv_columns(frame.schema))
+        if self.quote is None:
+            self._require_plain(text)
+        buffer = None if is_utf8(self.encoding) else BytesIO()
+        text.lazy().sink_csv(
+            buffer or target,
+            separator=self.delimiter,
+            include_header=self.header,
+            quote_char=self.quote or '"',
+            quote_style="never" if self.quote is None else None,
+        )
+        if buffer is not None:
+            write_file(target, recoded(buffer.getvalue(), self.encoding, text))
+
+    def _require_plain(self, frame: pl.DataFrame) -> None:
+        """Without quotes a value must not have what ends it."""
+        for column in frame.cast(pl.String).iter_columns():
+            special = column.filter(column.str.contains(rf"[\r\n\x{ord(self.delimiter):02x}]"))
+            if len(special):
+                what = f"column {column.name!r} has {special[0]!r}"
+                raise ValueError(f"{what}, which cannot be written without quotes (quote=None)")
+
+
+@attrs.frozen
+class JSONLines(_Text):
+    """Files with a JSON object per line; what a line does not have is null.
+
+    In dead letters end: a line that is no JSON object; a value that is not of its type.
+    """
+
+    extension: ClassVar[str] = "jsonl"
+
+    def _infer(self, file: str) -> pl.Schema:
+        return jsonl.infer(next(jsonl.blocks(file), b""))
+
+    def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+        columns = {name: jsonl.column(name, dtype) for name, dtype in schema.items()}
+        raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
+        return jsonl.frames(file, raw, [typed for _, typed in columns.values()])
+
+    def _save(self, frame: pl.DataFrame, target: str) -> None:
+        frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)

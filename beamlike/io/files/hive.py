@@ -1,0 +1,106 @@
+"""Hive's folders: `date=2026-01-01/country=de/part.parquet` has columns whose values are in the names of folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import unquote
+
+import polars as pl
+
+from beamlike.errors import PlanError, WrongType, unknown_column
+from beamlike.io.base import Faulty, Unreadable
+from beamlike.io.files.faults import of_rows
+from beamlike.io.files.paths import is_hidden
+from beamlike.rows.dtypes import type_name
+from beamlike.rows.values import csv_columns, from_text, reads_natively, row_json
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
+"""What Hive and Spark escape in names; other characters, such as umlauts, they leave as they are."""
+
+_BOOLEANS: Final = {"true": True, "false": False}
+
+Piece = tuple[pl.LazyFrame | Faulty, int]
+"""Some rows of a file, or letters, and how many."""
+
+
+def values_of(file: str) -> dict[str, str | None]:
+    """The columns that the folders of a path name, each with its value as text; the last one of a name counts."""
+    pairs = [folder.split("=", 1) for folder in file.split("/")[:-1] if folder.find("=") > 0]
+    return {unquote(name): None if value == _NULL else unquote(value) for name, value in pairs}
+
+
+def added(
+    pieces: Iterator[Piece], file: str, schema: pl.Schema, values: Mapping[str, str | None]
+) -> Iterator[Piece]:
+    """The pieces of a file with these columns, and all in the order of the schema.
+
+    Where a value is not of the type of its column, all rows are letters.
+    """
+    columns, wrong = list[pl.Series](), list[str]()
+    for name, text in values.items():
+        column = _typed(text, schema[name]).alias(name)
+        columns.append(column)
+        if text is not None and column[0] is None:
+            wrong.append(f"the folder {name!r} is {text!r}, expected {type_name(schema[name])}")
+    for piece, count in pieces:
+        if isinstance(piece, Faulty):
+            yield piece, count
+        elif wrong:
+            try:
+                rows = piece.collect()
+                yield of_rows(file, "; ".join(wrong), rows.select(row_json(rows.schema)).to_series()), count
+            except Unreadable as error:
+                yield error.faulty, count
+        else:
+            literals = [pl.lit(column.item(), column.dtype).alias(column.name) for column in columns]
+            yield piece.with_columns(literals).select(schema.names()), count
+
+
+def _typed(text: str | None, dtype: pl.DataType) -> pl.Series:
+    given = pl.Series([text], dtype=pl.String)
+    if dtype == pl.Boolean:
+        return pl.Series([None if text is None else _BOOLEANS.get(text.lower())], dtype=pl.Boolean)
+    if reads_natively(dtype):
+        return given.cast(dtype, strict=False)
+    return given.to_frame("").select(from_text(pl.col(""), dtype)).to_series()
+
+
+def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> None:
+    """Raises `PlanError` where rows of this schema cannot be put in folders by these columns."""
+    for at, name in enumerate(columns):
+        if name not in schema:
+            raise unknown_column(name, schema, step)
+        if name in columns[:at]:
+            raise PlanError(f"partition_by: column {name!r} is named twice", step=step)
+        if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Duration, pl.Object):
+            what = f"partition_by: column {name!r} is {type_name(schema[name])}, which cannot name a folder"
+            raise WrongType(what, step=step)
+        if is_hidden(name):
+            what = f"partition_by: readers pass over folders that begin as {name!r} does; rename the column"
+            raise PlanError(what, step=step)
+    if len(columns) == len(schema):
+        raise PlanError("partition_by: takes all columns, and leaves none for the files", step=step)
+
+
+def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The rows by folder, without the columns that its name has.
+
+    Empty text, and the name of the folder of nulls, are a null there, as in Hive.
+    """
+    by = frame.select(columns)
+    texts = by.select(csv_columns(by.schema)).cast(pl.String)
+    texts = texts.with_columns(pl.all().replace(dict.fromkeys(("", _NULL))))
+    groups = texts.hstack(frame.drop(columns)).partition_by(columns, as_dict=True, include_key=False)
+    for values, rows in groups.items():
+        yield "/".join(map(_folder, columns, values)), rows
+
+
+def _folder(name: str, value: object) -> str:
+    return f"{_escaped(name)}={_escaped(str(value)) if value is not None else _NULL}"
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)

@@ -1,0 +1,276 @@
+"""JSON lines in blocks: a line that is no JSON object, or does not fit the columns, costs only itself."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NoReturn
+
+import polars as pl
+
+from beamlike.io.base import Faulty
+from beamlike.io.files.encodings import looks_like, no_text
+from beamlike.io.files.faults import (
+    ERRORS,
+    broken,
+    decoded,
+    first_line,
+    fit,
+    joined,
+    of_each,
+    of_lines,
+    of_misfits,
+    raises,
+    unfit,
+)
+from beamlike.io.files.paths import Damaged, open_file
+from beamlike.rows.dtypes import type_name
+from beamlike.rows.values import from_text, reads_natively
+
+BLOCK: Final = 8 << 20
+"""Bytes that are parsed at once."""
+
+_NOTHING: Final = pl.Schema({"": pl.String()})
+_NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
+"""What polars writes out as JSON where text is asked for: each of them reads only values of its own kind."""
+
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+_DEEPEST: Final = 64  # levels
+
+_HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+"""A first surrogate without a second one, of which polars makes a null character. A second one alone it refuses."""
+
+
+def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
+    """The file in pieces of some `size` bytes, cut at line ends. JSON has no line end within a value.
+
+    After the last bytes that can be read, `Damaged` if there should be more.
+    """
+    with open_file(file) as handle:
+        rest: list[bytes] = []
+        mark, damaged = BYTE_ORDER_MARK, None
+        try:
+            while read := handle.read(size):
+                read, mark = read.removeprefix(mark), b""
+                cut = read.rfind(b"\n") + 1
+                if cut:
+                    yield b"".join([*rest, read[:cut]])
+                    rest = []
+                rest.append(read[cut:])
+        except Damaged as error:
+            damaged = error
+        if last := b"".join(rest):
+            yield last
+        if damaged is not None:
+            raise damaged
+
+
+def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
+    """The type that polars reads for a column, and from there the declared one; `TypeError` if JSON has no such."""
+    value = pl.col(name)
+    if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # polars panics
+        return pl.Int64(), value.cast(dtype, strict=False)
+    if dtype.is_nested():
+        _require_readable(dtype)
+    elif not reads_natively(dtype):
+        return pl.String(), from_text(value, dtype).alias(name)
+    return dtype, value
+
+
+def _require_readable(dtype: pl.DataType) -> None:
+    """Within nested types polars reads less."""
+    if isinstance(dtype, pl.Struct):
+        inner = [field.dtype for field in dtype.fields]
+    elif isinstance(dtype, pl.List | pl.Array):
+        inner = [dtype.inner]
+    elif dtype.is_decimal() or dtype in (pl.Time, pl.Binary, pl.Duration):
+        raise TypeError(f"JSON cannot be read as {dtype} within a nested column; declare String there")
+    else:
+        return
+    for one in inner:
+        _require_readable(one() if isinstance(one, type) else one)
+
+
+def frames(
+    file: str, raw: pl.Schema, typed: Sequence[pl.Expr]
+) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
+    """The file block by block, as `parse` has it; then `Damaged` if there should be more."""
+    for block in blocks(file):
+        yield parse(file, block, raw, typed)
+
+
+def parse(
+    file: str, block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr]
+) -> tuple[pl.DataFrame, Faulty | None]:
+    """A row for each line that is not blank; null where it has no value. `raw` are the types that polars reads.
+
+    A line that is no object, or has a value that is not of its type, is a letter instead.
+    """
+    try:
+        found = _read(block, raw)
+        frame = found.select(typed)
+    except ERRORS:
+        return _sorted_out(file, block, raw, typed)
+    if fit(found, frame) and not (_half(block) or any(_no_texts(found, frame.schema, lambda: _lines(block)))):
+        return frame, None
+    return _sorted_out(file, block, raw, typed)
+
+
+def infer(block: bytes) -> pl.Schema:
+    """The columns of the lines, broken ones left aside; a column with nothing but nulls is String.
+
+    Lines that are nested deeper than some `_DEEPEST` are left aside, too: with such types polars comes to its end.
+    """
+    good = b"".join(line for line in _split(block)[0] if not _is_deep(line))
+    if not good:
+        return pl.Schema({})
+    found = pl.read_ndjson(good, infer_schema_length=None).schema
+    return pl.Schema({name: pl.String() if dtype == pl.Null else dtype for name, dtype in found.items()})
+
+
+def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = False) -> pl.DataFrame:
+    return pl.read_ndjson(block, schema=schema, ignore_errors=lenient)
+
+
+def _lines(block: bytes) -> list[bytes]:
+    """Those that are not blank."""
+    return [line + b"\n" for line in block.split(b"\n") if line.strip()]
+
+
+def _no_texts(
+    found: pl.DataFrame, typed: pl.Schema, lines: Callable[[], Sequence[bytes]]
+) -> Iterator[tuple[str, pl.Series]]:
+    """Text columns, and the rows in which polars made the text of a list, an object or a boolean of the line."""
+    texts = [name for name, dtype in found.schema.items() if dtype == pl.String]
+    # Where a time or a number is read from it, such a text does not fit anyway.
+    texts = [name for name in texts if not (typed[name].is_temporal() or typed[name].is_decimal())]
+    alike = found.select(map(_looks_like_no_text, texts))
+    suspects = {name: rows for name in texts if len(rows := alike[name].arg_true())}
+    given = lines() if suspects else ()
+    for name, rows in suspects.items():
+        block = b"".join(map(given.__getitem__, rows))
+        read = [_read(block, {name: dtype}, lenient=True)[name] for dtype in _NO_TEXT]
+        wrong = pl.select(pl.any_horizontal(column.is_not_null() for column in read)).to_series()
+        if wrong.any():
+            yield name, rows.filter(wrong)
+
+
+def _looks_like_no_text(name: str) -> pl.Expr:
+    text = pl.col(name)
+    return text.str.starts_with("[") | text.str.starts_with("{") | (text == "true") | (text == "false")
+
+
+def _half(text: bytes) -> str | None:
+    """An escape that is half a character."""
+    if _HALF.search(text) is None:
+        return None
+    found = _HALF.search(text.replace(rb"\\", b"  "))  # a backslash is escaped there, and no surrogate
+    return None if found is None else text[found.start() : found.start() + 6].decode("ascii", "replace")
+
+
+def _is_deep(line: bytes) -> bool:
+    """Brackets within texts count, too."""
+    if line.count(b"[") + line.count(b"{") <= _DEEPEST:
+        return False
+    steps = (1 if bracket in b"[{" else -1 for bracket in re.findall(rb"[\[\]{}]", line))
+    return max(itertools.accumulate(steps)) > _DEEPEST
+
+
+def _split(block: bytes) -> tuple[list[bytes], list[tuple[str, bytes]]]:
+    """The lines that are objects, and the others that are not blank, each after what is wrong with it."""
+    lines = _lines(block)
+    if not lines or not (_half(block) or raises(lambda: _read(b"".join(lines), _NOTHING))):
+        return lines, []
+    # Python is slower than polars over a whole block, but faster than by halving it where some are wrong.
+    good, wrong = list[bytes](), list[tuple[str, bytes]]()
+    for line in lines:
+        if why := _fault(line):
+            wrong.append((why, line))
+        else:
+            good.append(line)
+    for index in reversed(list(broken(good, lambda data: _read(data, _NOTHING)))):
+        line = good.pop(index)
+        wrong.append((_unread(line), line))
+    return good, wrong
+
+
+def _fault(line: bytes) -> str | None:
+    """Why the line is no JSON object, as far as Python can tell; `NaN` and `Infinity`, which it reads, are no JSON."""
+    if why := no_text(line):
+        near = looks_like(line)
+        return f"{why}, and JSON is UTF-8{f'; is it {near}?' if near else ''}"
+    if half := _half(line):
+        return f"it has {half}, which is half a character"
+    try:
+        found = json.loads(line, parse_constant=_no_json)
+    except RecursionError:
+        return None
+    except ValueError:
+        found = None
+    return None if isinstance(found, dict) else "not a JSON object"
+
+
+def _unread(line: bytes) -> str:
+    """Why polars cannot read a line, as when it is nested too deep."""
+    try:
+        _read(line, _NOTHING)
+    except ERRORS as error:
+        return f"not JSON that can be read: {first_line(error)}"
+    return "not JSON that can be read beside other lines"
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _sorted_out(
+    file: str, block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr]
+) -> tuple[pl.DataFrame, Faulty | None]:
+    """The same, line by line where that is needed."""
+    lines, wrong = _split(block)
+    faults = [of_each(file, wrong)]
+    nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
+    inside = list(broken(lines, lambda data: _read(data, nested))) if nested else []
+    for index in reversed(inside):
+        line = lines.pop(index)
+        faults.append(of_lines(file, _why(line, nested), [line]))
+    found = _read(b"".join(lines), raw, lenient=True)
+    no_texts = _no_texts(found, found.select(typed).schema, lambda: lines)
+    texts = [found[name].scatter(rows, None) for name, rows in no_texts]
+    frame = found.with_columns(texts).select(typed)
+    if flat := [name for name in raw if name not in nested]:
+        as_text = _read(b"".join(lines), dict.fromkeys(flat, pl.String()))
+        bad = unfit(as_text, frame)
+        misfits = [lines[index] for index in bad.arg_true()]
+        faults.append(_misfits(file, misfits, as_text.filter(bad), frame.select(flat).filter(bad)))
+        frame = frame.filter(~bad)
+    return frame, joined(faults)
+
+
+def _misfits(file: str, lines: Sequence[bytes], texts: pl.DataFrame, typed: pl.DataFrame) -> Faulty:
+    """Letters for lines with these values, as text, that do not fit the columns of `typed`."""
+    written = map(_as_written, lines, texts.iter_rows(named=True))
+    rows = pl.Series(map(decoded, lines), dtype=pl.String)
+    return of_misfits(file, pl.DataFrame(list(written), schema=texts.schema), typed, rows)
+
+
+def _as_written(line: bytes, texts: dict[str, str | None]) -> dict[str, str | None]:
+    """The values as the line has them, text in quotes; as polars has them where Python cannot read so deep a line."""
+    try:
+        values = json.loads(line)
+    except RecursionError:
+        return texts
+    return {name: None if (value := values.get(name)) is None else json.dumps(value) for name in texts}
+
+
+def _why(line: bytes, nested: Mapping[str, pl.DataType]) -> str:
+    """What is wrong within the first nested column that cannot be read of the line."""
+    for name, dtype in nested.items():
+        try:
+            _read(line, {name: dtype})
+        except ERRORS as error:
+            return f"column {name!r}: {first_line(error)}, expected {type_name(dtype)}"
+    return "its nested columns cannot be read"

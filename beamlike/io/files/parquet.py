@@ -1,0 +1,166 @@
+"""One Parquet file as pieces of rows of the declared columns; what is damaged or does not fit is letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Final
+
+import attrs
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from beamlike.errors import unknown_column
+from beamlike.io.base import Faulty, Unreadable
+from beamlike.io.files.faults import ERRORS, first_line, of_file, of_misfits, of_rows, raises, shown, unfit
+from beamlike.io.files.paths import open_file, read_by_polars
+from beamlike.rows.dtypes import type_name
+from beamlike.rows.values import row_json
+
+_TEXT: Final = (pl.String, pl.Categorical, pl.Enum)
+
+
+def scan(file: str) -> pl.LazyFrame:
+    """The file as it is; where only pyarrow knows the storage, it is read whole."""
+    source = file if read_by_polars(file) else BytesIO(open_file(file).read())
+    return pl.scan_parquet(source, glob=False, hive_partitioning=False)
+
+
+def pieces(
+    file: str, schema: pl.Schema, rows: int, part: int, parts: int
+) -> Iterator[tuple[pl.LazyFrame | Faulty, int]]:
+    """Part `part` of `parts` of the rows, in order, in pieces of at most `rows`, and how long they are.
+
+    Only what is collected of a piece is read; that may raise `Unreadable`. Rows of a file that lacks a column, or
+    has it in a type that the declared one cannot stand for, are letters, and so are values that do not fit.
+    """
+    try:
+        lf = scan(file)
+        found = lf.collect_schema()
+        height = lf.select(pl.len()).collect().item()
+    except ERRORS as error:
+        if part == 0:
+            yield of_file(file, f"not a Parquet file that can be read: {first_line(error)}"), 1
+        return
+    reader = _Reader(file, lf, found, schema)
+    first, last = height * part // parts, height * (part + 1) // parts
+    size = -(-(last - first) // max(1, -(-(last - first) // rows)))
+    for offset in range(first, last, size or 1):
+        yield from reader.piece(offset, min(size, last - offset))
+
+
+@attrs.frozen
+class _Reader:
+    """Reads slices of a file with the columns `found` as rows of `schema`."""
+
+    file: str
+    lf: pl.LazyFrame
+    found: pl.Schema
+    schema: pl.Schema
+    _wrong: str | None = attrs.field(init=False)
+    _checked: tuple[str, ...] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        wrong = (self._misfit(name, dtype) for name, dtype in self.schema.items())
+        object.__setattr__(self, "_wrong", next(filter(None, wrong), None))
+        known = {name: dtype for name, dtype in self.schema.items() if name in self.found}
+        checked = (name for name, dtype in known.items() if not _always_fits(self.found[name], dtype))
+        object.__setattr__(self, "_checked", tuple(checked))
+
+    def piece(self, offset: int, length: int) -> Iterator[tuple[pl.LazyFrame | Faulty, int]]:
+        """The rows of one slice, and those of it that do not fit."""
+        if not self._checked and self._wrong is None:
+            yield self._lazy(offset, length), length
+            return
+        try:
+            frame = self.lf.slice(offset, length).collect()
+        except ERRORS as error:
+            yield self._damaged(offset, length, error), 1
+            return
+        if self._wrong is not None:
+            yield of_rows(self.file, self._wrong, _json(frame)), length
+            return
+        found = frame.select(self._checked)
+        typed = frame.select(_cast(frame[name], dtype) for name, dtype in self.schema.items())
+        bad = unfit(found, typed)
+        if count := int(bad.sum()):
+            values, rows = shown(found.filter(bad)), _json(frame.filter(bad))
+            yield of_misfits(self.file, values, typed.filter(bad), rows), count
+        if count < length:
+            yield typed.filter(~bad).lazy(), length - count
+
+    def _misfit(self, name: str, dtype: pl.DataType) -> str | None:
+        if name not in self.found:
+            return str(unknown_column(name, self.found, None))
+        found = self.found[name]
+        if _widens(found, dtype):
+            return None
+        return f"column {name!r} is {type_name(found)}, which cannot be read as {type_name(dtype)}"
+
+    def _damaged(self, offset: int, length: int, error: BaseException) -> Faulty:
+        lost = f"the rows {offset} to {offset + length - 1} are lost"
+        return of_file(self.file, f"{lost}, as they cannot be read: {first_line(error)}")
+
+    def _lazy(self, offset: int, length: int) -> pl.LazyFrame:
+        """The slice, read when it is collected."""
+        lf = self.lf.slice(offset, length).select(
+            pl.col(name).cast(dtype) for name, dtype in self.schema.items()
+        )
+        left_out = False
+
+        def leave_out() -> None:
+            nonlocal left_out
+            left_out = True
+
+        def read(
+            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+        ) -> Iterator[pl.DataFrame]:
+            wanted = lf if columns is None else lf.select(columns)
+            wanted = wanted.head(0) if left_out else wanted if n_rows is None else wanted.head(n_rows)
+            try:
+                yield (wanted if predicate is None else wanted.filter(predicate)).collect()
+            except ERRORS as error:
+                if raises(wanted.collect):
+                    raise Unreadable(self._damaged(offset, length, error), leave_out) from error
+                raise  # a user's expression that came with the predicate
+
+        return register_io_source(read, schema=self.schema, is_pure=True)
+
+
+def _json(frame: pl.DataFrame) -> pl.Series:
+    return frame.select(row_json(frame.schema)).to_series()
+
+
+def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """The column in the declared type; null where a value, or one within it, does not fit."""
+    cast = column.cast(dtype, strict=False)
+    if not dtype.is_nested() or not raises(lambda: column.cast(dtype)):
+        return cast
+    # Within a value polars would put the null, and not say where.
+    if len(column) == 1:
+        return pl.Series(column.name, [None], dtype)
+    half = len(column) // 2
+    return _cast(column[:half], dtype).append(_cast(column[half:], dtype))
+
+
+def _always_fits(found: pl.DataType, dtype: pl.DataType) -> bool:
+    """Whether every value of one type is one of the other."""
+    if found == dtype or (isinstance(found, pl.Datetime) and isinstance(dtype, pl.Datetime)):
+        return True
+    try:
+        both = [pl.Series(dtype=found).to_frame(""), pl.Series(dtype=dtype).to_frame("")]
+        return pl.concat(both, how="vertical_relaxed").schema[""] == dtype
+    except pl.exceptions.PolarsError:
+        return False
+
+
+def _widens(found: pl.DataType, dtype: pl.DataType) -> bool:
+    """Whether values of one type can stand for the other, if they fit."""
+    return (
+        type(found) is type(dtype)
+        or found == pl.Null
+        or (found.is_integer() and dtype.is_numeric())
+        or (found.is_numeric() and dtype.is_float())
+        or (found == pl.Date and isinstance(dtype, pl.Datetime))
+        or (isinstance(found, _TEXT) and isinstance(dtype, _TEXT))
+    )

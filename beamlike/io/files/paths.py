@@ -1,0 +1,316 @@
+"""Finds and opens files: local ones, and those of object stores by way of pyarrow's file systems."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO, Final
+
+from beamlike.errors import nearest
+from beamlike.io.files.order import Found, in_order
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
+_WILDCARD: Final = re.compile(r"[*?\[]")
+_SPECIAL: Final = re.compile(r"[*?\[\]{}\\]")  # of Hadoop's globs
+_DEEP: Final = re.compile(r"(?:^|(?<=/))\*\*(?:/|$)")
+_GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
+_POLARS: Final = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "hf"}
+)
+_STEP: Final = 16 << 10  # bytes
+_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
+
+
+def path_text(path: object) -> str:
+    """The path of a declaration as text; `file:` paths as local ones."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise TypeError(f"a path is text or a pathlib.Path, not {path!r}")
+    if not text:
+        raise ValueError("a path must not be empty")
+    return _FILE_SCHEME.sub("", text, count=1)
+
+
+def is_remote(path: str) -> bool:
+    """Whether the path has a scheme, such as `s3://`, and so is not of this machine's file system."""
+    return _SCHEME.match(path) is not None
+
+
+def absolute(path: str) -> str:
+    """The path as it is meant here, for processes with another working directory; with a scheme, as it is."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
+def real(path: str) -> str:
+    """The one spelling of all paths that lead to the same place on this machine."""
+    return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
+
+
+def read_by_polars(path: str) -> bool:
+    """Whether polars reads the storage itself; of others, such as HDFS, pyarrow knows some."""
+    return not is_remote(path) or path.partition("://")[0].lower() in _POLARS
+
+
+def uri(path: str) -> str:
+    """The path for Hadoop, whose default file system need not be this machine's."""
+    path = path_text(path)
+    return path if is_remote(path) else f"file:{os.path.abspath(path)}"
+
+
+def glob_uri(path: str) -> str:
+    """The path where Hadoop expects a glob: what is there under just this name is meant by it."""
+    return _SPECIAL.sub(r"\\\g<0>", uri(path)) if os.path.lexists(path) else uri(path)
+
+
+def is_pattern(path: str) -> bool:
+    """Whether the path has wildcards, and is not itself the name of a file."""
+    return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))
+
+
+def root_of(pattern: str) -> str:
+    """The folder before the first wildcard of a glob, as it begins there; empty for the current one."""
+    wildcard = _WILDCARD.search(pattern)
+    return pattern if wildcard is None else pattern[: pattern.rfind("/", 0, wildcard.start()) + 1]
+
+
+def list_files(path: str) -> list[Found]:
+    """The files that a path, directory or glob names, in order of modification time.
+
+    Directories are searched in depth, but for a link to one that it lies in. Below the path, files and directories
+    whose name begins with `_` or `.` are left out. Raises `FileNotFoundError`, which says what `nothing_at` does, if it
+    names nothing at all.
+    """
+    found = set(_remote(path) if is_remote(path) else _local(path))
+    if not found and is_remote(path) and is_pattern(path):
+        raise FileNotFoundError(nothing_at(path))
+    return in_order(found, "modified")
+
+
+def require_something(path: str) -> None:
+    """Raises `FileNotFoundError`, as `list_files` does, if the path or glob names nothing."""
+    if is_remote(path):
+        list_files(path)
+    elif not _named(path):
+        raise FileNotFoundError(nothing_at(path))
+
+
+def _local(path: str) -> Iterator[Found]:
+    require_something(path)
+    for match in _named(path):
+        yield from _under(match)
+
+
+def _named(path: str) -> list[str]:
+    """What a path or glob names on this machine."""
+    if not is_pattern(path):
+        with suppress(FileNotFoundError, NotADirectoryError):  # not what may not be looked at
+            os.stat(path)
+            return [path]
+        return []
+    given = path[: _WILDCARD.search(path).start()]  # type: ignore[union-attr]
+    return [match for match in _matching(path, len(given)) if not is_hidden(match)]
+
+
+def _matching(pattern: str, given: int) -> Iterator[str]:
+    """What a glob names, of which so many characters are no wildcards. No link is followed back to where it lies."""
+    deep = _DEEP.search(pattern) if pattern != "**" else None  # what is here, to any depth
+    if deep is None:
+        yield from (match for match in glob.glob(pattern) if not _goes_round(match, given))
+        return
+    head, tail = pattern[: deep.start()], pattern[deep.end() :]
+    for base in _matching(head, given) if _WILDCARD.search(head) else [head]:
+        for folder, _ in _walk(base or os.curdir):
+            if not tail:  # all that is below
+                yield folder
+                break
+            inner = glob.escape(folder if base else folder[2:])  # without the dot
+            yield from _matching(os.path.join(inner, tail), len(inner))
+
+
+def _goes_round(match: str, given: int) -> bool:
+    """Whether some folder of the path, beyond what was given of it, is a link back."""
+    ends = (end for end in range(max(given, 1), len(match) + 1) if match[end : end + 1] in ("/", ""))
+    return any(leads_back(match[:end]) for end in ends)
+
+
+def leads_back(folder: str) -> bool:
+    """Whether it is a link to a folder that it lies in, by whatever links."""
+    if not os.path.islink(folder):
+        return False
+    target, above = os.path.realpath(folder), os.path.abspath(folder)
+    while above != (above := os.path.dirname(above)):
+        if os.path.realpath(above) == target:
+            return True
+    return False
+
+
+def nothing_at(path: str) -> str:
+    """The error for a path or glob that names nothing: on this machine with how far it leads, and what is near."""
+    what = f"nothing matches {path!r}" if is_pattern(path) else f"there is no file or directory {path!r}"
+    if is_remote(path):
+        return what
+    folder, name = os.path.split(os.path.abspath(path))
+    while not _named(folder):
+        folder, name = os.path.split(folder)
+    found = {os.path.basename(one) for one in _named(os.path.join(folder, "*"))}
+    if name in found:  # a link that leads nowhere, or a file that is taken for a directory
+        return what
+    return f"{what}: {folder!r} has no {name!r}{nearest(name, sorted(found))}"
+
+
+def _under(root: str) -> Iterator[Found]:
+    if not os.path.isdir(root):
+        yield from _found(root)
+    for folder, names in _walk(root):
+        for name in names:
+            yield from _found(os.path.join(folder, name))
+
+
+def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
+    """The folders below, first it itself, and the names of their files; without hidden ones, and links back."""
+    for folder, folders, names in os.walk(root, followlinks=True):
+        folders[:] = [
+            name for name in folders if not (is_hidden(name) or leads_back(os.path.join(folder, name)))
+        ]
+        yield folder, [name for name in names if not is_hidden(name)]
+
+
+def _found(path: str) -> Iterator[Found]:
+    """The file, unless somebody has removed it since its folder was listed."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        if os.path.lexists(path):  # a link that leads nowhere
+            raise
+        return
+    yield Found(path, status.st_mtime_ns // 1_000_000, status.st_size)
+
+
+def is_hidden(path: str) -> bool:
+    """Whether readers pass over it."""
+    return os.path.basename(path.rstrip("/")).startswith(("_", "."))
+
+
+def _remote(path: str) -> Iterator[Found]:
+    """As `_local`, from one recursive listing of the directory before the first wildcard."""
+    from pyarrow import fs
+
+    root = root_of(path)
+    system, base = file_system(root)
+    here = system.get_file_info(base)
+    if root == path and here.type == fs.FileType.NotFound:
+        raise FileNotFoundError(nothing_at(path))
+    if here.type == fs.FileType.File:
+        yield Found(path, (here.mtime_ns or 0) // 1_000_000, here.size)
+        return
+    for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
+        below = info.path[len(base) :].strip("/")
+        name = f"{root.rstrip('/')}/{below}"
+        hidden = any(is_hidden(part) for part in below.split("/"))
+        if info.type == fs.FileType.File and not hidden and (root == path or _matches(path, name)):
+            yield Found(name, (info.mtime_ns or 0) // 1_000_000, info.size)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Whether the glob names the file or a directory above it; `*` stays within a name."""
+    parts, end = [], 0
+    for token in _GLOB.finditer(pattern):
+        deep, star, one, choice = token.groups()
+        wild = ".*" if deep else "[^/]*" if star else "[^/]" if one else choice.replace("[!", "[^", 1)
+        parts += [re.escape(pattern[end : token.start()]), wild]
+        end = token.end()
+    return re.fullmatch("".join(parts) + re.escape(pattern[end:]) + "(/.*)?", name) is not None
+
+
+def file_system(path: str) -> tuple[Any, str]:
+    """pyarrow's file system for a path with a scheme, and the path in it; `ValueError` if it knows none."""
+    from pyarrow import ArrowInvalid, fs
+
+    try:
+        # Hadoop's names for S3, as Spark lists it.
+        system, bare = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
+    except ArrowInvalid as error:
+        raise ValueError(f"cannot list the files of {path!r}: {error}") from error
+    return system, bare
+
+
+class Damaged(Exception):
+    """A compressed file cannot be unpacked beyond some byte; what comes before it was read."""
+
+
+def open_file(path: str) -> BinaryIO:
+    """The file's bytes, unpacked if its name ends as those of compressed files do; reading may raise `Damaged`."""
+    if path.endswith(_COMPRESSED):
+        return _Unpacked(path)  # type: ignore[return-value]
+    return _open(path)
+
+
+def write_file(path: str, content: bytes) -> None:
+    """Makes the file."""
+    if is_remote(path):
+        system, bare = file_system(path)
+        with system.open_output_stream(bare) as file:
+            file.write(content)
+    else:
+        with open(path, "wb") as file:
+            file.write(content)
+
+
+def _open(path: str, compression: str | None = None) -> BinaryIO:
+    if is_remote(path):
+        system, bare = file_system(path)
+        return system.open_input_stream(bare, compression=compression)  # type: ignore[no-any-return]
+    if compression is None:
+        return open(path, "rb")
+    import pyarrow
+
+    return pyarrow.input_stream(path, compression=compression)  # type: ignore[no-any-return]
+
+
+class _Unpacked:
+    """Reads a compressed file up to where it is damaged, to some kilobytes."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._stream = _open(path, "detect")
+        self._read = 0
+        self._damaged: Damaged | None = None
+
+    def __enter__(self) -> _Unpacked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """As of any file."""
+        self._stream.close()
+
+    def read(self, size: int) -> bytes:
+        """About that many bytes, none at the end; first those that can be unpacked, then `Damaged`."""
+        parts: list[bytes] = []
+        while size > 0 and self._damaged is None:
+            try:
+                part = self._stream.read(min(size, _STEP))
+            except OSError as error:
+                self._require_readable()
+                self._damaged = Damaged(f"it cannot be unpacked beyond byte {self._read}: {error}")
+                break
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+            self._read += len(part)
+        if self._damaged is not None and not parts:
+            raise self._damaged
+        return b"".join(parts)
+
+    def _require_readable(self) -> None:
+        """If it is not the packing but the storage that fails, so does this."""
+        with _open(self._path) as packed:
+            while packed.read(_STEP):
+                pass

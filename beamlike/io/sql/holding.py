@@ -1,0 +1,87 @@
+"""Who writes to a table: one run of a name at a time, as far as its database can tell."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final, Self
+
+import attrs
+import sqlalchemy as sa
+
+from beamlike.io.sql.statements import engine
+from beamlike.system.locks import InUse, Lock, left_by_killed
+from beamlike.system.path_names import file_name
+
+_MINE: Final = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
+# So that the server does not end a transaction in which nothing happens, and shows who has it.
+_STAY: Final = sa.text(
+    "SELECT set_config(name, '0', true) FROM pg_settings "
+    "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
+)
+_SIGN: Final = sa.text("SELECT set_config('application_name', :who, true)")
+# A statement that reads keeps its snapshot of the database until the next one, and the server could meanwhile clean up
+# nothing that is newer. This one has no snapshot.
+_LET_GO: Final = sa.text("SET LOCAL statement_timeout TO DEFAULT")
+_HOLDER: Final = sa.text(
+    "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
+    "WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
+    "AND (classid::bigint << 32) | objid::bigint = :key AND datname = current_database()"
+)
+_LONGEST: Final = 63
+"""How long the name of an application may be in PostgreSQL."""
+
+
+@attrs.define(eq=False)
+class ServerLock:
+    """A lock of the server, in a transaction of its own: it goes with the connection, however that ends."""
+
+    _connection: sa.Connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+
+def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | None:
+    """Keeps other runs of this name from the table at this place. Raises `InUse`; None where nothing can tell."""
+    match url.get_backend_name():
+        case "sqlite":
+            folder, database = os.path.split(place[1])
+            for _ in left_by_killed(f"{glob.escape(folder)}/.{file_name(database)}-*.lock"):
+                pass  # it goes
+            name = file_name("-".join([database, *place[2:], run]))
+            return Lock.take(f"{folder}/.{name}.lock", f"the run {run!r}")
+        case "postgresql":
+            return _on_server(url, _key_of([*place[4:], run]), run)
+    return None
+
+
+def _on_server(url: sa.URL, key: int, run: str) -> ServerLock:
+    # Not one in which the whole transaction has a snapshot.
+    connection = engine(url).connect().execution_options(isolation_level="READ COMMITTED")
+    try:
+        if not connection.scalar(_MINE, {"key": key}):
+            raise InUse(f"the run {run!r} in {connection.scalar(_HOLDER, {'key': key}) or 'another process'}")
+        who = f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%dT%H:%MZ} on {socket.gethostname()}"
+        connection.execute(_STAY)
+        connection.execute(_SIGN, {"who": who[:_LONGEST]})
+        connection.execute(_LET_GO)
+    except BaseException:
+        connection.close()
+        raise
+    return ServerLock(connection)
+
+
+def _key_of(names: Sequence[str]) -> int:
+    digest = hashlib.sha256("\0".join(["beamlike", *names]).encode()).digest()
+    return int.from_bytes(digest[:8], signed=True)

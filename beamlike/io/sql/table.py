@@ -1,0 +1,262 @@
+"""A sink for SQL databases: a row per key and window that later panes replace, or every row appended once."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import attrs
+import polars as pl
+
+from beamlike.errors import PlanError, nearest
+from beamlike.io.base import Part
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from beamlike.io.sql.holding import ServerLock
+    from beamlike.system.locks import Lock
+
+_MODES = ("upsert", "append")
+
+
+def _statements() -> ModuleType:
+    try:
+        from beamlike.io.sql import statements
+    except ModuleNotFoundError as error:
+        if error.name != "sqlalchemy":
+            raise
+        raise ModuleNotFoundError(
+            "bl.Table needs SQLAlchemy: pip install 'beamlike[table]'", name=error.name
+        ) from None
+    return statements
+
+
+def _parsed(url: Any) -> sa.URL:
+    """The URL; errors do not repeat it, as there may be a password in it."""
+    _statements()
+    import sqlalchemy as sa
+
+    example = "such as 'sqlite:///out.db' or 'postgresql+psycopg://user@host/database'"
+    if not isinstance(url, str | sa.URL):
+        raise TypeError(f"Table: url must be text {example}, not a {type(url).__name__}")
+    try:
+        parsed = sa.make_url(url)
+        parsed.get_dialect()
+    except sa.exc.NoSuchModuleError:
+        raise ValueError(
+            f"Table: SQLAlchemy knows no database {parsed.drivername!r}; give an url {example}"
+        ) from None
+    except (sa.exc.ArgumentError, ValueError):
+        raise ValueError(f"Table: url is none of a database, {example}") from None
+    in_memory = parsed.database in (None, "", ":memory:") or parsed.query.get("mode") == "memory"
+    if parsed.get_backend_name() == "sqlite" and in_memory:
+        raise ValueError(
+            "Table: an SQLite database in memory is gone after a batch; name a file, or use bl.Memory()"
+        )
+    return parsed
+
+
+def _name(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str) or not all(part.strip(' "') for part in value.split(".")):
+        raise ValueError(
+            f"Table: table must be a name such as 'averages' or 'schema.averages', not {value!r}"
+        )
+
+
+def _mode(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if value not in _MODES:
+        raise ValueError(f"Table: mode may be 'upsert' or 'append', not {value!r}{nearest(value, _MODES)}")
+
+
+@attrs.frozen
+class RowKey:
+    """What tells rows of panes apart, as columns of `output_frame`.
+
+    `groups` are the grouping's keys and the window; `pane` has the index of the pane and `retracted` says that it was
+    taken back, None where no column does. With `per_pane` the pane is part of the key.
+    """
+
+    groups: tuple[str, ...]
+    pane: str | None
+    retracted: str | None
+    per_pane: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """`groups`, and with `per_pane` the pane."""
+        return (*self.groups, *([self.pane] if self.per_pane and self.pane else []))
+
+
+@attrs.frozen
+class Feed:
+    """What a sink gets: of which step, columns of `output_frame`, which of them are the user's, and their key."""
+
+    step: str
+    schema: pl.Schema = attrs.field(eq=False)
+    user: tuple[str, ...]
+    key: RowKey | None = None
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """None for rows that are only appended."""
+        return () if self.key is None else self.key.columns
+
+    @property
+    def required(self) -> list[str]:
+        """The columns without which the rows would say less; others are the engine's own."""
+        return [name for name in self.schema if name in (*self.user, *self.key_columns)]
+
+
+@attrs.frozen
+class Table:
+    """A table of any database that SQLAlchemy has a dialect for, made at the start of a run if it is not there.
+
+    `url` is SQLAlchemy's; only what is not secret of it is ever shown. `table` may be `schema.table`; a name with a dot
+    is put in double quotes, as in SQL: `'"plays.2026"'`.
+
+    `mode="upsert"`: for the output of a grouping. There is a row per key and window, the one of the latest pane; a
+    pane that is taken back takes its row away. With `per_pane` there is a row per key, window and pane, and those
+    that were taken back are marked. `mode="append"`: for any rows; a batch that is replayed is not appended again.
+
+    On Spark each task writes its rows of a batch, in one transaction; into SQLite, a file on this machine, the driver
+    does.
+    """
+
+    url: sa.URL = attrs.field(converter=_parsed, repr=lambda url: f'"{_statements().shown(url)}"')
+    table: str = attrs.field(validator=_name)
+    mode: Literal["upsert", "append"] = attrs.field(default="upsert", validator=_mode)
+    per_pane: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
+    _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
+    # The table that rows are put in, with those columns that the one in the database has: looked up once.
+    _checked: dict[str, sa.Table] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.per_pane and self.mode == "append":
+            raise ValueError(
+                "Table: per_pane=True goes with mode='upsert'; appended rows are a row per pane anyway"
+            )
+
+    @property
+    def distributed(self) -> bool:
+        """Whether tasks on other machines may write: not into SQLite, whose file is on the driver's."""
+        return self.url.get_backend_name() != "sqlite"
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What it writes to, however it is spelt; two sinks must not share it."""
+        return _statements().place_of(self.url, self.table)  # type: ignore[no-any-return]
+
+    def fitted(self, rows: Feed) -> Self:
+        """The sink, told what it gets. Raises `PlanError` for a column that no table can hold."""
+        key = rows.key
+        if (
+            key is not None
+            and key.retracted is not None
+            and not key.per_pane
+            and key.retracted not in rows.user
+        ):
+            # It would say no in every row.
+            left = {name: dtype for name, dtype in rows.schema.items() if name != key.retracted}
+            rows = attrs.evolve(rows, schema=pl.Schema(left))
+        try:
+            _statements().column_types(rows.schema)
+        except TypeError as error:
+            raise PlanError(str(error), step=rows.step) from None
+        return attrs.evolve(self, rows=rows)
+
+    def check(self) -> None:
+        """Makes the table if it is not there; else `PlanError` says how it does not fit.
+
+        A table that is there need not have those of the engine's columns that tell no rows apart.
+        """
+        from beamlike.io.sql import ledger
+
+        statements, rows = _statements(), self._declared()
+        wanted = statements.table_of(
+            self.table, statements.column_types(rows.schema, rows.key_columns), rows.key_columns
+        )
+        with self._begin() as connection:
+            if wrong := statements.unknown_schema(connection, wanted):
+                raise PlanError(wrong, step=rows.step)
+            ledger.prepare(connection, wanted)
+            wanted.create(connection, checkfirst=True)
+            found = list(statements.misfits(connection, wanted, rows.required, rows.key_columns))
+            if found:
+                message = f"the table {self.table!r} is not as this sink needs it: {'; '.join(found)}"
+                raise PlanError(message, step=rows.step)
+            self._checked["table"] = statements.as_found(connection, wanted)
+
+    def hold(self, run: str) -> Lock | ServerLock | None:
+        """No other run of this name writes to the table until this is released. Raises `InUse`."""
+        from beamlike.io.sql import holding
+
+        return holding.hold(self.url, self.place, run)
+
+    def start(self, run: str) -> None:
+        """Makes or checks the table. Its rows stay; what the ledger knows of an earlier run of this name goes."""
+        from beamlike.io.sql import ledger
+
+        table = self._found()
+        with self._begin() as connection:
+            ledger.forget(connection, table, run)
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Writes the rows of a part, all or none."""
+        if frame.is_empty():
+            return
+        from beamlike.io.sql import ledger
+
+        statements, table, key = _statements(), self._found(), self._declared().key
+        with self._begin() as connection:
+            if not ledger.claim(connection, table, part, replaces=key is not None):
+                return
+            if key is not None:
+                self._replace(connection, table, frame, key)
+            else:
+                statements.insert(connection, table, frame.select(table.columns.keys()))
+
+    def _replace(self, connection: sa.Connection, table: sa.Table, frame: pl.DataFrame, key: RowKey) -> None:
+        statements, columns = _statements(), list(key.columns)
+        _require_told_apart(frame, key)
+        # What came last of a row is what counts.
+        frame = frame.unique(columns, keep="last", maintain_order=True)
+        if key.retracted is not None and not key.per_pane:
+            statements.delete(connection, table, columns, frame.filter(key.retracted))
+            frame = frame.filter(~pl.col(key.retracted))
+        statements.upsert(connection, table, columns, frame.select(table.columns.keys()))
+
+    def _declared(self) -> Feed:
+        if self._rows is None:
+            raise RuntimeError("Table: it learns its columns from collection.write(name, table)")
+        return self._rows
+
+    def _found(self) -> sa.Table:
+        if not self._checked:
+            self.check()
+        return self._checked["table"]
+
+    def _begin(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction."""
+        try:
+            return _statements().engine(self.url).begin()  # type: ignore[no-any-return]
+        except ModuleNotFoundError as error:
+            raise PlanError(
+                f"{self.url.drivername!r} needs the module {error.name!r}: pip install the driver of the database, or "
+                "name one in the url that is there, as in 'postgresql+psycopg://...'",
+                step=self._declared().step,
+            ) from None
+
+
+def _require_told_apart(frame: pl.DataFrame, key: RowKey) -> None:
+    """A pane has one row per key and window, unless a function has changed keys since the grouping."""
+    if key.pane is None:
+        return
+    own = [*key.groups, key.pane, *([key.retracted] if key.retracted else [])]
+    twice = frame.select(own).filter(pl.struct(own).is_duplicated()).head(1)
+    if len(twice):
+        raise ValueError(
+            f"two rows of one pane are alike in {', '.join(key.groups)}: {twice.row(0)}; steps after the grouping must "
+            "leave its keys as they are"
+        )

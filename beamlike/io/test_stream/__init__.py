@@ -1,0 +1,1 @@
+"""A source that a test writes step by step."""

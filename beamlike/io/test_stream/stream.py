@@ -1,0 +1,236 @@
+"""A source that a test writes step by step: bundles of elements, and clocks that move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypeVar
+
+import attrs
+import polars as pl
+
+from beamlike.errors import nearest
+from beamlike.io.base import Declared, declared
+from beamlike.io.test_stream.fitting import fits
+from beamlike.io.test_stream.times import TimeLike, instant
+from beamlike.rows.dtypes import SchemaLike, type_name
+from stages.strategies.announced import AnnouncedWatermark, announcement
+from stages.strategies.base import Summary
+from windowing.time import (
+    GLOBAL_WINDOW_END,
+    MAX_TIME,
+    MIN_TIME,
+    Duration,
+    format_time,
+    microseconds,
+)
+
+T = TypeVar("T")
+
+
+@attrs.frozen(eq=False)
+class StreamStep:
+    """A bundle of elements, or clocks that move: what the source announces, and its processing time from then on."""
+
+    elements: pl.DataFrame
+    summary: Summary
+    processing_time: int
+
+
+def _columns(schema: SchemaLike | Declared) -> Declared:
+    columns = declared(schema)
+    if columns is None:
+        raise TypeError('TestStream needs a schema such as {"user": str, "at": int}')
+    return columns
+
+
+@attrs.frozen(eq=False)
+class TestStream:
+    """A source for tests that says itself what happens when: `TestStream(schema).add_elements([...])...`
+
+    It never changes: each method gives a new stream with one more step. Every step is a batch; steps count from 0,
+    and step n of every test stream of a pipeline is played in batch n, on whatever runner. After the last step of
+    the longest, one more batch brings all watermarks to the end of time.
+
+    Times are datetimes, ISO text or seconds since 1970. A stream has clocks of its own: its watermark starts at the
+    beginning of time and its processing time at 0. It is unbounded unless it is told its end by
+    `advance_watermark_to_infinity()`. Which column of the elements is their event time is told to `p.read`, as for
+    every source; so may a `watermark=` strategy be, which then looks at the elements, if no step announces one.
+    """
+
+    __test__: ClassVar[bool] = False  # pytest takes what is called Test... for tests
+
+    columns: Declared = attrs.field(converter=_columns, alias="schema")
+    steps: tuple[StreamStep, ...] = attrs.field(
+        default=(), kw_only=True, repr=lambda steps: f"<{len(steps)} steps>"
+    )
+
+    def add_elements(self, rows: Sequence[Mapping[str, Any]]) -> TestStream:
+        """A bundle of elements, as dicts; it may be empty. A column that a dict lacks is null.
+
+        Nothing is converted: 1.7 is not an int, nor is True; an int is good for a column of floats.
+        """
+        self._check_open()
+        return self._with(elements=self._frame(rows))
+
+    def advance_watermark_to(
+        self, time: TimeLike, percentiles: Mapping[int, TimeLike] | None = None
+    ) -> TestStream:
+        """The watermark moves on to this time: what comes with an earlier event time is late.
+
+        `percentiles={66: time}` moves percentile watermarks, too: two thirds of what is before that time have come.
+        """
+        self._check_open()
+        if not isinstance(percentiles, Mapping | None):
+            raise TypeError(f"{self._next}: percentiles= is a dict such as {{66: time}}, not {percentiles!r}")
+        shares = {share: self._time(given) for share, given in (percentiles or {}).items()}
+        watermark = self._watermark_after(time)
+        self._check_percentiles(shares, watermark)
+        return self._with(summary=announcement(watermark, shares))
+
+    def advance_watermark_to_infinity(self) -> TestStream:
+        """The end of input: nothing follows."""
+        self._check_open()
+        return self._with(summary=announcement(MAX_TIME))
+
+    def advance_processing_time(self, duration: Duration) -> TestStream:
+        """The processing time of the stream moves on by so much."""
+        self._check_open()
+        by = self._read(microseconds, duration)
+        if by <= 0:
+            raise ValueError(f"{self._next}: processing time must advance by more than 0s, not {duration!r}")
+        if self.processing_time + by > MAX_TIME:
+            raise ValueError(f"{self._next}: processing time would lie outside of time after {duration!r}")
+        return self._with(processing_time=self.processing_time + by)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the stream was told its end."""
+        return self._announced == MAX_TIME
+
+    @cached_property
+    def percentiles(self) -> tuple[int, ...]:
+        """The percentiles whose watermarks are announced in some step, in order."""
+        return tuple(
+            sorted({int(share) for step in self.steps for share in step.summary.get("percentiles", ())})
+        )
+
+    @property
+    def announces(self) -> bool:
+        """Whether any step says where the watermark is; if none does, `p.read` may be given a strategy."""
+        return any(step.summary for step in self.steps)
+
+    @property
+    def watermark(self) -> AnnouncedWatermark:
+        """The strategy that takes the source at its word; `p.read` needs no other."""
+        return AnnouncedWatermark(percentiles=self.percentiles)
+
+    @property
+    def processing_time(self) -> int:
+        """Where the processing time stands after the last step, in microseconds."""
+        return self.steps[-1].processing_time if self.steps else 0
+
+    def schema(self) -> pl.Schema:
+        """The columns of the elements."""
+        return pl.Schema(self.columns)
+
+    def for_event_time(self, column: str) -> Self:
+        """The same: elements have types."""
+        return self
+
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """The bundles that are not empty, without what the stream says of its clocks."""
+        return (step.elements.lazy() for step in self.steps if step.elements.height)
+
+    def step(self, number: int) -> StreamStep:
+        """The step with this number; after the last one nothing happens any more."""
+        if number < len(self.steps):
+            return self.steps[number]
+        return StreamStep(self._frame(()), {}, self.processing_time)
+
+    @property
+    def _announced(self) -> int:
+        """Where the watermark stands after the last step."""
+        return next((step.summary["watermark"] for step in reversed(self.steps) if step.summary), MIN_TIME)
+
+    @property
+    def _next(self) -> str:
+        """The step that is being added, for errors."""
+        return f"TestStream, step {len(self.steps)}"
+
+    def _with(
+        self,
+        elements: pl.DataFrame | None = None,
+        summary: Summary | None = None,
+        processing_time: int | None = None,
+    ) -> TestStream:
+        step = StreamStep(
+            self._frame(()) if elements is None else elements,
+            summary or {},
+            self.processing_time if processing_time is None else processing_time,
+        )
+        return attrs.evolve(self, steps=(*self.steps, step))
+
+    def _check_open(self) -> None:
+        if self.bounded:
+            raise ValueError(f"{self._next}: nothing can follow advance_watermark_to_infinity()")
+
+    def _read(self, convert: Callable[[Any], T], given: object) -> T:
+        """What a user gave, converted; an error names the step."""
+        try:
+            return convert(given)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{self._next}: {error}") from None
+        except OverflowError:
+            raise ValueError(f"{self._next}: {given!r} lies outside of time") from None
+
+    def _time(self, given: TimeLike) -> int:
+        time = self._read(instant, given)
+        if not MIN_TIME < time < GLOBAL_WINDOW_END:
+            raise ValueError(
+                f"{self._next}: {given!r} lies outside of event time; the end is advance_watermark_to_infinity()"
+            )
+        return time
+
+    def _watermark_after(self, given: TimeLike) -> int:
+        time = self._time(given)
+        if time <= self._announced:
+            raise ValueError(
+                f"{self._next}: the watermark must move on from {format_time(self._announced)}, "
+                f"not to {format_time(time)}"
+            )
+        return time
+
+    def _check_percentiles(self, shares: Mapping[int, int], watermark: int) -> None:
+        known = [step.summary.get("percentiles", {}) for step in self.steps]
+        for share, time in shares.items():
+            if isinstance(share, bool) or not isinstance(share, int) or not 1 <= share <= 99:
+                raise ValueError(f"{self._next}: a percentile is a whole number from 1 to 99, not {share!r}")
+            least = max([watermark, *(before[str(share)] for before in known if str(share) in before)])
+            if time < least:
+                raise ValueError(
+                    f"{self._next}: percentile {share} must not be behind {format_time(least)}, where it or the "
+                    f"watermark is: {format_time(time)}"
+                )
+
+    def _frame(self, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+        schema = self.schema()
+        if not isinstance(rows, list | tuple):
+            raise TypeError(f"{self._next}: add_elements takes a list of dicts, not {rows!r}")
+        for row in rows:
+            if not isinstance(row, Mapping):
+                raise TypeError(f"{self._next}: an element is a dict such as {{'user': 'a'}}, not {row!r}")
+            for name in row:
+                if name not in schema:
+                    known = f"the columns are {', '.join(schema)}{nearest(name, schema)}"
+                    raise ValueError(f"{self._next}: there is no column {name!r} for {dict(row)!r}; {known}")
+                if not fits(row[name], schema[name]):
+                    raise TypeError(
+                        f"{self._next}: column {name!r} is {type_name(schema[name])}, not {row[name]!r}, "
+                        f"in {dict(row)!r}"
+                    )
+        try:
+            return pl.from_dicts([dict(row) for row in rows], schema=schema)
+        except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+            reason = str(error).partition("\n")[0].partition(";")[0]
+            raise TypeError(f"{self._next}: the elements do not fit the schema: {reason}") from error

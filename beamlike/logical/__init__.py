@@ -1,0 +1,1 @@
+"""Declarations between the steps: where collections come from, how they are windowed and joined, and what must hold."""

@@ -1,0 +1,88 @@
+"""Markers as users declare them: by expressions on the row, as in `filter`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import narwhals as nw
+import polars as pl
+
+import stages.progress.logs
+import stages.strategies.punctuated
+from beamlike.errors import PlanError, WrongType
+from beamlike.expressions.row_expression import ExpressionOfRows
+from beamlike.rows.dtypes import type_name
+from beamlike.steps.infer import Shape, expressions, outputs
+from stages.strategies.base import WatermarkStrategy
+from stages.strategies.punctuated import RowExpression
+
+
+def _of_rows(given: Any) -> RowExpression:
+    """What the user gave: a column name or an expression."""
+    if isinstance(given, str):
+        given = nw.col(given)
+    if isinstance(given, nw.Expr):
+        return ExpressionOfRows(given)
+    if isinstance(given, RowExpression):
+        return given
+    hint = "; this is a polars expression, write it with bl.col" if isinstance(given, pl.Expr) else ""
+    raise WrongType(f"a marker is an expression such as bl.col('kind') == 'mark', not {given!r}{hint}")
+
+
+@attrs.frozen
+class Punctuated(stages.strategies.punctuated.Punctuated):
+    """Rows for which `predicate` is true are markers: the watermark is the newest `timestamp` of a marker.
+
+    A marker promises that no element before its timestamp, a Datetime or Date, is still to come; without `timestamp`
+    that is its event time. Both are columns or expressions. Markers are elements like others: where they should not
+    be counted, filter them out after the source.
+    """
+
+    predicate: RowExpression = attrs.field(converter=_of_rows)
+    timestamp: RowExpression | None = attrs.field(default=None, converter=attrs.converters.optional(_of_rows))
+
+
+@attrs.frozen
+class TimeOrderedLogs(stages.progress.logs.TimeOrderedLogs):
+    __doc__ = stages.progress.logs.TimeOrderedLogs.__doc__
+
+    ends: RowExpression | None = attrs.field(
+        default=None, kw_only=True, converter=attrs.converters.optional(_of_rows)
+    )
+
+
+def checked(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
+    """The strategy with expressions over columns that are there, row by row, and of the types that they must have."""
+    if isinstance(strategy, TimeOrderedLogs) and strategy.ends is not None:
+        return attrs.evolve(strategy, ends=_marker(strategy.ends, shape, step, "ends of TimeOrderedLogs"))
+    if not isinstance(strategy, Punctuated):
+        return strategy
+    predicate = _marker(strategy.predicate, shape, step, "the predicate of Punctuated")
+    if strategy.timestamp is None:
+        return attrs.evolve(strategy, predicate=predicate)
+    timestamp, dtype = _checked(strategy.timestamp, shape, step, "Punctuated")
+    if not isinstance(dtype, pl.Datetime) and dtype != pl.Date:
+        raise WrongType(
+            f"the timestamp of Punctuated must be a Datetime or a Date, but {timestamp} is {type_name(dtype)}; "
+            "convert it in the expression",
+            step=step,
+        )
+    return attrs.evolve(strategy, predicate=predicate, timestamp=timestamp)
+
+
+def _marker(given: RowExpression, shape: Shape, step: str, what: str) -> RowExpression:
+    marker, dtype = _checked(given, shape, step, what)
+    if dtype != pl.Boolean:
+        raise WrongType(f"{what} must be Boolean, but {marker} is {type_name(dtype)}", step=step)
+    return marker
+
+
+def _checked(given: RowExpression, shape: Shape, step: str, kind: str) -> tuple[RowExpression, pl.DataType]:
+    if not isinstance(given, ExpressionOfRows):
+        raise WrongType(f"{kind} takes expressions of bl.col, not {given!r}", step=step)
+    (expression,) = expressions(shape, [given.expression], {}, step=step, plain=False)
+    dtypes = outputs(shape, [expression], step=step)[0].dtypes()
+    if len(dtypes) != 1:
+        raise PlanError(f"{kind}: {given} gives {len(dtypes)} columns, not one", step=step)
+    return ExpressionOfRows(expression), dtypes[0]

@@ -1,0 +1,172 @@
+"""What tells the rows of a collection apart for a sink that replaces them, followed from the grouping on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from beamlike.errors import PlanError, listed
+from beamlike.expressions.describe import describe
+from beamlike.expressions.tree import copied
+from beamlike.io.base import output_schema
+from beamlike.io.files.files import Files
+from beamlike.io.files.hive import require_columns
+from beamlike.io.sql.table import Feed, RowKey, Table
+from beamlike.logical.origins import Configure, DeadLetters, Flatten, Group, Late, Origin
+from beamlike.steps.base import Filter, Select, WindowInto, WithColumns
+from beamlike.steps.python import FlatMap, Map, MapBatches
+from windowing import Accumulation, AfterWatermark, DefaultTrigger, GlobalWindows, Windowing
+from windowing.columns import PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
+from windowing.panes import IF_NON_EMPTY
+
+if TYPE_CHECKING:
+    from beamlike.api.collection import Collection
+    from beamlike.io.base import Sink
+
+_REMEDY = "write it with mode='append'"
+
+
+def fitted(sink: Sink, collection: Collection, step: str) -> Sink:
+    """The sink of `step`; a `Table` is told its columns and, if it replaces rows, what tells them apart."""
+    if isinstance(sink, Files) and sink.partition_by:
+        require_columns(sink.partition_by, output_schema(collection.shape.everything()), step)
+    if not isinstance(sink, Table):
+        return sink
+    key = row_key(collection, step, per_pane=sink.per_pane) if sink.mode == "upsert" else None
+    schema = output_schema(collection.shape.everything())
+    return sink.fitted(Feed(step, schema, tuple(collection.schema), key))
+
+
+def row_key(collection: Collection, step: str, *, per_pane: bool) -> RowKey:
+    """The key of rows that come from one grouping, with its keys and windows still in them; `PlanError` for others."""
+    way = list(_since_grouping(collection, step))
+    group, *after = reversed(way)
+    (before,), origin = group.inputs, group.origin
+    assert isinstance(origin, Group)
+    if not per_pane:
+        _require_replaceable(before, group.name, step)
+    windows = () if isinstance(before.windowing.windows, GlobalWindows) else WINDOW_COLUMNS
+    if not (origin.keys or windows):
+        raise PlanError(
+            f"{group.name!r} has neither keys nor windows, so nothing names its row; group by a constant column, or "
+            f"{_REMEDY}",
+            step=step,
+        )
+    names = {key: key for key in origin.keys}
+    for taken in after:
+        names = _followed(names, taken)
+    carriers = {of: name for name, of in reversed(names.items())}
+    groups = tuple(_carrier(column, carriers, collection, group, step) for column in (*origin.keys, *windows))
+    pane = _system_column(PANE_INDEX, carriers, collection)
+    retracted = _system_column(PANE_RETRACTED, carriers, collection)
+    if (per_pane and pane is None) or (collection.retracting and retracted is None):
+        lost = PANE_INDEX if per_pane and pane is None else PANE_RETRACTED
+        raise PlanError(_hidden(lost), step=step)
+    return RowKey(groups, pane, retracted, per_pane)
+
+
+def _since_grouping(collection: Collection, step: str) -> Iterator[Collection]:
+    """The collection and those that it was made from, back to the grouping."""
+    while not isinstance(collection.origin, Group):
+        if reason := _refusal(collection.origin):
+            raise PlanError(
+                f"Table(mode='upsert') has a row per key and window of a grouping, and {collection.name!r} {reason}; "
+                f"{_REMEDY}",
+                step=step,
+            )
+        yield collection
+        (collection,) = collection.inputs
+    yield collection
+
+
+def _refusal(origin: Origin) -> str | None:
+    match origin:
+        case Configure() | Filter() | Select() | WithColumns() | Map() | MapBatches():
+            return None
+        case Flatten():
+            return "has the rows of several collections"
+        case Late() | DeadLetters():
+            return "has elements, not the rows of a grouping"
+        case FlatMap():
+            return "makes several rows of one"
+        case WindowInto():
+            return "puts the rows into other windows, of which several may share one"
+    return "is no output of one"
+
+
+def _require_replaceable(before: Collection, group: str, step: str) -> None:
+    """Where a window may have several panes, the last one must have everything, and take the place of the others."""
+    windowing = before.windowing
+    if _has_one_pane(windowing):
+        return
+    if windowing.accumulation is Accumulation.DISCARDING:
+        raise PlanError(
+            f"the panes of {group!r} have only what is new (accumulation discarding), and a later one would replace an "
+            "earlier one in the table; give it accumulation=bl.ACCUMULATING, or the table per_pane=True",
+            step=step,
+        )
+    merging = windowing.windows.merging and not before.merged
+    if merging and windowing.accumulation is not Accumulation.RETRACTING:
+        raise PlanError(
+            f"windows of {describe(windowing.windows)} grow from pane to pane, and the row of what a window of "
+            f"{group!r} was before would stay; give it accumulation=bl.RETRACTING, or the table per_pane=True",
+            step=step,
+        )
+
+
+def _has_one_pane(windowing: Windowing) -> bool:
+    """Whether no window emits twice, as far as one can see."""
+    match windowing.trigger:
+        case DefaultTrigger() | AfterWatermark(early=None, percentile=None):
+            return windowing.allowed_lateness == 0 and windowing.closing == IF_NON_EMPTY
+    return False
+
+
+def _followed(names: Mapping[str, str], taken: Collection) -> dict[str, str]:
+    """User columns after a step, by name, that have what the grouping's keys and the system's columns have."""
+    origin = taken.origin
+    if isinstance(origin, Select | WithColumns):
+        kept = dict(names) if isinstance(origin, WithColumns) else {}
+        for expression, gives in zip(origin.columns, origin.gives, strict=True):
+            sources = copied(expression) or [""] * len(gives)
+            for name, source in zip(gives, sources, strict=True):
+                kept.pop(name, None)
+                of = source if source.startswith(RESERVED_PREFIX) else names.get(source)
+                kept |= {name: of} if of else {}
+        return kept
+    # A function must leave keys alone; a column of another type is another column.
+    (before,) = taken.inputs
+    return {name: of for name, of in names.items() if before.schema[name] == taken.schema.get(name)}
+
+
+def _system_column(column: str, carriers: Mapping[str, str], collection: Collection) -> str | None:
+    """How `output_frame` calls a system column, or the user's copy of it; None if it is not in there."""
+    plain = column.removeprefix(RESERVED_PREFIX)
+    if plain in collection.schema:
+        return carriers.get(column)
+    return plain if column in collection.shape.system else None
+
+
+def _carrier(
+    column: str, carriers: Mapping[str, str], collection: Collection, group: Collection, step: str
+) -> str:
+    """The column of the output that has a key, or an end of the window."""
+    if column in WINDOW_COLUMNS:
+        name = _system_column(column, carriers, collection)
+        if name is None:
+            raise PlanError(_hidden(column), step=step)
+        return name
+    if column not in carriers:
+        origin = group.origin
+        assert isinstance(origin, Group)
+        raise PlanError(
+            f"{group.name!r} has a row for each {listed(origin.keys)}, and the key {column!r} is not among the columns "
+            f"any more, or was computed anew; keep it in select(...), or {_REMEDY}",
+            step=step,
+        )
+    return carriers[column]
+
+
+def _hidden(column: str) -> str:
+    name = column.removeprefix(RESERVED_PREFIX)
+    return f"its column {name!r} is not bl.{name}(), which the table must have to tell rows apart; rename it"

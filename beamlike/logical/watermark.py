@@ -1,0 +1,130 @@
+"""How far a source is complete: the strategy in a declaration, checked against what it reads and who reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import polars as pl
+
+from beamlike.errors import PlanError, WrongType, unknown_column
+from beamlike.expressions.describe import describe
+from beamlike.io.files.files import Files
+from beamlike.io.test_stream.stream import TestStream
+from beamlike.logical import punctuated
+from beamlike.rows.dtypes import type_name
+from beamlike.steps.infer import Shape
+from stages.strategies.base import Summary, WatermarkStrategy
+from stages.strategies.validators import SourceFile
+from windowing.time import MAX_TIME
+
+if TYPE_CHECKING:
+    from beamlike.plan.compiler import Plan
+
+
+@attrs.frozen
+class NoEventTime(WatermarkStrategy):
+    """The strategy of rows without event time: none with an event time is to come, so nobody waits for them."""
+
+    assigns_event_time: ClassVar[bool] = False
+
+    def observe(self, frame: pl.DataFrame) -> Summary:
+        """Nothing."""
+        return {}
+
+    def merge(self, one: Summary, other: Summary) -> Summary:
+        """Nothing."""
+        return {}
+
+    def watermark(self, state: Summary, processing_time: int) -> int:
+        """The end of time."""
+        return MAX_TIME
+
+
+def source_file() -> SourceFile:
+    """For `per_split=` of a strategy: each file of the source is a split, and leaves the minimum when it was read.
+
+    A file that is known and was not read yet holds the watermark, so it does not matter in which order they come.
+    """
+    return SourceFile()
+
+
+def own_watermark(source: object) -> WatermarkStrategy | None:
+    """The strategy that a source brings: how what it announces is understood."""
+    own = getattr(source, "watermark", None)
+    return own if isinstance(own, WatermarkStrategy) else None
+
+
+def require_watermark(source: Any, given: object, step: str) -> WatermarkStrategy:
+    """The given strategy; without one that of a source that has its own."""
+    own = own_watermark(source)
+    if own is not None and given is None:
+        return own
+    if isinstance(given, WatermarkStrategy) and isinstance(given.per_split, SourceFile):
+        _require_files(source, given, step)
+    if not isinstance(given, WatermarkStrategy):
+        brought = getattr(source, "watermark", None) if given is None else None
+        what = "watermark=" if brought is None else f"the attribute watermark of {type(source).__name__}"
+        wrong = given if brought is None else brought
+        example = (
+            f"bl.BoundedOutOfOrderness({wrong!r})"
+            if isinstance(wrong, str)
+            else "bl.BoundedOutOfOrderness('5s')"
+        )
+        raise WrongType(f"{what} must be a strategy such as {example}, not {wrong!r}", step=step)
+    if isinstance(source, TestStream):
+        _require_observable(source, given, step)
+    return given
+
+
+def _require_files(source: Any, given: WatermarkStrategy, step: str) -> None:
+    if not isinstance(source, Files):
+        kind = type(source).__name__
+        raise PlanError(
+            f"{describe(given)}: {kind} has no files; name the column that tells its splits apart", step=step
+        )
+
+
+def _require_observable(source: TestStream, given: WatermarkStrategy, step: str) -> None:
+    """A test stream is looked at like any source only if it announces nothing; it cannot be throttled."""
+    kind = type(source).__name__
+    if source.announces:
+        raise PlanError(
+            f"{kind} brings its own watermark; leave out watermark={describe(given)}, or the steps of the stream "
+            "that advance the watermark",
+            step=step,
+        )
+    if given.max_drift is not None:
+        raise PlanError(
+            f"{kind} plays one step in every batch, so it cannot wait; leave out max_drift", step=step
+        )
+
+
+def fitted(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
+    """The strategy over these columns, which must have those that it reads, in types that it can use."""
+    strategy = punctuated.checked(strategy, shape, step)
+    for column in strategy.columns:
+        if column not in shape.user:
+            note = f"; {describe(strategy)} reads it"
+            raise unknown_column(column, shape.user, step, note=note)
+    split = strategy.per_split
+    if isinstance(split, str):
+        dtype = shape.user[split]
+        if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
+            raise WrongType(
+                f"{describe(strategy)}: the names of splits are text or numbers, but {split!r} is {type_name(dtype)}",
+                step=step,
+            )
+    return strategy
+
+
+def require_alignable(plan: Plan) -> None:
+    """Raises `PlanError` where a source has a `max_drift`, for a runner that cannot let sources wait: Spark."""
+    for name, source in plan.sources.items():
+        if source.watermark.max_drift is not None:
+            raise PlanError(
+                f"{describe(source.watermark)}: Spark itself decides how much of a source a batch takes, so a source "
+                "cannot wait for others there; leave out max_drift and bound the batches of the source with "
+                "max_files_per_trigger, or run with bl.LocalRunner()",
+                step=name,
+            )

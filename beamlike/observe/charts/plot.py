@@ -1,0 +1,37 @@
+"""The graph of a pipeline as a picture: sources, stages and sinks from left to right."""
+
+from __future__ import annotations
+
+from beamlike.observe.charts.figure import Picture
+from beamlike.observe.charts.graph_picture import SINK, SOURCE, STAGE, Node, draw_graph
+from beamlike.plan.compiler import Plan
+from beamlike.records.graph import RunDescription, StageDescription, describe_run
+
+
+def plot(plan: Plan) -> Picture:
+    """The plan's graph: sources with their watermarks, stages with windows and triggers, and sinks."""
+    return draw_graph(nodes(describe_run(plan)))
+
+
+def nodes(run: RunDescription) -> list[Node]:
+    """A box for each source, stage and sink."""
+    return [
+        *(
+            Node(name, SOURCE, [_kind(source.reads), source.watermark])
+            for name, source in run.sources.items()
+        ),
+        *(Node(name, STAGE, stage_facts(stage), stage.inputs) for name, stage in run.stages.items()),
+        *(Node(name, SINK, [_kind(sink.writes)], sink.inputs) for name, sink in run.sinks.items()),
+    ]
+
+
+def stage_facts(stage: StageDescription) -> list[str]:
+    """Windows, trigger, keys and aggregates in words."""
+    aggregates = ", ".join(f"{name} = {text}" for name, text in stage.aggregates.items())
+    keys = [f"by {', '.join(stage.keys)}"] if stage.keys else []
+    return [stage.choices["windows"], stage.choices["trigger"], *keys, aggregates]
+
+
+def _kind(text: str) -> str:
+    """`Parquet` of `Parquet("plays", max_files_per_trigger=1)`."""
+    return text.partition("(")[0]

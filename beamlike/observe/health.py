@@ -1,0 +1,169 @@
+"""The verdict on a run, from its lags: healthy, data that waits and for what, or a system that is stuck or slow.
+
+By the rules of the books (Streaming Systems, figures 3-12 to 3-15): where lag in event time and in processing time
+grow, operations are stuck or slow; where only that in event time does, data waits; a saw-tooth is healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from beamlike.observe.charts.axes import Numbers
+from beamlike.observe.charts.layers import Frame
+from beamlike.observe.charts.series import RunSeries
+from beamlike.observe.present import Present
+from beamlike.observe.totals import totals
+from beamlike.observe.why.blocking import Trail
+from beamlike.observe.why.explain import going, stands
+from beamlike.observe.words import clock, length, rows
+from beamlike.records.history import History
+from beamlike.records.model import furthest_behind
+from windowing.time import MAX_TIME
+
+_SECOND = 1_000_000
+_LATELY = 60  # batches that are looked at
+_ENOUGH = 6  # of them, to say that something grows
+_MUCH = 3  # times as long as usual
+_GROWN = 1.25  # times as long as usual, where it grows
+_NEVER_LONG = 10.0  # seconds
+_SILENT = 30.0  # seconds
+
+
+@attrs.frozen
+class Health:
+    """What the lags of a run say."""
+
+    history: History
+    present: Present
+    series: RunSeries
+    frame: Frame
+
+    def verdict(self) -> list[str]:
+        """One or two sentences."""
+        batch = self.present.batch
+        in_hand = self.present.in_words()
+        if batch is None:
+            return ["No batch is complete yet", *([in_hand] if in_hand else [])]
+        if self.history.closed == "failed" or self.history.alive is False:
+            return [f"{going(self.history)}, after batch {batch.batch}", *([in_hand] if in_hand else [])]
+        if self._is_stuck() and in_hand:
+            return [f"Stuck: {in_hand}", self._usual()]
+        if self.history.closed is None and self._is_slow():
+            return list(self._slow())
+        return [*self._ended(), *(self._waits() or self._healthy())]
+
+    def _durations(self) -> Numbers:
+        """How long the last batches took, in seconds."""
+        took = [
+            (one.finished - one.processing_time) / _SECOND
+            for one in self.history.batches[-_LATELY:]
+            if one.finished is not None
+        ]
+        return np.array(took or [0.0])
+
+    def _is_stuck(self) -> bool:
+        lasts = (self.present.in_hand_for or 0) / _SECOND
+        return lasts > max(_NEVER_LONG, _MUCH * float(self._durations().max()))
+
+    def _usual(self) -> str:
+        longest = length(round(float(self._durations().max()) * _SECOND))
+        return f"The longest of the last batches took {longest}; until this one is done, both lags grow"
+
+    def _is_slow(self) -> bool:
+        """Figures 3-12 and 3-13: the lag in processing time grows."""
+        took = self._durations()
+        return _grows(took) and took[-1] > max(1.0, _GROWN * float(np.median(took)))
+
+    def _slow(self) -> Iterator[str]:
+        took = self._durations()
+        first, last = (length(round(float(one) * _SECOND)) for one in (took[0], took[-1]))
+        behind = any(_grows(self._lag(name)) for name in self.series.stages)
+        yield (
+            f"The system is slow: batches take longer and longer, {first} {len(took) - 1} batches ago and {last} the "
+            f"last one{', and event time falls behind' if behind else ''}"
+        )
+        spent = {
+            name: float((one.output_system_lag - one.input_system_lag)[-1])
+            for name, one in self.series.stages.items()
+        }
+        slowest = max(spent, key=lambda name: spent[name], default=None)
+        if slowest is not None and spent[slowest] > float(took[-1]) / 2:
+            before = any(one in self.series.stages for one in self.history.plan.stages[slowest].inputs)
+            where = "in stage" if before else "before or in stage"
+            yield f"Most of that is spent {where} `{slowest}`"
+
+    def _lag(self, stage: str) -> Numbers:
+        """How far the output watermark was behind after each of the last batches, in seconds."""
+        _, lags = self.frame.lag(self.series.stages[stage].output)
+        return lags[::2][-_LATELY:]
+
+    def _ended(self) -> list[str]:
+        if self.history.closed is None:
+            return []
+        batch = self.present.batch
+        assert batch is not None
+        marks = [stage.output for stage in batch.stages.values()] or [MAX_TIME]
+        if min(marks) >= MAX_TIME:
+            return [f"{going(self.history)}, and all windows are closed"]
+        return [f"{going(self.history)} after batch {batch.batch}, with windows open"]
+
+    def _waits(self) -> list[str]:
+        """Figure 3-14: only the lag in event time grows. Of the stage that is the furthest downstream."""
+        batch = self.present.batch
+        assert batch is not None
+        if self.history.closed is not None:
+            return []
+        quiet = self.present.time - batch.processing_time
+        if quiet > _SECOND * max(_SILENT, _MUCH * self._interval()) and self.present.in_hand is None:
+            return [f"Waits for input: no batch for {length(quiet)}, since {clock(batch.processing_time)}"]
+        trail = Trail(self.history.plan, self.present, batch)
+        for name in reversed(list(self.history.plan.stages)):
+            silent = self._silent(trail, name)
+            if trail.output(name) < MAX_TIME and (silent or _grows(self._lag(name))):
+                waits = [text for text in trail.output_waits(name) if " waits for " in text]
+                source = [text for text in waits if " waits for source " in text]
+                return [f"Data waits: {stands(trail, name)}", *(source if silent else waits[:1])]
+        return []
+
+    def _silent(self, trail: Trail, name: str) -> bool:
+        """Whether the source at the end of the way upstream has been silent for longer than between batches."""
+        while name not in trail.plan.sources:
+            name = furthest_behind(trail.upstream(name))
+        source = trail.source(name)
+        if source.since is None or source.idle or source.watermark >= MAX_TIME:
+            return False
+        return self.present.time - source.since > _SECOND * max(_SILENT, _MUCH * self._interval())
+
+    def _interval(self) -> float:
+        """From a batch to the next one, usually, in seconds."""
+        times = self.series.times[-_LATELY:]
+        return float(np.median(np.diff(times))) / _SECOND if len(times) > 1 else 0.0
+
+    def _healthy(self) -> list[str]:
+        """Figure 3-15, and what was lost on the way."""
+        total = totals(self.history)
+        dropped = sum(sum(one.dropped.values()) for one in total.values())
+        dead = sum(one.dead_letters for one in total.values())
+        lost = [
+            text for text, count in ((rows(dropped), dropped), (rows(dead, "dead letter"), dead)) if count
+        ]
+        told = (
+            [
+                f"On the way, {' and '.join(lost)} {'was' if dropped + dead == 1 else 'were'} dropped or set aside"
+            ]
+            if lost
+            else []
+        )
+        if self.history.closed is not None:
+            return told
+        took = length(round(float(np.median(self._durations())) * _SECOND))
+        return [f"Healthy: no lag grows; a batch takes {took}", *told]
+
+
+def _grows(lags: Numbers) -> bool:
+    """Whether all of the last third is above all before it: a saw-tooth falls back, and what grows does not."""
+    third = len(lags) // 3
+    return len(lags) >= _ENOUGH and float(lags[-third:].min()) > float(lags[:-third].max())

@@ -1,0 +1,264 @@
+"""Metrics for Prometheus: watermarks, their lags, state and counts of a run, set after each batch."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import attrs
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+    from prometheus_client.core import GaugeMetricFamily
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "metrics need prometheus-client: pip install 'beamlike[metrics]'", name=error.name
+    ) from None
+
+from beamlike.observe.present import Present
+from beamlike.records.in_hand import Desk
+from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
+from windowing.time import MIN_TIME
+
+_SECOND = 1_000_000
+
+
+@attrs.define(eq=False)
+class PrometheusMetrics:
+    """Metrics of a run; give it to a runner, and let Prometheus scrape the process that the runner is in.
+
+        from prometheus_client import start_http_server
+
+        start_http_server(9000)
+        pipeline.run(bl.SparkRunner(..., on_batch=PrometheusMetrics("scores")))
+
+    All names begin with `beamlike_`, all metrics have the label `pipeline`, and those of a source, stage or sink its
+    name in a label `source`, `stage` or `sink`. Times and lengths of time are in seconds.
+
+    | gauge                                                | what it says                                    |
+    |------------------------------------------------------|-------------------------------------------------|
+    | source_watermark_timestamp_seconds                   | the source's watermark                          |
+    | source_lag_seconds                                   | processing time - that                          |
+    | source_idle                                          | 1 while it is left out downstream, else 0       |
+    | source_percentile_watermark_timestamp_seconds        | by `percentile`                                 |
+    | stage_input_watermark_timestamp_seconds, ..._output_ | the stage's watermarks                          |
+    | stage_percentile_watermark_timestamp_seconds         | of its output, by `percentile`                  |
+    | stage_input_lag_seconds, stage_output_lag_seconds    | processing time - watermark: how old the data is |
+    | stage_input_system_lag_seconds, ..._output_          | how long the batch took up to there             |
+    | stage_pending_elements                               | that wait for a pane                            |
+    | stage_live_windows, stage_live_keys                  | in state now                                    |
+    | stage_state_bytes                                    | what these take                                 |
+    | last_batch_timestamp_seconds                         | processing time of the last batch               |
+    | batch_in_hand, batch_in_hand_seconds                 | its number, and how long it has been at it      |
+    | work_in_hand_seconds                                 | how long it has been in a source, step, stage   |
+    |                                                      | or sink, by `kind` and `name`                   |
+
+    | counter                                              | what it counts                                  |
+    |------------------------------------------------------|-------------------------------------------------|
+    | source_rows_total                                    | rows that were read                             |
+    | source_elements_total, source_dead_letters_total     | those that came to the watermark, or were no use |
+    | step_dead_letters_total                              | rows that a step could not use, by `step`       |
+    | stage_elements_total                                 | elements that came in                           |
+    | stage_placed_elements_total                          | the same, once for every window                 |
+    | stage_emitted_elements_total                         | those that are in a pane                        |
+    | stage_panes_total                                    | by `timing`: early, on_time, late               |
+    | stage_dropped_elements_total                         | by `reason`: late, closed, no window            |
+    | sink_rows_total                                      | rows that it was given                          |
+    | batches_total                                        |                                                 |
+
+    Lags are measured when they are asked for, and grow while a batch hangs; of a run that is over they stay.
+    A watermark is -Inf before anything is known and +Inf at the end of input; its lag is then NaN.
+    `registry`: another one than that of the process. `clock` gives the time in microseconds.
+    """
+
+    pipeline: str = attrs.field(validator=attrs.validators.instance_of(str))
+    registry: CollectorRegistry = REGISTRY
+    clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
+    _desk: Desk | None = attrs.field(default=None, init=False)
+    _last: BatchRecord | None = attrs.field(default=None, init=False)
+
+    def follow(self, desk: Desk) -> None:
+        """A run begins, which keeps there what it is at."""
+        self._desk = desk
+        _metrics_of(self.registry).runs[self.pipeline] = self
+
+    @property
+    def present(self) -> Present:
+        """The run as it is now."""
+        if self._desk is None or not self._desk.going:
+            return Present(self._last)
+        return Present(self._last, self._desk.in_hand, self.clock(), self._desk.simulated)
+
+    def __call__(self, record: BatchRecord) -> None:
+        """After a batch."""
+        self._last = record
+        metrics = _metrics_of(self.registry)
+        metrics.gauge("last_batch_timestamp_seconds", self.pipeline).set(record.processing_time / _SECOND)
+        metrics.counter("batches", self.pipeline).inc()
+        for name, source in record.sources.items():
+            self._source(metrics, name, source)
+        for name, stage in record.stages.items():
+            self._stage(metrics, name, stage)
+        for name, count in record.dead_letters.items():
+            metrics.counter("step_dead_letters", self.pipeline, step=name).inc(count)
+        for name, rows in record.sinks.items():
+            metrics.counter("sink_rows", self.pipeline, sink=name).inc(rows)
+
+    def _source(self, metrics: _Metrics, name: str, source: SourceRecord) -> None:
+        gauges = {
+            "source_watermark_timestamp_seconds": _timestamp(source.watermark),
+            "source_idle": float(source.idle),
+        }
+        for metric, value in gauges.items():
+            metrics.gauge(metric, self.pipeline, source=name).set(value)
+        lag = metrics.gauge("source_lag_seconds", self.pipeline, source=name)
+        _measure(lag, lambda: self.present.lag(source.watermark))
+        for share, mark in source.percentiles.items():
+            metrics.gauge(
+                "source_percentile_watermark_timestamp_seconds",
+                self.pipeline,
+                source=name,
+                percentile=str(share),
+            ).set(_timestamp(mark))
+        metrics.counter("source_rows", self.pipeline, source=name).inc(source.read or 0)
+        metrics.counter("source_elements", self.pipeline, source=name).inc(source.elements)
+        metrics.counter("source_dead_letters", self.pipeline, source=name).inc(source.dead_letters)
+
+    def _stage(self, metrics: _Metrics, name: str, stage: StageRecord) -> None:
+        gauges = {
+            "stage_input_watermark_timestamp_seconds": _timestamp(stage.input),
+            "stage_output_watermark_timestamp_seconds": _timestamp(stage.output),
+            "stage_pending_elements": stage.pending or 0,
+            "stage_live_windows": stage.live,
+            "stage_live_keys": stage.keys,
+            "stage_state_bytes": stage.bytes,
+        }
+        for metric, value in gauges.items():
+            metrics.gauge(metric, self.pipeline, stage=name).set(value)
+        lags: dict[str, Callable[[], int | None]] = {
+            "stage_input_lag_seconds": lambda: self.present.lag(stage.input),
+            "stage_output_lag_seconds": lambda: self.present.lag(stage.output),
+            "stage_input_system_lag_seconds": lambda: self.present.input_system_lag(name),
+            "stage_output_system_lag_seconds": lambda: self.present.output_system_lag(name),
+        }
+        for metric, lag in lags.items():
+            _measure(metrics.gauge(metric, self.pipeline, stage=name), lag)
+        for share, mark in stage.percentiles.items():
+            metrics.gauge(
+                "stage_percentile_watermark_timestamp_seconds",
+                self.pipeline,
+                stage=name,
+                percentile=str(share),
+            ).set(_timestamp(mark))
+        metrics.counter("stage_elements", self.pipeline, stage=name).inc(stage.elements)
+        metrics.counter("stage_placed_elements", self.pipeline, stage=name).inc(stage.placed or 0)
+        metrics.counter("stage_emitted_elements", self.pipeline, stage=name).inc(stage.emitted or 0)
+        for timing, count in stage.panes.items():
+            metrics.counter("stage_panes", self.pipeline, stage=name, timing=timing).inc(count)
+        for reason, count in stage.dropped.items():
+            metrics.counter("stage_dropped_elements", self.pipeline, stage=name, reason=reason).inc(count)
+
+
+def _timestamp(watermark: int) -> float:
+    if is_a_time(watermark):
+        return watermark / _SECOND
+    return -math.inf if watermark <= MIN_TIME else math.inf
+
+
+def _measure(gauge: Gauge, length: Callable[[], int | None]) -> None:
+    """The gauge asks for the length of time (us) whenever it is asked itself."""
+    gauge.set_function(lambda: _seconds(length()))
+
+
+def _seconds(length: int | None) -> float:
+    return math.nan if length is None else length / _SECOND
+
+
+_HELP = {
+    "batch_in_hand": "Number of the batch in hand.",
+    "batch_in_hand_seconds": "How long the batch in hand has been at it.",
+    "work_in_hand_seconds": "How long the batch in hand has been in this source, step, stage or sink.",
+    "last_batch_timestamp_seconds": "Processing time of the last batch.",
+    "batches": "Batches.",
+    "source_watermark_timestamp_seconds": "Watermark of the source.",
+    "source_lag_seconds": "Processing time less the watermark of the source.",
+    "source_idle": "1 while the source is left out downstream, as it is silent, else 0.",
+    "source_percentile_watermark_timestamp_seconds": "Percentile watermarks of the source.",
+    "source_rows": "Rows that were read.",
+    "source_elements": "Rows that came to the watermark.",
+    "source_dead_letters": "Rows that reader, event time or a step before the watermark could not use.",
+    "step_dead_letters": "Rows that the step could not use.",
+    "stage_input_watermark_timestamp_seconds": "Input watermark of the stage.",
+    "stage_output_watermark_timestamp_seconds": "Output watermark of the stage.",
+    "stage_percentile_watermark_timestamp_seconds": "Percentile watermarks of the stage's output.",
+    "stage_input_lag_seconds": "Processing time less the input watermark of the stage.",
+    "stage_output_lag_seconds": "Processing time less the output watermark of the stage.",
+    "stage_input_system_lag_seconds": "How long the batch took until all was done upstream of the stage.",
+    "stage_output_system_lag_seconds": "How long the batch took until the stage was done with it.",
+    "stage_live_windows": "Windows of keys in state.",
+    "stage_live_keys": "Keys in state.",
+    "stage_state_bytes": "Bytes of state.",
+    "stage_elements": "Elements that came into the stage.",
+    "stage_placed_elements": "The same, each once for every window that it is in.",
+    "stage_emitted_elements": "Of these, those that are in a pane.",
+    "stage_pending_elements": "Of these, those that wait for a pane.",
+    "stage_panes": "Panes that the stage gave, by timing.",
+    "stage_dropped_elements": "Elements that the stage dropped, by reason.",
+    "sink_rows": "Rows that the sink was given.",
+}
+
+
+@attrs.define(eq=False)
+class _Metrics:
+    """The metrics that a registry has of ours, whatever the number of pipelines."""
+
+    registry: CollectorRegistry
+    gauges: dict[str, Gauge] = attrs.field(factory=dict)
+    counters: dict[str, Counter] = attrs.field(factory=dict)
+    runs: dict[str, PrometheusMetrics] = attrs.field(factory=dict)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """What is in hand when it is asked for; at other times there are no such metrics."""
+        labels = {
+            "batch_in_hand": ["pipeline"],
+            "batch_in_hand_seconds": ["pipeline"],
+            "work_in_hand_seconds": ["pipeline", "kind", "name"],
+        }
+        found = {
+            name: GaugeMetricFamily(f"beamlike_{name}", _HELP[name], labels=of) for name, of in labels.items()
+        }
+        for pipeline, run in list(self.runs.items()):
+            present = run.present
+            if present.in_hand is None:
+                continue
+            found["batch_in_hand"].add_metric([pipeline], present.in_hand.batch)
+            found["batch_in_hand_seconds"].add_metric([pipeline], _seconds(present.in_hand_for))
+            for work in present.in_hand.works:
+                labels_of = [pipeline, work.kind, work.name]
+                found["work_in_hand_seconds"].add_metric(labels_of, _seconds(present.at_for(work)))
+        yield from found.values()
+
+    def gauge(self, name: str, pipeline: str, **labels: str) -> Gauge:
+        labels = {"pipeline": pipeline, **labels}
+        if name not in self.gauges:
+            self.gauges[name] = Gauge(f"beamlike_{name}", _HELP[name], list(labels), registry=self.registry)
+        return self.gauges[name].labels(**labels)
+
+    def counter(self, name: str, pipeline: str, **labels: str) -> Counter:
+        labels = {"pipeline": pipeline, **labels}
+        if name not in self.counters:
+            self.counters[name] = Counter(
+                f"beamlike_{name}", _HELP[name], list(labels), registry=self.registry
+            )
+        return self.counters[name].labels(**labels)
+
+
+_ALL: dict[CollectorRegistry, _Metrics] = {}
+
+
+def _metrics_of(registry: CollectorRegistry) -> _Metrics:
+    if registry not in _ALL:
+        _ALL[registry] = _Metrics(registry)
+        registry.register(_ALL[registry])
+    return _ALL[registry]

@@ -1,0 +1,253 @@
+"""A run as one page that needs nothing else: its graph, its charts and its figures."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from beamlike.observe.charts.charts import Charts
+from beamlike.observe.charts.figure import Picture
+from beamlike.observe.charts.plot import stage_facts
+from beamlike.observe.health import Health
+from beamlike.observe.present import Present
+from beamlike.observe.totals import Total, others, totals
+from beamlike.observe.why.explain import going, why
+from beamlike.observe.words import clock, counts, holder_text, length, rows
+from beamlike.records.history import History
+from beamlike.records.model import MOST_SPLITS, BatchRecord, StageRecord, is_a_time
+
+_GRAPH = (
+    "From left to right: sources, stages and sinks, with their watermarks after that batch. Of several inputs, a "
+    "thick dashed arrow comes from the one that is furthest behind: it holds the input watermark. Where a key and "
+    "window hold the output watermark back further, the box says which."
+)
+_SOURCES = (
+    "Large chart: how far in event time each source is complete, as processing time goes on upwards. On a dotted "
+    "line both are the same: the nearer, the fresher. Small charts, with processing time across: how far each "
+    "watermark is behind, how many elements came, and how many rows had no event time that can be read."
+)
+_STAGES = (
+    "Large chart: event time across, processing time up. The input watermark is the least of what the stage reads "
+    "from; the output watermark is at or left of it, and the distance is what the stage itself adds. Panes stand "
+    "where the input watermark was when they came, larger ones for many; vertical dashes are the ends of windows, "
+    "and an on-time pane comes when the input watermark crosses one. What is shaded is held back by stages before: "
+    "the sources are already complete there. At the end of input a watermark goes to the right edge."
+)
+_LAGS = (
+    "Small charts, with processing time across. Event-time lag: how far a watermark is behind processing time, or, "
+    "where elements are of long ago, behind the source that is furthest on. "
+    "Processing-time lag: how long it took from the beginning of a batch until the stage was done with it. If "
+    "only the first grows, data are old or wait for a window to close, and a saw-tooth is windows opening and "
+    "closing; if both grow, the stage is stuck or too slow."
+)
+
+_WORK = (
+    "Every row is accounted for. Of a source: rows read = elements that went on + rows that did not. Of a stage, where "
+    "an element has a place in each of its windows: places = those in panes + those that did not + those that wait. "
+    "Of a sink: the rows that were written."
+)
+
+_SPLITS = f"Of each source the {MOST_SPLITS} splits at most that are furthest behind, after that batch."
+
+_MOST_SENTENCES = 8
+_LEAST = 0.75  # of its size, to which a picture that is wider than the page is made smaller
+_CODE = re.compile("`([^`]*)`")
+
+
+def write_report(history: History, path: str | os.PathLike[str], now: int | None = None) -> None:
+    """Writes the page of a run at `now` (us; by default this machine's) to a file, and makes its folder.
+
+    The same history gives the same page; that of a run that goes on changes with the time.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(report(history, now), encoding="utf-8")
+
+
+def report(history: History, now: int | None = None) -> str:
+    """The page of a run as text."""
+    template = Template(files("beamlike.observe").joinpath("report.html").read_text(encoding="utf-8"))
+    charts, present = Charts.of(history), history.present(now)
+    health = Health(history, present, charts.series, charts.frame)
+    return template.substitute(
+        title=escape(f"{history.plan.pipeline}: watermarks"),
+        heading=escape(history.plan.pipeline),
+        verdict="".join(_paragraph(text) for text in health.verdict()),
+        summary=escape(_summary(history)),
+        body="\n".join(_sections(charts, present)),
+    )
+
+
+def _summary(history: History) -> str:
+    first, last = (history.batches[0], history.batches[-1]) if history.batches else (None, None)
+    if first is None or last is None:
+        return "no batch has been recorded yet"
+    state = going(history)
+    count = sum(batch.batches for batch in history.batches)
+    took = length((last.finished or last.processing_time) - first.processing_time)
+    return (
+        f"{rows(count, 'batch').replace('batchs', 'batches')}, from {clock(first.processing_time)}, "
+        f"over {took}; {state}. Times are UTC."
+    )
+
+
+def _sections(charts: Charts, present: Present) -> Iterable[str]:
+    history = charts.history
+    latest, moving = history.latest, _last_before_the_end(history)
+    yield f"<h2>Where it {'stood' if moving is not latest else 'stands'}</h2>"
+    if moving is not None:
+        which = "the last before the end of input" if moving is not latest else "the last"
+        yield f"<p>After batch {moving.batch}, at {escape(clock(moving.processing_time))}, {which}:</p>"
+    yield _figure(charts.graph(moving), "graph", "The graph of the pipeline", _GRAPH, fit=False)
+    if moving is None or latest is None:
+        return
+    then = present if moving is latest else Present(moving)
+    yield _watermarks(charts, then, moving)
+    yield f"<h2>What it waits for after batch {latest.batch}</h2>"
+    yield _sentences(why(history, now=present.now)[1:])
+    yield "<h2>What came and what went</h2>"
+    yield _work(charts, latest)
+    yield "<h2>Sources</h2>"
+    yield _note(_SOURCES)
+    yield _figure(charts.sources(), "sources", "Watermarks and elements of all sources")
+    yield _splits(charts, then)
+    yield "<h2>Stages</h2>"
+    yield _note(_STAGES)
+    yield _note(_LAGS)
+    for number, (name, stage) in enumerate(charts.history.plan.stages.items()):
+        about = f"{'; '.join(stage_facts(stage))}. Reads from {', '.join(stage.inputs)}."
+        figure = _figure(
+            charts.stage(name), f"stage-{number}", f"Watermarks, lags and panes of stage {name}", about
+        )
+        yield f"<section class='stage'><h3>{escape(name)}</h3>{figure}</section>"
+
+
+def _last_before_the_end(history: History) -> BatchRecord | None:
+    """The last batch after which a watermark was still somewhere in time; the last one if there is none such."""
+    for batch in reversed(history.batches):
+        if any(is_a_time(source.watermark) for source in batch.sources.values()) or any(
+            is_a_time(stage.output) for stage in batch.stages.values()
+        ):
+            return batch
+    return history.latest
+
+
+def _sentences(texts: Sequence[str]) -> str:
+    """The first of them, and the others for who asks."""
+    paragraphs = [_paragraph(text) for text in texts]
+    first, others = "".join(paragraphs[:_MOST_SENTENCES]), "".join(paragraphs[_MOST_SENTENCES:])
+    return f"{first}<details><summary>Of all stages</summary>{others}</details>" if others else first
+
+
+def _paragraph(text: str) -> str:
+    """A sentence, in which names stand in backticks."""
+    sentence = f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
+    return "<p>" + _CODE.sub(r"<code>\1</code>", escape(sentence)) + "</p>"
+
+
+def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: bool = True) -> str:
+    """The picture, as wide as the page or as it is and a little smaller; `says` is for those who cannot see it."""
+    least = f"--least: {float(picture.get_size_inches()[0]) * 72 * _LEAST:.0f}pt"
+    svg = picture.svg(salt).replace(
+        "<svg ", f'<svg role="img" aria-label="{escape(says)}" style="{least}" ', 1
+    )
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f"<figure{' class=fit' if fit else ''}>{svg}{below}</figure>"
+
+
+def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
+    """Where every watermark stands, how far behind, and what holds it."""
+    text = charts.frame.event.clock
+    lines = []
+    for name in charts.history.plan.sources:
+        if name in batch.sources:
+            source = batch.sources[name]
+            held = f"split {source.split}" if source.split is not None else source.awaited
+            held = "idle" if source.idle else held
+            lines.append(
+                [name, "", text(source.watermark), _lag(charts, present, source.watermark), "", held]
+            )
+    for name in charts.history.plan.stages:
+        if name in batch.stages:
+            stage = batch.stages[name]
+            system = length(present.output_system_lag(name))
+            marks = [text(stage.input), text(stage.output), _lag(charts, present, stage.output), system]
+            held = stage.holder if stage.window is None else holder_text(stage.window, text)
+            lines.append([name, *marks, held])
+    names = ["source or stage", "input", "output", charts.frame.lag_title, "processing-time lag", "held by"]
+    return _table(names, lines, numbers=range(1, 5))
+
+
+def _splits(charts: Charts, present: Present) -> str:
+    """Of the sources that are looked at split by split: those furthest behind after the last batch before the end."""
+    text, batch = charts.frame.event.clock, present.batch
+    sources = batch.sources.items() if batch is not None else ()
+    splits = [(one, name, split) for name, source in sources for split, one in source.splits.items()]
+    lines = [
+        [name, split, text(one.watermark), _lag(charts, present, one.watermark), _ago(present, one.spoke)]
+        for one, name, split in sorted(splits, key=lambda known: (known[0].watermark, *known[1:]))
+    ]
+    names = ["source", "split", "watermark", charts.frame.lag_title, "last spoke"]
+    return _table(names, lines, numbers=(2, 3, 4)) + _note(_SPLITS) if lines else ""
+
+
+def _ago(present: Present, time: int | None) -> str:
+    return "never" if time is None else f"{length(max(0, present.time - time))} ago"
+
+
+def _lag(charts: Charts, present: Present, watermark: int) -> str:
+    """Behind processing time, or behind the newest source, as in the charts."""
+    if not is_a_time(watermark):
+        return ""
+    sources = present.batch.sources.values() if present.batch is not None else ()
+    marks = [source.watermark for source in sources if is_a_time(source.watermark)]
+    reference = present.time if charts.frame.newest is None else max(marks, default=watermark)
+    return length(reference - watermark)
+
+
+def _work(charts: Charts, batch: BatchRecord) -> str:
+    """What became of every row: what came, what went out, what was lost and why, and what is in state now."""
+    total, plan = totals(charts.history), charts.history.plan
+    lines = [_source_line(name, total[name]) for name in plan.sources]
+    lines += [_stage_line(name, total[name], batch.stages.get(name)) for name in plan.stages]
+    lines += [
+        [name, "", "", "", counts(total[name].lost), *[""] * 4] for name in others(charts.history, total)
+    ]
+    lines += [[name, f"{total[name].written:,}", *[""] * 7] for name in plan.sinks]
+    names = ["source, stage, step or sink", "rows or places", "went on", "panes", "did not"]
+    state_names = ["waits for a pane", "windows in state", "keys in state", "bytes of state"]
+    return _table([*names, *state_names], lines, numbers=(1, 2, 5, 6, 7, 8)) + _note(_WORK)
+
+
+def _source_line(name: str, total: Total) -> list[str]:
+    return [name, f"{total.read:,}", f"{total.elements:,}", "", counts(total.lost), *[""] * 4]
+
+
+def _stage_line(name: str, total: Total, stage: StageRecord | None) -> list[str]:
+    state = [] if stage is None else [f"{one:,}" for one in (stage.live, stage.keys, stage.bytes)]
+    went = [f"{total.placed:,}", f"{total.emitted:,}", counts(total.panes), counts(total.lost)]
+    return [name, *went, f"{total.pending:,}", *(state or ["", "", ""])]
+
+
+def _note(text: str) -> str:
+    return f"<p class='note'>{escape(text)}</p>"
+
+
+def _table(names: Sequence[str], lines: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
+    """A table; the first column has names, and `numbers` says which have figures."""
+
+    def row(tag: str, cells: Sequence[str]) -> str:
+        kinds = (
+            "name" if place == 0 else "number" if place in numbers else "" for place in range(len(cells))
+        )
+        return "".join(
+            f"<{tag} class='{kind}'>{escape(text)}</{tag}>" for kind, text in zip(kinds, cells, strict=True)
+        )
+
+    body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in lines)
+    return f"<div class='scroll'><table><thead><tr>{row('th', names)}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -1,0 +1,67 @@
+"""What became of every row of a run: what each source, step and stage took in, gave and lost, over all its batches."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+import attrs
+
+from beamlike.records.history import History
+
+
+@attrs.define
+class Total:
+    """Counts since the run's beginning.
+
+    Of a source: `read` = `elements` + `dead_letters` + `filtered`. Of a stage, whose elements count once for every
+    window that they are in: `placed` = `emitted` + `dropped` + `pending`, and `dead_letters` never were elements. Of
+    another step: its `dead_letters`. Of a sink: `written` rows.
+    """
+
+    read: int = 0
+    elements: int = 0
+    dead_letters: int = 0
+    filtered: int = 0
+    placed: int = 0
+    emitted: int = 0
+    pending: int = 0
+    written: int = 0
+    panes: Counter[str] = attrs.field(factory=Counter)
+    dropped: Counter[str] = attrs.field(factory=Counter)
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """What did not go on, by reason."""
+        return {"dead letters": self.dead_letters, "left out by steps": self.filtered, **self.dropped}
+
+
+def totals(history: History) -> defaultdict[str, Total]:
+    """By name; nothing of what no batch knows. Records of before rows were counted have none `read` or `placed`."""
+    found: defaultdict[str, Total] = defaultdict(Total)
+    for batch in history.batches:
+        for name, source in batch.sources.items():
+            found[name].read += source.read or 0
+            found[name].elements += source.elements
+            found[name].dead_letters += source.dead_letters
+            found[name].filtered += source.filtered or 0
+        for name, stage in batch.stages.items():
+            total = found[name]
+            total.elements += stage.elements
+            total.placed += stage.placed or 0
+            total.emitted += stage.emitted or 0
+            total.pending = stage.pending or 0
+            total.panes.update(stage.panes)
+            total.dropped.update(stage.dropped)
+        for name, count in batch.dead_letters.items():
+            found[name].dead_letters += count
+        for name, count in batch.sinks.items():
+            if name in history.plan.sinks:
+                found[name].written += count
+    return found
+
+
+def others(history: History, total: Mapping[str, Total]) -> list[str]:
+    """The steps that are neither source, stage nor sink, in order: those that made dead letters."""
+    known = {*history.plan.sources, *history.plan.stages, *history.plan.sinks}
+    return sorted(name for name in total if name not in known)

@@ -1,0 +1,186 @@
+"""Who holds a watermark: from a stage to what is upstream of it, until somebody waits for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from beamlike.observe.present import Present
+from beamlike.observe.words import holder_text, holding_text, length, moment, rows
+from beamlike.records.graph import RunDescription
+from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind
+from stages.state.index import Holder
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+
+_TO_THE_END = "END_OF_WINDOW would let it go on to the end of the window"
+_HOLDS = {
+    "earliest": f"a pane stands at its earliest element (EARLIEST); {_TO_THE_END}",
+    "latest": f"a pane stands at its latest element (LATEST); {_TO_THE_END}",
+    "end_of_window": "a pane stands at the end of its window (END_OF_WINDOW)",
+}
+
+
+@attrs.define
+class Trail:
+    """The way upstream through the last batch of a run; `told` has the stages and sources that it came by."""
+
+    plan: RunDescription
+    present: Present
+    batch: BatchRecord
+    told: set[str] = attrs.field(factory=set)
+
+    def stage(self, name: str) -> StageRecord:
+        """The record of a stage; one that nothing has come to yet is at the beginning of time."""
+        return self.batch.stages.get(name) or StageRecord(MIN_TIME, MIN_TIME, "nothing has come yet")
+
+    def source(self, name: str) -> SourceRecord:
+        """The record of a source."""
+        return self.batch.sources.get(name) or SourceRecord(MIN_TIME)
+
+    def output(self, name: str) -> int:
+        """The output watermark (us) of a stage."""
+        return self.stage(name).output
+
+    def upstream(self, name: str) -> Mapping[str, Upstream]:
+        """What a stage knows of what it reads from."""
+        known = self.stage(name).upstream
+        return {one: known.get(one) or self._now(one) for one in self.plan.stages[name].inputs}
+
+    def _now(self, name: str) -> Upstream:
+        if name in self.plan.sources:
+            return Upstream(self.source(name).watermark, self.source(name).idle)
+        return Upstream(self.output(name))
+
+    def output_waits(self, name: str) -> Iterator[str]:
+        """What the output watermark of a stage waits for."""
+        self.told.add(name)
+        record = self.stage(name)
+        if record.window is None:
+            yield from self.input_waits(name)
+            return
+        yield self._held(name, record.window)
+        yield from self.window_waits(name, record.window.start, record.window.end)
+
+    def _held(self, name: str, window: Holder) -> str:
+        at = moment(window.hold)
+        return (
+            f"stage `{name}` holds its output watermark at {at}: {holder_text(window)} {holding_text(window)}, "
+            f"and {self.pane_stands(name)}"
+        )
+
+    def pane_stands(self, name: str) -> str:
+        """By which choice pending elements hold the output watermark, and what would change it."""
+        timestamp = self.plan.stages[name].choices["timestamp"]
+        return _HOLDS.get(timestamp, f"a pane stands at {timestamp}")
+
+    def window_waits(self, name: str, start: int, end: int) -> Iterator[str]:
+        """What a window with pending elements waits for."""
+        stage, record = self.plan.stages[name], self.stage(name)
+        if end >= GLOBAL_WINDOW_END:
+            yield f"the global window of stage `{name}` waits for the end of input, {self._or_trigger(name)}"
+        elif record.input < end and self.fires_at_end(name):
+            yield f"that window waits for {self._to_go(name, end)}{self._or_percentiles(name)}"
+        else:
+            until = min(end, GLOBAL_WINDOW_END - stage.allowed_lateness) + stage.allowed_lateness
+            over = "that window is over, and what came since" if record.input >= end else "that window"
+            yield f"{over} waits for its trigger {stage.choices['trigger']}, or for {self._to_go(name, until)}"
+        yield from self.input_waits(name)
+
+    def fires_at_end(self, name: str) -> bool:
+        """Whether the trigger of the stage waits for the ends of windows."""
+        trigger = self.plan.stages[name].choices["trigger"]
+        return "DefaultTrigger" in trigger or "AfterWatermark" in trigger
+
+    def _or_trigger(self, name: str) -> str:
+        """Another way for the global window to fire: the one that it has, or one that it might have."""
+        trigger = self.plan.stages[name].choices["trigger"]
+        if "DefaultTrigger" in trigger:
+            return "at which alone its trigger fires; Repeatedly(AfterCount(...)) would give panes before"
+        return f"or for its trigger {trigger}"
+
+    def _or_percentiles(self, name: str) -> str:
+        """Where the percentile watermarks stand that the trigger looks at."""
+        clocks = self.plan.stages[name].clocks
+        shares = [
+            int(clock.removeprefix("percentile_")) for clock in clocks if clock.startswith("percentile_")
+        ]
+        known = {share: self._input_percentile(name, share) for share in shares}
+        return "".join(f"; its {share}% watermark is at {moment(time)}" for share, time in known.items())
+
+    def _input_percentile(self, name: str, share: int) -> int:
+        upstream = self.upstream(name)
+        active = [one for one, heard in upstream.items() if not heard.idle] or list(upstream)
+        records: dict[str, SourceRecord | StageRecord] = {**self.batch.sources, **self.batch.stages}
+        return min(
+            records[one].percentiles.get(share, MIN_TIME) if one in records else MIN_TIME for one in active
+        )
+
+    def _to_go(self, name: str, time: int) -> str:
+        at = self.stage(name).input
+        where = "which is still at the beginning of time"
+        if at > MIN_TIME:
+            where = f"which is at {moment(at)}, {length(time - at)} to go"
+        return f"the input watermark of stage `{name}` to reach {moment(time)}, {where}"
+
+    def input_waits(self, name: str) -> Iterator[str]:
+        """What the input watermark of a stage waits for."""
+        upstream = self.upstream(name)
+        idle = sorted(one for one, heard in upstream.items() if heard.idle)
+        if idle and len(idle) < len(upstream):
+            yield f"stage `{name}` goes on without {_named(idle)}, idle now"
+        behind = furthest_behind(upstream)
+        if behind in self.plan.sources:
+            yield from self._source_waits(name, behind)
+            return
+        at = moment(upstream[behind].watermark)
+        yield f"stage `{name}` waits for stage `{behind}`, whose output watermark is at {at}"
+        if behind not in self.told:
+            yield from self.output_waits(behind)
+
+    def _source_waits(self, name: str, behind: str) -> Iterator[str]:
+        """What a source waits for, and what would let the others pass."""
+        record = self.source(behind)
+        self.told.add(behind)
+        if record.watermark >= MAX_TIME:
+            yield f"stage `{name}` has heard the end of source `{behind}`: nothing holds it any more"
+            return
+        split = "" if record.split is None else f", split {record.split}"
+        yield f"stage `{name}` waits for source `{behind}`{split}, {self._silence(behind, record)}"
+        yield f"source `{behind}` {self._stands(behind, record)}"
+
+    def _silence(self, name: str, record: SourceRecord) -> str:
+        """How long nothing has come of it, and what would let the others pass."""
+        silent = 0 if record.since is None else self.present.time - record.since
+        awaited = f"which has no watermark until {record.awaited} has spoken" if record.awaited else ""
+        if silent <= 0:
+            return (
+                awaited or "from which elements came in this batch" * (record.elements > 0) or "which goes on"
+            )
+        silence = f"silent for {length(silent)}"
+        remedy = self._remedy(name, record, silent)
+        return "; ".join(part for part in (awaited, silence, remedy) if part)
+
+    def _stands(self, name: str, record: SourceRecord) -> str:
+        strategy = self.plan.sources[name].watermark
+        if record.watermark > MIN_TIME:
+            return f"has its watermark at {moment(record.watermark)}, by {strategy}"
+        if record.elements == 0 and record.dead_letters > 0:
+            return (
+                f"has no watermark yet: {rows(record.dead_letters, 'row')} came without a readable event time"
+            )
+        return f"has no watermark yet: {strategy} has seen nothing that gives one"
+
+    def _remedy(self, name: str, record: SourceRecord, silent: int) -> str:
+        if record.idle:
+            return "all that the stage reads is idle, so its watermark stays until somebody speaks again"
+        idle_after = self.plan.sources[name].idle_after
+        if idle_after is not None:
+            return f"idle_after={length(idle_after)} lets it pass in {length(max(0, idle_after - silent))}"
+        if record.split is None and len(self.plan.sources) == 1:
+            return "it is the only source, so windows stay open until it speaks, or until the end of input"
+        return "set idle_after to let it pass"
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,110 @@
+"""Why a window has not fired: what its stage waits for, followed upstream to who holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from beamlike.observe.why.blocking import Trail
+from beamlike.observe.why.window_query import UnknownWindow, Window, parse_window
+from beamlike.observe.why.window_status import verdict
+from beamlike.observe.words import clock, length, moment
+from beamlike.records.history import History
+from beamlike.records.model import is_a_time
+from windowing.time import MAX_TIME
+
+
+def why(
+    history: History,
+    *,
+    stage: str | None = None,
+    key: str | None = None,
+    window: str | None = None,
+    now: int | None = None,
+) -> list[str]:
+    """Sentences: which watermark a stage or its window waits for, how far that is, who holds it and since when.
+
+    Without a stage, all that are not at the end of input, the furthest downstream first. `window` is START/END or a
+    time in it, in ISO 8601; `key` is as it is shown elsewhere, several key columns with a comma between.
+    `now` (us) is that of this machine by default; a run that is over is as it was after its last batch.
+    Raises `UnknownStage`, `UnknownWindow` and `UnknownKey`.
+    """
+    if stage is not None:
+        history.require_stage(stage)
+    present = history.present(now)
+    in_hand = [text] if (text := present.in_words()) is not None else []
+    if present.batch is None:
+        none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {going(history)}"
+        return [none, *in_hand]
+    when = f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}; {going(history)}"
+    trail = Trail(history.plan, present, present.batch)
+    return [when, *in_hand, *_answers(trail, history, stage, key, window)]
+
+
+def going(history: History) -> str:
+    """Whether the run goes on, or how it ended."""
+    states = {"ended": "the run has ended", "stopped": "the run was stopped", "failed": "the run failed"}
+    if history.closed is not None:
+        return states.get(history.closed, f"the run {history.closed}")
+    if history.alive is None:
+        return "the run goes on, or was killed"
+    return "the run goes on" if history.alive else "the run was killed"
+
+
+def _answers(
+    trail: Trail, history: History, stage: str | None, key: str | None, window: str | None
+) -> Iterator[str]:
+    if window is not None or key is not None:
+        for name, asked in _asked(history, stage, key, window).items():
+            yield from verdict(trail, history, name, key, asked)
+        return
+    waiting = [name for name in reversed(list(history.plan.stages)) if trail.output(name) < MAX_TIME]
+    if stage is not None:
+        waiting = [name for name in waiting if name == stage]
+    for name in waiting:
+        if name not in trail.told:
+            yield stands(trail, name)
+            yield from trail.output_waits(name)
+    if waiting and (history.closed is not None or history.alive is False):
+        yield (
+            "nothing moves until the run goes on: with the same checkpoint and new input, or with drain=True, which "
+            "closes all windows"
+        )
+    if not waiting:
+        who = f"stage `{stage}` is" if stage is not None else "all stages are"
+        yield f"{who} at the end of input: nothing waits any more"
+
+
+def stands(trail: Trail, name: str) -> str:
+    """Where the output watermark of a stage is, and for how long it has been there."""
+    present, record = trail.present, trail.stage(name)
+    text = f"the output watermark of stage `{name}` is at {moment(record.output)}"
+    lag = present.lag(record.output)
+    if lag is not None:
+        text += f", {length(lag)} behind processing time"
+    since = trail.batch.processing_time if record.since is None else record.since
+    if since < present.time and is_a_time(record.output):
+        text += f", and has stood there for {length(present.time - since)}, since {clock(since)}"
+    return text
+
+
+def _asked(
+    history: History, stage: str | None, key: str | None, window: str | None
+) -> dict[str, Window | None]:
+    """The stages that have such a window, with it; without a stage, all that may have it."""
+    stages = history.plan.stages
+    names = [name for name in ([stage] if stage is not None else stages) if key is None or stages[name].keys]
+    if not names:
+        which = f"stage `{stage}` has" if stage is not None else "the stages have"
+        raise UnknownWindow(f"{which} no keys: windows are the same for all, so leave out the key")
+    if window is None:
+        return dict.fromkeys(names)
+    found: dict[str, Window | None] = {}
+    refused: list[UnknownWindow] = []
+    for name in names:
+        try:
+            found[name] = parse_window(window, name, stages[name])
+        except UnknownWindow as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return found

@@ -1,0 +1,133 @@
+"""The window that a user asks for, as text: `START/END`, `[START, END)` as it is shown, or a time in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import attrs
+import polars as pl
+
+from beamlike.errors import ViewError
+from beamlike.observe.words import window_text
+from beamlike.records.graph import StageDescription
+from stages.keys import text_of
+from windowing.calendars import CalendarWindows
+from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ENDS = {"-inf": MIN_TIME, "+inf": GLOBAL_WINDOW_END}
+_BETWEEN = re.compile(r"\s*(?:/|,|\.\.|--)\s*")
+
+
+class UnknownWindow(ViewError):
+    """Text that names no window of a stage."""
+
+
+class UnknownKey(ViewError):
+    """Text that is no key of a stage, for its types."""
+
+
+_READ: Final[Mapping[str, Any]] = {
+    **{f"{sign}Int{size}": int for sign in ("", "U") for size in (8, 16, 32, 64)},
+    "Float32": float,
+    "Float64": float,
+    "String": text_of,
+    "Date": date.fromisoformat,
+    "Boolean": {"true": True, "false": False}.__getitem__,
+}
+"""Types of keys that are read here, by polars' names."""
+
+
+def parse_key(text: str, name: str, stage: StageDescription) -> pl.DataFrame | None:
+    """The key that the text names, as a row; None where types or parts are not known here. Raises `UnknownKey`."""
+    if not stage.key_types or not set(stage.key_types) <= _READ.keys():
+        return None
+    parts = [text] if len(stage.keys) == 1 else text.split(", ")
+    if len(parts) > len(stage.keys) and "String" in stage.key_types:
+        return None  # a text has ", " in it, and nobody knows which one
+    columns = []
+    try:
+        for key, kind, part in zip(stage.keys, stage.key_types, parts, strict=True):
+            value = None if part == "null" else _READ[kind](part)
+            columns.append(pl.Series(key, [value], dtype=getattr(pl, kind)))
+    except (ValueError, KeyError, OverflowError, TypeError, pl.exceptions.PolarsError):
+        types = ", ".join(f"{key} ({kind})" for key, kind in zip(stage.keys, stage.key_types, strict=True))
+        raise UnknownKey(f"stage `{name}` has no key {text!r}: a key is {types}") from None
+    return pl.DataFrame(columns)
+
+
+@attrs.frozen
+class Window:
+    """`[start, end)` in microseconds."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return window_text(self.start, self.end)
+
+
+def parse_time(text: str) -> int:
+    """ISO 8601 as microseconds; UTC where it has no zone. Raises `UnknownWindow`."""
+    if text in _ENDS:
+        return _ENDS[text]
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UnknownWindow(
+            f"{text!r} is no time; write it as in ISO 8601, such as 2026-01-31T12:00:00Z"
+        ) from None
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def parse_window(text: str, name: str, stage: StageDescription) -> Window:
+    """The window of this stage that the text names. Raises `UnknownWindow` where it has none such."""
+    parts = _BETWEEN.split(text.strip().strip("[)").strip())
+    if len(parts) > 2:
+        raise UnknownWindow(f"{text!r} is no window; write START/END, each as in ISO 8601")
+    start, *ends = map(parse_time, parts)
+    if not ends:
+        return _around(start, text, name, stage)
+    window = Window(start, ends[0])
+    if window.end <= window.start:
+        raise UnknownWindow(f"{text!r} is no window: its end is not after its start")
+    expected = _window_at(start, stage)
+    if expected is not None and window != expected:
+        raise UnknownWindow(
+            f"stage `{name}` has no window {window}: its windows are {stage.choices['windows']}; "
+            f"did you mean {expected}?"
+        )
+    return window
+
+
+def _around(time: int, text: str, name: str, stage: StageDescription) -> Window:
+    if stage.choices["windows"].startswith("GlobalWindows"):
+        return Window(MIN_TIME, GLOBAL_WINDOW_END)
+    window = _window_at(time, stage)
+    if window is None:
+        raise UnknownWindow(
+            f"{text!r} is one time, and the windows of stage `{name}` are {stage.choices['windows']}, whose ends "
+            "do not follow from their starts; write START/END"
+        )
+    if stage.spacing is not None and window.end <= time:
+        raise UnknownWindow(
+            f"stage `{name}` has no window at {text}: there are gaps of "
+            f"{format_duration(stage.spacing.period - stage.spacing.length)} between its windows"
+        )
+    return window
+
+
+def _window_at(time: int, stage: StageDescription) -> Window | None:
+    """The last one that starts at or before this time; None where windows follow from elements."""
+    if stage.calendar is not None:
+        assigned = CalendarWindows(**stage.calendar).assign(pl.DataFrame({EVENT_TIME: [time]}))
+        return Window(*assigned.select(WINDOW_START, WINDOW_END).row(0))
+    if stage.spacing is None:
+        return None
+    start = time - (time - stage.spacing.offset) % stage.spacing.period
+    return Window(start, start + stage.spacing.length)

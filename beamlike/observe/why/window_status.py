@@ -1,0 +1,136 @@
+"""What became of one window, or of the windows of a key: it waits, has fired, or drops what comes for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from beamlike.observe.why.blocking import Trail
+from beamlike.observe.why.window_query import Window, parse_key
+from beamlike.observe.words import clock, counts, holder_text, holding_text, length, moment, rows
+from beamlike.records.graph import StageDescription
+from beamlike.records.history import History
+from beamlike.records.keys_seen import has_come, keys_of
+from beamlike.records.model import BatchRecord
+from beamlike.runtime.drops import WHY
+from stages.state.index import Holder
+from windowing.time import GLOBAL_WINDOW_END
+
+
+def verdict(
+    trail: Trail, history: History, name: str, key: str | None, window: Window | None
+) -> Iterator[str]:
+    """Of this window, of this key's windows, or of this key's window."""
+    if key is not None and not _has_come(history, name, key):
+        yield f"no element of key {key} has come to stage `{name}` in this run: there is nothing to wait for"
+        return
+    if window is None:
+        yield from _of_key(trail, name, str(key))
+    elif trail.stage(name).input < window.end:
+        yield from _open(trail, name, key, window)
+    else:
+        yield from _over(trail, history, name, window)
+    yield from _dropped(history, name)
+
+
+def _of_key(trail: Trail, name: str, key: str) -> Iterator[str]:
+    held = trail.stage(name).window
+    if held is not None and held.key == key:
+        yield from trail.output_waits(name)
+        return
+    if trail.stage(name).live == 0:
+        yield f"stage `{name}` has no windows in state, of key {key} or any other: none waits for anything"
+        yield from trail.input_waits(name)
+        return
+    other = f"; that is {holder_text(held)}" if held is not None else ""
+    yield f"key {key} is not what holds the output watermark of stage `{name}`{other}"
+    if trail.fires_at_end(name):
+        at = moment(trail.stage(name).input)
+        yield f"its windows fire when the input watermark of stage `{name}` reaches their ends; it is at {at}"
+    else:
+        yield f"its windows fire when their trigger {trail.plan.stages[name].choices['trigger']} says so"
+    yield from trail.input_waits(name)
+
+
+def _has_come(history: History, name: str, key: str) -> bool:
+    """Whether an element of this key has come, or may have. Raises `UnknownKey` for what cannot be one."""
+    row = parse_key(key, name, history.plan.stages[name])
+    if row is None or history.path is None:
+        return True
+    return has_come(keys_of(history.path), name, row) is not False
+
+
+def _open(trail: Trail, name: str, key: str | None, window: Window) -> Iterator[str]:
+    whose = f"key {key} in {window}" if key is not None else f"window {window}"
+    held = trail.stage(name).window
+    if held is None or not _is(held, key, window, trail.plan.stages[name]):
+        yield f"{whose} of stage `{name}` is not over"
+        yield from trail.window_waits(name, window.start, window.end)
+        return
+    yield f"{holder_text(held)} of stage `{name}` is not over, and {holding_text(held)}"
+    yield from trail.window_waits(name, held.start, held.end)
+    yield (
+        f"until then it holds the output watermark of stage `{name}` at {moment(held.hold)}: "
+        f"{trail.pane_stands(name)}"
+    )
+
+
+def _is(held: Holder, key: str | None, window: Window, stage: StageDescription) -> bool:
+    """Whether that is the window; where windows merge, it may have grown since."""
+    if key is not None and held.key != key:
+        return False
+    if key is not None and stage.spacing is None:
+        return held.start < window.end and window.start < held.end
+    return (held.start, held.end) == (window.start, window.end)
+
+
+def _over(trail: Trail, history: History, name: str, window: Window) -> Iterator[str]:
+    """The input watermark has passed its end: when, and what still can come."""
+    stage, at = history.plan.stages[name], trail.stage(name).input
+    passed = _first_past(history, name, window.end)
+    if passed is not None:
+        yield _fired(trail, name, window, passed)
+    until = min(window.end, GLOBAL_WINDOW_END - stage.allowed_lateness) + stage.allowed_lateness
+    if at < until:
+        yield (
+            f"it still takes late elements, until the input watermark reaches {moment(until)} (allowed lateness "
+            f"{stage.choices['allowed lateness']}), which is at {moment(at)}, {length(until - at)} to go"
+        )
+        yield from trail.input_waits(name)
+        return
+    since = _first_past(history, name, until)
+    collected = f" since batch {since.batch}, at {clock(since.processing_time)}" if since is not None else ""
+    yield f"it is closed{collected}: elements that come for it now are dropped as late"
+
+
+def _fired(trail: Trail, name: str, window: Window, passed: BatchRecord) -> str:
+    """The batch in which it was over, with the panes of that batch."""
+    text = (
+        f"window {window} of stage `{name}` is over: the input watermark passed its end in batch {passed.batch}, "
+        f"at {clock(passed.processing_time)}"
+    )
+    panes = passed.stages[name].panes
+    if not panes:
+        return f"{text}, and no window fired there"
+    return (
+        f"{text}; in that batch the stage gave {counts(panes)} panes, its own among them if it had elements"
+    )
+
+
+def _first_past(history: History, name: str, time: int) -> BatchRecord | None:
+    """The batch in which the input watermark of the stage passed this time; None if the history begins later."""
+    past = [batch for batch in history.batches if name in batch.stages and batch.stages[name].input >= time]
+    return past[0] if past else None
+
+
+def _dropped(history: History, name: str) -> Iterator[str]:
+    reasons: dict[str, int] = {}
+    latest: BatchRecord | None = None
+    for batch in history.batches:
+        stage = batch.stages.get(name)
+        for reason, count in (stage.dropped if stage is not None else {}).items():
+            reasons[reason] = reasons.get(reason, 0) + count
+            latest = batch
+    if latest is None:
+        return
+    text = f"stage `{name}` has dropped {rows(sum(reasons.values()))}, the last in batch {latest.batch}: "
+    yield text + ", ".join(f"{count:,} {WHY.get(reason, reason)}" for reason, count in reasons.items())

@@ -1,0 +1,64 @@
+"""Times, lengths and counts as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from stages.state.index import Holder
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
+
+_STEPS = (
+    (86_400_000_000, 3_600_000_000),
+    (3_600_000_000, 60_000_000),
+    (1_000_000, 1_000_000),
+    (1_000, 1_000),
+)
+
+
+def length(us: int) -> str:
+    """A length of time to the second, long ones to the minute or hour, short ones to the millisecond."""
+    for least, step in _STEPS:
+        if abs(us) >= least:
+            return format_duration(round(us / step) * step)
+    return format_duration(us)
+
+
+def moment(us: int) -> str:
+    """A time in full; the ends of time in words."""
+    if us <= MIN_TIME:
+        return "the beginning of time"
+    return "the end of input" if us >= GLOBAL_WINDOW_END - 1 else format_time(us)
+
+
+def clock(us: int) -> str:
+    """A processing time, to the second."""
+    return format_time(us // 1_000_000 * 1_000_000)
+
+
+def window_text(start: int, end: int, text: Callable[[int], str] = format_time) -> str:
+    """`[start, end)`, each as `text` has it."""
+    return f"[{text(start)}, {text(end)})"
+
+
+def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str:
+    """The key, if there is one, and the window, with its times as `text` has them."""
+    window = window_text(holder.start, holder.end, text)
+    return f"key {holder.key} in {window}" if holder.key else f"window {window}"
+
+
+def holding_text(holder: Holder) -> str:
+    """What of that window holds."""
+    return "has a pane that may be taken back" if holder.pane else "has elements that wait for a pane"
+
+
+def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:
+    """`3 early, 1 on time`."""
+    return (
+        ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in numbers.items() if count)
+        or nothing
+    )
+
+
+def rows(count: int, what: str = "element") -> str:
+    """`1 element`, `2 elements`."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -1,0 +1,1 @@
+"""The plan: a pipeline cut into sources, stages and sinks, its text, and its manifest."""

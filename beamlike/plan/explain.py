@@ -1,0 +1,168 @@
+"""The plan as text to read: names and no ids, in the order of the plan, so the same for the same pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
+from beamlike.io import Rows
+from beamlike.io.files.files import Files
+from beamlike.io.test_stream.stream import TestStream
+from beamlike.logical.origins import EventTime
+from beamlike.plan.compiler import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.plan.route import Route
+from beamlike.rows.dtypes import schema_text, type_name
+from beamlike.steps.base import Step
+from windowing.columns import RESERVED_PREFIX
+from windowing.windowing import Windowing
+
+Tree = Mapping[str, "Tree | None"]
+"""Lines by what stands on them, each with the lines below it."""
+
+_WIDTH = 12
+"""Facts begin in one column: `keys        user`."""
+
+
+def explain(plan: Plan) -> str:
+    """Sources, stages by level with their windowing, sinks, and the PySpark operators of all that."""
+    tree: dict[str, Tree | None] = {
+        "sources": {_title(name, source): _source(source) for name, source in plan.sources.items()}
+    }
+    for level, names in enumerate(plan.levels, start=1):
+        tree[f"level {level}"] = {
+            _reads(name, plan.stages[name].inputs): _stage(plan.stages[name]) for name in names
+        }
+    tree["sinks"] = {_reads(name, sink.inputs): _sink(sink) for name, sink in plan.sinks.items()}
+    tree["on Spark"] = dict.fromkeys(_operators(plan))
+    return "\n".join([f"pipeline {plan.name}", *_lines(tree)]) + "\n"
+
+
+def _lines(tree: Tree, indent: str = "") -> Iterable[str]:
+    """The tree with its branches drawn."""
+    for index, (text, below) in enumerate(tree.items(), start=1):
+        last = index == len(tree)
+        yield f"{indent}{'└─ ' if last else '├─ '}{text}"
+        yield from _lines(below or {}, indent + ("   " if last else "│  "))
+
+
+def _facts(facts: Mapping[str, str], rest: Tree | None = None) -> Tree:
+    """Named facts, aligned, with what else stands below."""
+    return {f"{name:{_WIDTH}}{text}": None for name, text in facts.items()} | dict(rest or {})
+
+
+def _reads(name: str, inputs: Iterable[str]) -> str:
+    return f"{name}  <- {', '.join(inputs)}"
+
+
+def _title(name: str, source: SourcePlan) -> str:
+    return f"{name}  {describe(source.source)}"
+
+
+def _source(source: SourcePlan) -> Tree:
+    facts = {"columns": schema_text(source.schema)}
+    if source.timed:
+        facts |= {"event time": _event_time(source.time), "watermark": describe(source.watermark)}
+    steps: Tree = {
+        f"{when} event time": dict.fromkeys(map(_step, found))
+        for when, found in (("before", source.prelude), ("after", source.interlude))
+        if found
+    }
+    return _facts(facts, {**steps, **_routes(source.routes)})
+
+
+def _event_time(time: EventTime | None) -> str:
+    if time is None:
+        return "processing time, assigned at ingest"
+    return f"{time.column} {type_name(time.dtype)}" + (f" in {time.unit}" if time.unit else "")
+
+
+def _stage(plan: StagePlan) -> Tree:
+    grouping = plan.stage.grouping
+    choices = windowing_choices(grouping.windowing)
+    if grouping.windowing.windows.merging and not grouping.merging:
+        choices["windows"] += ", as an earlier grouping has merged them"
+    facts = {
+        "windows": choices["windows"],
+        "trigger": choices["trigger"],
+        "panes": ", ".join(_panes(choices)),
+        "lateness": choices["allowed lateness"],
+        "keys": ", ".join(grouping.keys) or "none: one row per window",
+        "aggregates": ", ".join(
+            f"{name} = {aggregate_text(value)}" for name, value in grouping.aggregates.items()
+        ),
+        "gives": schema_text(plan.schema),
+    }
+    return _facts(facts, _routes(plan.routes))
+
+
+def _panes(choices: Mapping[str, str]) -> Iterable[str]:
+    """How panes are made; of empty ones only what is not the default."""
+    yield choices["accumulation"]
+    yield f"timestamp {choices['timestamp']}"
+    usual = windowing_choices(Windowing())
+    yield from (f"{name} {choices[name]}" for name in ("on_time", "closing") if choices[name] != usual[name])
+
+
+def _sink(plan: SinkPlan) -> Tree:
+    user = {name: dtype for name, dtype in plan.schema.items() if not name.startswith(RESERVED_PREFIX)}
+    return _facts({"writes": describe(plan.sink), "columns": schema_text(user)})
+
+
+def _routes(routes: Iterable[Route]) -> Tree:
+    """Where the rows go; two routes that read the same are told apart by a count."""
+    tree: dict[str, Tree | None] = {}
+    for route in routes:
+        text = _route_title(route)
+        number = 1
+        while text in tree:
+            number += 1
+            text = f"{_route_title(route)} (way {number})"
+        tree[text] = dict.fromkeys(map(_step, route.steps))
+    return tree
+
+
+def _step(step: Step) -> str:
+    """Name, kind and detail; a derived name says the kind itself."""
+    derived = step.name.rpartition(".")[2].rstrip("_0123456789") == step.kind
+    return f"{step.name}  {step.detail()}" if derived else f"{step.name}  {step.kind} {step.detail()}"
+
+
+def _route_title(route: Route) -> str:
+    shipped = [column for column in route.columns if not column.startswith(RESERVED_PREFIX)]
+    carried = _carried(route.columns)
+    what = {"main": "", "dead_letters": "dead letters ", "late": "late elements "}[route.output]
+    if route.before:
+        what += f"of {route.before[-1].name} "
+    return f"{what}-> {route.consumer}  ships {', '.join([*shipped, *carried])}"
+
+
+def _carried(columns: Iterable[str]) -> list[str]:
+    """The system columns in words, those of a window and of a pane as one."""
+    words = {"event_time": "event time", "window_start": "window", "window_end": "window"}
+    words["pane_retracted"] = "retracted"
+    plain = (column.removeprefix(RESERVED_PREFIX) for column in columns if column.startswith(RESERVED_PREFIX))
+    return list(dict.fromkeys(words.get(name, "pane") for name in plain))
+
+
+def _operators(plan: Plan) -> Iterable[str]:
+    """One PySpark operator per line, in the order of the query."""
+    read = {
+        name: source for name, source in plan.sources.items() if not isinstance(source.source, TestStream)
+    }
+    for name, source in read.items():
+        yield f"{name}: {_reader(source)} -> mapInArrow(ingest)"
+    yield f"{'end of input' if read else 'steps'}: readStream(text) -> mapInArrow(control)"
+    by_tasks = [name for name, sink in plan.sinks.items() if getattr(sink.sink, "distributed", False)]
+    files = f"files: {', '.join([*by_tasks, 'dead letters'])}"
+    for level, names in enumerate(plan.levels, start=1):
+        writes = f"; {files}" if level == len(plan.levels) else ""
+        yield f"groupBy(shard).transformWithStateInPandas(level {level}: {', '.join(names)}{writes})"
+    if not plan.levels:
+        yield f"mapInArrow({files})"
+    yield f"foreachBatch({', '.join([*(name for name in plan.sinks if name not in by_tasks), 'records'])})"
+
+
+def _reader(source: SourcePlan) -> str:
+    if isinstance(source.source, Rows):
+        return "rows kept beside the checkpoint, readStream(lists of files)"
+    return "readStream(lists of files)" if isinstance(source.source, Files) else "spark reader"

@@ -1,0 +1,295 @@
+"""The manifest of a run: what state depends on, as plain text, so that a plan can be held against a checkpoint.
+
+Spark binds state to the position of an operator and would accept a plan whose stages were swapped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import attrs
+
+from beamlike.errors import CheckpointError
+from beamlike.expressions.describe import aggregate_text
+from beamlike.expressions.describe import describe as text
+from beamlike.io import Rows
+from beamlike.io.files.files import Files
+from beamlike.logical.origins import EventTime
+from beamlike.plan.compiler import Plan, SourcePlan, StagePlan
+from beamlike.runtime.ingest import steps_of
+from stages.state.store import BROUGHT_ALONG, ENCODING
+from stages.strategies.base import WatermarkStrategy
+from windowing.time import format_duration
+from windowing.triggers.base import PROCESSING_TIME
+
+
+class Remedy(StrEnum):
+    """What a user can do about a plan that does not fit; the strongest is last."""
+
+    RESTORE = "take a savepoint of it and restore that with this plan"
+    ANEW = "start anew with another checkpoint, or go on with what it was"
+    VERSION = "go on with the version of beamlike that made it, or start anew with another checkpoint"
+
+
+@attrs.frozen
+class Difference:
+    """One way in which a plan does not fit a run that it is to go on with, and what can be done about it."""
+
+    what: str
+    remedy: Remedy
+
+    def __str__(self) -> str:
+        return self.what
+
+
+_OF_RUN: Final = {
+    "encoding": Remedy.RESTORE,
+    "shards": Remedy.RESTORE,
+    "levels": Remedy.RESTORE,
+    "batches without input": Remedy.RESTORE,
+}
+_OF_SOURCE: Final = {
+    "kind": Remedy.ANEW,
+    "event time": Remedy.ANEW,
+    "watermark": Remedy.ANEW,
+    "files listed by": Remedy.RESTORE,
+}
+_OF_STAGE: Final = {
+    "level": Remedy.RESTORE,
+    "inputs": Remedy.RESTORE,
+    **dict.fromkeys(
+        (
+            "keys",
+            "windows",
+            "merging",
+            "trigger",
+            "accumulation",
+            "timestamp combiner",
+            "allowed lateness",
+            "on_time",
+            "closing",
+        ),
+        Remedy.ANEW,
+    ),
+}
+"""The facts of which each must stay as it was, and what can be done about one that has changed."""
+
+_SINCE: Final = {"files listed by": "Spark"}
+"""Facts that older manifests lack, as they were then."""
+
+_STATES: Final = ("begun", "whole", "restoring", "draining", "drained")
+_SHAPE: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("shards", "levels"), int),
+    **dict.fromkeys(("pipeline", "batches without input", "run"), str),
+    **dict.fromkeys(("sources", "stages"), dict),
+    **dict.fromkeys(_STATES, bool),
+}
+_SHAPE_OF_STAGE: Final = ("level", "aggregates", "accumulators", "state")
+_PUT_BACK: Final = "put it back from a copy, or start anew with another checkpoint"
+
+_BUILT_IN: Final = ("FixedWindows(", "SlidingWindows(", "Sessions(")
+_IN_WINDOWS: Final = re.compile(r"\b(gap|size|period|offset)=(-?\d+)")
+
+
+def describe(plan: Plan, shards: int) -> dict[str, Any]:
+    """The manifest of a plan on so many shards."""
+    return {
+        "pipeline": plan.name,
+        "encoding": ENCODING,
+        "shards": shards,
+        "levels": len(plan.levels),
+        "batches without input": "some, for processing time" if needs_ticks(plan) else "none",
+        "sources": {name: _source(source) for name, source in plan.sources.items()},
+        "stages": {name: _stage(stage) for name, stage in plan.stages.items()},
+    }
+
+
+def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
+    """That of a run that begins.
+
+    `begun`: its sinks were made ready; `whole`: it was stopped between two batches; `restoring`: its state is still
+    being put back; `draining` and `drained`: its sources were ended, and its windows closed.
+    """
+    return {**described, **dict.fromkeys(_STATES, False), "run": uuid.uuid4().hex[:8]}
+
+
+def parse(text: str, what: str) -> dict[str, Any]:
+    """The manifest of what is meant in words. Raises `CheckpointError` where it is none, or of an unknown encoding."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise CheckpointError(f"{what} has a manifest that is no JSON: {_PUT_BACK}") from None
+    return checked(found, what)
+
+
+def checked(found: Any, what: str) -> dict[str, Any]:
+    """The same, of what was read as JSON."""
+    if not isinstance(found, dict) or not isinstance(encoding := found.get("encoding"), int):
+        raise CheckpointError(f"{what} has a manifest that names no encoding of state: {_PUT_BACK}")
+    if encoding not in (ENCODING, *BROUGHT_ALONG):
+        known = " and ".join(map(str, sorted((*BROUGHT_ALONG, ENCODING))))
+        told = f"{what} has state of encoding {encoding}, and this version of beamlike knows {known}"
+        raise CheckpointError(f"{told}: {Remedy.VERSION}")
+    wrong = [fact for fact, kind in _SHAPE.items() if not isinstance(found.get(fact), kind)]
+    wrong += (
+        [f"stages: {name}" for name, stage in found.get("stages", {}).items() if not _is_stage(stage)]
+        if not wrong
+        else []
+    )
+    if wrong:
+        raise CheckpointError(
+            f"{what} has a manifest in which {wrong[0]!r} is missing or damaged: {_PUT_BACK}"
+        )
+    return found
+
+
+def _is_stage(facts: object) -> bool:
+    return isinstance(facts, dict) and all(fact in facts for fact in _SHAPE_OF_STAGE)
+
+
+def needs_ticks(plan: Plan) -> bool:
+    """Whether a trigger or a source waits for processing time, which must then pass also when nothing comes."""
+    triggers = [stage.stage.grouping.windowing.trigger for stage in plan.stages.values()]
+    waits = any(PROCESSING_TIME in trigger.clocks() for trigger in triggers)
+    waits = waits or any(source.watermark.needs_time for source in plan.sources.values())
+    return waits and steps_of(plan) is None
+
+
+def _source(source: SourcePlan) -> dict[str, str]:
+    listed = {"files listed by": "the driver"} if isinstance(source.source, Files | Rows) else {}
+    return {
+        "kind": type(source.source).__name__,
+        "event time": _event_time(source.time),
+        "watermark": _watermark(source.watermark),
+        **listed,
+    }
+
+
+def _event_time(time: EventTime | None) -> str:
+    return "" if time is None else f"{time.column}: {time.dtype} {time.unit or ''}".rstrip()
+
+
+def _watermark(strategy: WatermarkStrategy) -> str:
+    """What the state of a source depends on: the kind of strategy, and by which column it is cut."""
+    kind = type(strategy).__name__
+    return kind if strategy.per_split is None else f"{kind} per {strategy.per_split}"
+
+
+def _stage(stage: StagePlan) -> dict[str, Any]:
+    grouping = stage.stage.grouping
+    windowing = grouping.windowing
+    accumulators = grouping.layout.parts
+    return {
+        "level": str(stage.level),
+        "inputs": ", ".join(stage.inputs),
+        "keys": ", ".join(f"{key}: {grouping.schema[key]}" for key in grouping.keys),
+        "windows": repr(windowing.windows),
+        "merging": str(grouping.merging),
+        "trigger": repr(windowing.trigger),
+        "accumulation": windowing.accumulation.value,
+        "timestamp combiner": text(windowing.timestamp_combiner),
+        "allowed lateness": f"{windowing.allowed_lateness} us",
+        "on_time": windowing.on_time,
+        "closing": windowing.closing,
+        "aggregates": {name: aggregate_text(agg) for name, agg in grouping.aggregates.items()},
+        "accumulators": {name: str(part.dtype) for name, part in accumulators.items()},
+        "state": {
+            name: str(dtype) for name, dtype in grouping.layout.state.items() if name not in accumulators
+        },
+    }
+
+
+def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
+    """How a plan does not fit the run that a checkpoint or savepoint is of; nothing if it may go on with it.
+
+    What is not told may change: watermark delays, stages that are new on a level that was there, aggregates that are
+    new, and whatever has no state, such as steps and sinks.
+    """
+    if saved["encoding"] not in (now["encoding"], *BROUGHT_ALONG):
+        # What else differs cannot be known: a manifest of another encoding may have other facts.
+        return [_changed("", "encoding", saved, now, Remedy.VERSION)]
+    found = [_changed("", fact, saved, now, _OF_RUN[fact]) for fact in _OF_RUN if saved[fact] != now[fact]]
+    found += _of_all("source", saved["sources"], now["sources"], _OF_SOURCE)
+    found += _of_all("stage", saved["stages"], now["stages"], _OF_STAGE)
+    found += [
+        Difference(f"source {name!r} is new", Remedy.RESTORE)
+        for name in now["sources"]
+        if name not in saved["sources"]
+    ]
+    found += [
+        Difference(f"stage {name!r} is new, on level {stage['level']}", Remedy.RESTORE)
+        for name, stage in now["stages"].items()
+        if name not in saved["stages"] and int(stage["level"]) > saved["levels"]
+    ]
+    for name in saved["stages"].keys() & now["stages"].keys():
+        found += _of_columns(f"stage {name!r}", saved["stages"][name], now["stages"][name])
+    return sorted(found, key=lambda difference: (list(Remedy).index(difference.remedy), difference.what))
+
+
+def _of_all(
+    kind: str, saved: Mapping[str, Any], now: Mapping[str, Any], facts: Mapping[str, Remedy]
+) -> Iterator[Difference]:
+    yield from (Difference(f"{kind} {name!r} is gone", Remedy.RESTORE) for name in saved if name not in now)
+    for name in saved.keys() & now.keys():
+        older = _SINCE if saved[name].get("kind") == now[name].get("kind") else {}
+        before, after = older | saved[name], older | now[name]
+        for fact, remedy in facts.items():
+            if before.get(fact, after.get(fact)) != after.get(fact, before.get(fact)):
+                yield _changed(f"{kind} {name!r}: ", fact, before, after, remedy)
+
+
+def _changed(
+    where: str, fact: str, saved: Mapping[str, Any], now: Mapping[str, Any], remedy: Remedy
+) -> Difference:
+    before, after = _shown(saved[fact]), _shown(now[fact])
+    if where:
+        return Difference(f"{where}{fact} was {before}, now {after}", remedy)
+    return Difference(f"{fact}: it has {before}, this run {after}", remedy)
+
+
+def _shown(fact: object) -> str:
+    """A fact with its durations as users write them; a manifest has them in microseconds."""
+    shown = str(fact)
+    if shown.endswith(" us"):
+        return format_duration(int(shown.removesuffix(" us")))
+    return _IN_WINDOWS.sub(_as_duration, shown) if shown.startswith(_BUILT_IN) else shown
+
+
+def _as_duration(found: re.Match[str]) -> str:
+    return f"{found[1]}='{format_duration(int(found[2]))}'"
+
+
+def _of_columns(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    """Aggregates may be added: windows that are open then have of them what no elements give."""
+    before, after = saved["aggregates"], now["aggregates"]
+    for name in before:
+        if before[name] != after.get(name):
+            yield Difference(
+                f"{where}: aggregate {name} was {before[name]}, now {after.get(name, 'gone')}", Remedy.ANEW
+            )
+    for column, dtype in saved["accumulators"].items():
+        # Of one that is gone, its aggregate has been told.
+        if now["accumulators"].get(column, dtype) != dtype:
+            told = f"{where}: column {column} was {dtype}, now {now['accumulators'][column]}"
+            yield Difference(told, Remedy.ANEW)
+    for column in saved["state"].keys() | now["state"].keys():
+        was, is_now = saved["state"].get(column, "missing"), now["state"].get(column, "gone")
+        if was != is_now:
+            yield Difference(f"{where}: column {column} was {was}, now {is_now}", Remedy.ANEW)
+
+
+def refusal(found: Iterable[Difference], what: str, remedies: Mapping[Remedy, str]) -> str:
+    """The differences from `what`, by what can be done about them. `remedies` may say more of one."""
+    lines = [f"this plan does not fit {what}:"]
+    by_remedy: dict[Remedy, list[str]] = {}
+    for difference in found:
+        by_remedy.setdefault(difference.remedy, []).append(difference.what)
+    for remedy, told in by_remedy.items():
+        lines += [f"  {line}" for line in told]
+        lines.append(f"  -> {remedies.get(remedy, remedy)}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""What a run tells of itself in files: the record of each batch, and what is at work right now."""

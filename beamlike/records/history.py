@@ -1,0 +1,139 @@
+"""The history of a run: its graph and the records of its batches, read from a file that may still grow."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+import attrs
+
+from beamlike.errors import ViewError, listed, nearest
+from beamlike.observe.present import Present
+from beamlike.records.find import find_run, is_run
+from beamlike.records.graph import RunDescription
+from beamlike.records.in_hand import InHand
+from beamlike.records.model import BatchRecord
+from beamlike.records.slips import read_slip, slip_of, with_tasks
+from beamlike.system.locks import is_locked
+
+
+class UnreadableRun(ViewError):
+    """A file has something else than the records of a run."""
+
+
+class UnknownStage(ViewError):
+    """A run has no stage of this name."""
+
+
+@attrs.define
+class History:
+    """What a run has recorded: `plan`, its graph, and `batches`, in order, each number once.
+
+    A batch that was run again, after a failure or by a new run into the same file, replaces what was recorded of it
+    and of all after it. `closed` is "ended", "stopped" or "failed"; None while the run goes on, or if it was killed.
+    """
+
+    plan: RunDescription
+    batches: list[BatchRecord] = attrs.field(factory=list)
+    closed: str | None = None
+    path: str | None = None
+    in_hand: InHand | None = None
+    alive: bool | None = None
+    simulated: bool = False
+    _offset: int = attrs.field(default=0, init=False, repr=False)
+    _lines: int = attrs.field(default=0, init=False, repr=False)
+    _file: int | None = attrs.field(default=None, init=False, repr=False)
+
+    @classmethod
+    def open(cls, run: str | os.PathLike[str]) -> History:
+        """Reads a run: a records file, a folder with one, or a checkpoint.
+
+        Raises `FileNotFoundError` if there is none, and `UnreadableRun` if it is something else.
+        """
+        path = find_run(run)
+        if not is_run(path):
+            raise UnreadableRun(f'{path!r} does not have the records of a run: they begin with {{"plan": ...')
+        history = cls(RunDescription(""), path=path)
+        history.refresh()
+        return history
+
+    @property
+    def latest(self) -> BatchRecord | None:
+        """The last batch; None before there was one."""
+        return self.batches[-1] if self.batches else None
+
+    def require_stage(self, name: str) -> str:
+        """The name, if the run has such a stage. Raises `UnknownStage`, with the nearest."""
+        if name in self.plan.stages:
+            return name
+        if name in self.plan.sources:
+            raise UnknownStage(f"{name!r} is a source; the stages are {listed(self.plan.stages)}")
+        hint = nearest(name, self.plan.stages)
+        raise UnknownStage(f"there is no stage {name!r}; the stages are {listed(self.plan.stages)}{hint}")
+
+    def present(self, now: int | None = None) -> Present:
+        """The run at `now` (us), by default that of this machine; a run that is over is as of its last batch."""
+        if self.closed is not None:
+            return Present(self.latest, simulated=self.simulated)
+        if self.alive is False:
+            return Present(self.latest, self.in_hand, simulated=self.simulated)
+        if now is None and (self.alive or self.in_hand):
+            now = time.time_ns() // 1000
+        return Present(self.latest, self.in_hand, now, self.simulated)
+
+    def refresh(self) -> bool:
+        """Reads what has been appended since; whether there was anything. A line that is not whole yet waits."""
+        if self.path is None:
+            return False
+        appended = self._read(self.path)
+        self._look(self.path)  # last, so that nothing is in hand that was complete before
+        return appended
+
+    def _read(self, path: str) -> bool:
+        with open(path, "rb") as file:
+            facts = os.fstat(file.fileno())
+            if facts.st_ino != self._file or facts.st_size < self._offset:
+                # Another file has taken its place.
+                self._offset, self._lines, self._file = 0, 0, facts.st_ino
+                self.batches.clear()
+            file.seek(self._offset)
+            appended = file.read()
+        whole = appended[: appended.rfind(b"\n") + 1]
+        for line in whole.splitlines():
+            self._lines += 1
+            self._take(line)
+        self._offset += len(whole)
+        return bool(whole)
+
+    def _look(self, path: str) -> None:
+        """At the slip beside the records."""
+        slip = read_slip(slip_of(path)) or {"in_hand": None, "simulated": self.simulated}
+        self.alive, self.simulated = is_locked(slip_of(path)), slip["simulated"]
+        levels = {name: stage.level for name, stage in self.plan.stages.items()}
+        in_hand = slip["in_hand"]
+        self.in_hand = None if in_hand is None else with_tasks(in_hand, path, levels)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            self.take(json.loads(line))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UnreadableRun(
+                f"line {self._lines} of {self.path!r} is no record of a run: {error}"
+            ) from error
+
+    def take(self, facts: dict[str, Any]) -> None:
+        """One more line: a plan, a batch or the close."""
+        if "plan" in facts:
+            self.plan, self.closed = RunDescription.load(facts["plan"]), None
+        elif "closed" in facts:
+            self.closed = facts["closed"]
+        else:
+            self.add(BatchRecord.load(facts))
+
+    def add(self, record: BatchRecord) -> None:
+        """One more batch."""
+        while self.batches and self.batches[-1].batch >= record.batch:
+            self.batches.pop()
+        self.batches.append(record)

@@ -1,0 +1,86 @@
+"""Which keys have come to the stages of a run: Bloom filters in files beside its records, for who asks about a key.
+
+A filter never forgets: a key that it does not know has not come. Of ten thousand keys it takes one for known that is
+not; with a hundred thousand, three in a hundred.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Final
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from beamlike.records.in_hand import desk
+from beamlike.system.durable import replace
+from stages.keys import key_hash
+
+_BITS: Final = 1 << 20
+"""Of all shards of a stage together: 128 kB."""
+_LEAST: Final = 1 << 12
+
+Bits = npt.NDArray[np.uint8]
+
+
+def keys_of(records: str) -> str:
+    """The folder with the filters of the run that writes these records."""
+    return f"{records}.keys"
+
+
+def came(stage: str, rows: pl.DataFrame, keys: tuple[str, ...], shard: int = 0, of: int = 1) -> None:
+    """These rows have come to this of so many shards of the stage, which is noted if anybody wants to know."""
+    here = desk()
+    if here is not None and here.keys is not None and keys and len(rows):
+        with suppress(OSError):  # an executor may not reach the folder
+            note_keys(here.keys, stage, rows, keys, shard, of)
+
+
+def note_keys(
+    folder: str, stage: str, rows: pl.DataFrame, keys: tuple[str, ...], shard: int = 0, of: int = 1
+) -> None:
+    """These rows have come to this of so many shards of the stage."""
+    path = os.path.join(folder, f"{quote(stage, safe='')}-{shard}")
+    known = _load(path)
+    came = np.zeros(
+        max(_LEAST, _BITS >> (of - 1).bit_length()) if known is None else len(known) * 8, np.bool_
+    )
+    for places in _places(rows, keys, len(came)):
+        came[places] = True
+    both = np.packbits(came) if known is None else known | np.packbits(came)
+    if known is not None and (both == known).all():
+        return
+    with open(f"{path}.new", "wb") as file:
+        file.write(both.tobytes())
+    replace(f"{path}.new", path)
+
+
+def has_come(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
+    """Whether the key in the row, with all key columns and nothing else, has come; None if nobody took note."""
+    if not os.path.isdir(folder):
+        return None
+    start = quote(stage, safe="") + "-"
+    shards = [name for name in os.listdir(folder) if name.startswith(start) and name[len(start) :].isdigit()]
+    filters = (_load(os.path.join(folder, name)) for name in shards)
+    return any(_knows(bits, row) for bits in filters if bits is not None)
+
+
+def _knows(bits: Bits, row: pl.DataFrame) -> bool:
+    known = np.unpackbits(bits)
+    return all(bool(known[places].all()) for places in _places(row, tuple(row.columns), len(known)))
+
+
+def _places(rows: pl.DataFrame, keys: tuple[str, ...], bits: int) -> list[npt.NDArray[np.uint64]]:
+    """Two places for each row, of the parts of its hash that do not say on which shard it is."""
+    hashed = rows.select(key_hash(keys).alias("hash")).to_series().to_numpy()
+    return [(hashed >> np.uint64(shift)) & np.uint64(bits - 1) for shift in (42, 20)]
+
+
+def _load(path: str) -> Bits | None:
+    try:
+        return np.fromfile(path, np.uint8)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,340 @@
+"""What a run tells of each batch: where every watermark stands, what holds it, what came and what was dropped."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from beamlike.runtime.uses import Uses, as_uses
+from beamlike.system.printable import printable
+from stages.progress.watermarks import held_percentiles
+from stages.state.index import Holder
+from stages.strategies.histogram import Histogram, merge_histograms
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+
+
+def _percentiles(times: Mapping[Any, int]) -> dict[int, int]:
+    """Also after JSON has made text of the keys."""
+    return {int(share): time for share, time in times.items()}
+
+
+@attrs.frozen
+class SplitRecord:
+    """A split of a source: its watermark (us), and the processing time (us) when it last spoke, if it has."""
+
+    watermark: int
+    spoke: int | None = None
+
+
+def _splits(splits: Mapping[str, Any]) -> dict[str, SplitRecord]:
+    found = (
+        (name, one if isinstance(one, SplitRecord) else SplitRecord(**one)) for name, one in splits.items()
+    )
+    return {printable(name): one for name, one in found}
+
+
+MOST_SPLITS: Final = 20
+"""So many splits of a source are in a record: those that are furthest behind."""
+
+
+@attrs.frozen
+class SourceRecord:
+    """A source in a batch: its watermark (us) after it, and what became of the rows that were read of it.
+
+    Of those `read` (None: nobody counted) `elements` have come to the watermark, `dead_letters` are what the reader,
+    the event time or a step before could not use, and steps have left out the others.
+    The watermark waits for `split` to go on (None: the source is not looked at split by split), or for those that
+    are `awaited` to speak at all; `since` is the processing time (us) since when nothing has come of it. An `idle`
+    source is left out of the minimum downstream. Of its `splits` those that are furthest behind are told.
+    """
+
+    watermark: int
+    elements: int = 0
+    dead_letters: int = 0
+    idle: bool = False
+    split: str | None = attrs.field(default=None, converter=attrs.converters.optional(printable))
+    since: int | None = None
+    percentiles: Mapping[int, int] = attrs.field(factory=dict, converter=_percentiles)
+    awaited: str = ""
+    read: int | None = None
+    splits: Mapping[str, SplitRecord] = attrs.field(factory=dict, converter=_splits)
+
+    @property
+    def filtered(self) -> int | None:
+        """Rows that its steps left out, less those that they added; None where nobody counted what was read."""
+        return None if self.read is None else self.read - self.elements - self.dead_letters
+
+    def then(self, later: SourceRecord) -> SourceRecord:
+        """Of two batches: where the later one left the source, and what came in both."""
+        return attrs.evolve(
+            later,
+            elements=self.elements + later.elements,
+            dead_letters=self.dead_letters + later.dead_letters,
+            read=_sum(self.read, later.read),
+        )
+
+    def plus(self, other: SourceRecord) -> SourceRecord:
+        """Of two tasks of one batch: the one that is further on says what the source waits for."""
+        ahead = max(self, other, key=lambda task: task.watermark)
+        return attrs.evolve(
+            ahead,
+            elements=self.elements + other.elements,
+            dead_letters=self.dead_letters + other.dead_letters,
+            idle=self.idle and other.idle,
+            read=_sum(self.read, other.read),
+        )
+
+
+@attrs.frozen
+class Upstream:
+    """What a stage has heard of a source or stage that it reads: its watermark (us), and whether it is left out."""
+
+    watermark: int
+    idle: bool = False
+
+
+def _upstream(known: Mapping[str, Any]) -> dict[str, Upstream]:
+    return {
+        name: one if isinstance(one, Upstream) else Upstream(one["watermark"], one["idle"])
+        for name, one in known.items()
+    }
+
+
+def _holder(window: Holder | Mapping[str, Any] | None) -> Holder | None:
+    """With its key as people may read it: keys come from data."""
+    if window is None:
+        return None
+    found = window if isinstance(window, Holder) else Holder(**window)
+    return attrs.evolve(found, key=printable(found.key))
+
+
+@attrs.frozen
+class StageRecord:
+    """A stage in a batch: watermarks (us) after it, what holds the output one, and counts of this batch.
+
+    `elements` came; `placed` counts each in every window that it is in (None: nobody counted). Of these, and of those
+    that were `pending` before, `emitted` are in panes of this batch for the first time, others were `dropped`, by
+    reason ("late": behind the watermark, "closed": the trigger had finished, "no window": it is in none, which counts
+    as one placed), and `pending` wait in state for a pane.
+    `panes` counts by timing, and those that were "retracted"; `live` is the number of (key, window) rows in state,
+    `keys` that of keys (one that is in several buckets of state counts in each), `bytes` what they take.
+    `percentiles` are those of the output watermark; before `following`, of the input, and `holds` is where pending
+    elements of a shard, or all, hold those of the output. `since` is the processing time (us) at which the output
+    watermark reached where it is, and `finished` that at which the stage was done with the batch. `window` is the
+    key and window in its own state with the least hold, where that holds the output back.
+    """
+
+    input: int
+    output: int
+    holder: str = attrs.field(converter=printable)
+    elements: int = 0
+    panes: Mapping[str, int] = attrs.field(factory=dict)
+    dropped: Mapping[str, int] = attrs.field(factory=dict)
+    live: int = 0
+    keys: int = 0
+    bytes: int = 0
+    percentiles: Mapping[int, int] = attrs.field(factory=dict, converter=_percentiles)
+    since: int | None = None
+    finished: int | None = None
+    upstream: Mapping[str, Upstream] = attrs.field(factory=dict, converter=_upstream)
+    window: Holder | None = attrs.field(default=None, converter=_holder)
+    placed: int | None = None
+    emitted: int | None = None
+    pending: int | None = None
+    holds: Histogram = attrs.field(factory=dict)
+
+    @property
+    def lag(self) -> int:
+        """Event time, in microseconds, that the stage itself adds: input - output."""
+        return self.input - self.output
+
+    def quiet(self) -> StageRecord:
+        """The same in a batch in which nothing came."""
+        none = None if self.placed is None else 0
+        return attrs.evolve(self, elements=0, panes={}, dropped={}, finished=None, placed=none, emitted=none)
+
+    def then(self, later: StageRecord) -> StageRecord:
+        """Of two batches: where the later one left the stage, and what it did in both."""
+        return attrs.evolve(
+            later,
+            elements=self.elements + later.elements,
+            panes=_added(self.panes, later.panes),
+            dropped=_added(self.dropped, later.dropped),
+            placed=_sum(self.placed, later.placed),
+            emitted=_sum(self.emitted, later.emitted),
+        )
+
+    def plus(self, other: StageRecord) -> StageRecord:
+        """Of two shards: the stage's watermarks are the least, and the shard behind says what holds it."""
+        behind = min(self, other, key=lambda shard: (shard.output, shard.input, shard.holder))
+        return StageRecord(
+            min(self.input, other.input),
+            min(self.output, other.output),
+            behind.holder,
+            self.elements + other.elements,
+            _added(self.panes, other.panes),
+            _added(self.dropped, other.dropped),
+            self.live + other.live,
+            self.keys + other.keys,
+            self.bytes + other.bytes,
+            _least(self.percentiles, other.percentiles),
+            None,
+            max((one for one in (self.finished, other.finished) if one is not None), default=None),
+            _heard(self.upstream, other.upstream),
+            behind.window,
+            _sum(self.placed, other.placed),
+            _sum(self.emitted, other.emitted),
+            _sum(self.pending, other.pending),
+            merge_histograms(self.holds, other.holds),
+        )
+
+    def following(self, before: StageRecord | None, now: int) -> StageRecord:
+        """After the batch before, at this processing time (us): where its output stands, and since when."""
+        reached = {} if before is None else before.percentiles
+        stands = before is not None and before.output == self.output and before.since is not None
+        return attrs.evolve(
+            self,
+            percentiles=held_percentiles(self.percentiles, self.holds, self.output, reached),
+            holds={},
+            since=before.since if before is not None and stands else now,
+        )
+
+
+@attrs.frozen
+class BatchRecord:
+    """A batch: its number, its processing time (us), every source and stage, and the rows that each sink got.
+
+    `finished` is the processing time (us) at which all of it was done. `dead_letters` counts, by step, the rows that
+    stages, and steps after the sources, could not use; those before are counted by their source. `errors` has, for each
+    source and step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself the
+    last, as of those of long ago there may be one record for several. `uses`: which steps could use any of their rows.
+    """
+
+    batch: int
+    processing_time: int
+    sources: Mapping[str, SourceRecord]
+    stages: Mapping[str, StageRecord]
+    finished: int | None = None
+    sinks: Mapping[str, int] = attrs.field(factory=dict)
+    dead_letters: Mapping[str, int] = attrs.field(factory=dict)
+    errors: Mapping[str, str] = attrs.field(factory=dict)
+    batches: int = 1
+    uses: Uses = attrs.field(factory=Uses, converter=as_uses)
+
+    @property
+    def set_aside(self) -> Counter[str]:
+        """How many dead letters each source and step made, where there are any."""
+        counts = Counter({name: source.dead_letters for name, source in self.sources.items()})
+        counts.update(self.dead_letters)
+        return +counts
+
+    def watermark(self, name: str) -> int:
+        """The watermark (us) of a source, or the output watermark of a stage."""
+        return self.sources[name].watermark if name in self.sources else self.stages[name].output
+
+    def lag(self, watermark: int) -> int | None:
+        """How far in event time (us) a watermark is behind processing time; None at the ends of time."""
+        return self.processing_time - watermark if is_a_time(watermark) else None
+
+    def input_system_lag(self, name: str) -> int:
+        """How long (us) the oldest operation upstream of a stage took: the lag of its input in processing time."""
+        upstream = [one for one in self.stages[name].upstream if one in self.stages]
+        return max((self.output_system_lag(one) for one in upstream), default=0)
+
+    def output_system_lag(self, name: str) -> int:
+        """How long (us) it took until a stage was done with the batch: the lag of its output in processing time."""
+        finished = self.stages[name].finished
+        own = 0 if finished is None else finished - self.processing_time
+        return max(own, self.input_system_lag(name))
+
+    def following(self, before: BatchRecord | None) -> BatchRecord:
+        """With what the batch before tells of each stage's output: since when it stands, and where percentiles were."""
+        earlier = {} if before is None else before.stages
+        stages = {
+            name: stage.following(earlier.get(name), self.processing_time)
+            for name, stage in self.stages.items()
+        }
+        return attrs.evolve(self, stages=stages)
+
+    def then(self, later: BatchRecord) -> BatchRecord:
+        """One record for this and the next ones: where the later one left things, and the counts of both."""
+        return attrs.evolve(
+            later,
+            sources=_each(self.sources, later.sources),
+            stages=_each(self.stages, later.stages),
+            sinks=_added(self.sinks, later.sinks),
+            dead_letters=_added(self.dead_letters, later.dead_letters),
+            errors={**self.errors, **later.errors},
+            batches=self.batches + later.batches,
+            uses=self.uses.then(later.uses),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """As data that JSON can hold; the number of the batch comes first."""
+        return attrs.asdict(self, filter=lambda field, _: field.name != "holds")
+
+    def to_json(self) -> str:
+        """As one line."""
+        return json.dumps(self.facts(), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> BatchRecord:
+        """What `to_json` gave."""
+        return cls.load(json.loads(text))
+
+    @classmethod
+    def load(cls, facts: Mapping[str, Any]) -> BatchRecord:
+        """What `facts` gave."""
+        sources = {name: SourceRecord(**source) for name, source in facts["sources"].items()}
+        stages = {name: StageRecord(**stage) for name, stage in facts["stages"].items()}
+        return cls(**{**facts, "sources": sources, "stages": stages})
+
+
+def is_a_time(watermark: int) -> bool:
+    """Whether it is somewhere in time: not before anything is known, nor at the end of input."""
+    return MIN_TIME < watermark < GLOBAL_WINDOW_END - 1
+
+
+def furthest_behind(upstream: Mapping[str, Upstream]) -> str:
+    """The name of who holds the input watermark: the least of those that are not idle, or of all if all are."""
+    active = {name: one for name, one in upstream.items() if not one.idle} or upstream
+    return min(active, key=lambda name: (active[name].watermark, name))
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in sorted({*one, *other})}
+
+
+def _each(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """By name; what only the earlier batch knows stays, as it counts."""
+    both = {name: before[name].then(later[name]) for name in later if name in before}
+    return {**before, **later, **both}
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    return {share: min(one[share], other[share]) for share in sorted({*one} & {*other})}
+
+
+def _heard(one: Mapping[str, Upstream], other: Mapping[str, Upstream]) -> dict[str, Upstream]:
+    """Of two shards: what has not come to one of them has not come to the stage."""
+    both = {name: [known[name] for known in (one, other) if name in known] for name in {**one, **other}}
+    return {
+        name: Upstream(min(report.watermark for report in heard), all(report.idle for report in heard))
+        for name, heard in both.items()
+    }
+
+
+def merged(records: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Records of tasks or shards by name -> one record per name."""
+    total: dict[str, Any] = {}
+    for name, record in records:
+        total[name] = total[name].plus(record) if name in total else record
+    return total

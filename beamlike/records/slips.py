@@ -1,0 +1,123 @@
+"""Small files beside the records of a run that say what it is at, and by a lock whether it is alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Any, Final
+
+import attrs
+
+from beamlike.errors import RecordsInUse
+from beamlike.records.in_hand import InHand, Work
+from beamlike.system.locks import open_locked
+
+_LOOKS: Final = 5
+
+
+def slip_of(records: str) -> str:
+    """The slip of the run that writes these records. It is there while the run goes on, or if it was killed."""
+    return f"{records}.now"
+
+
+def tasks_of(records: str) -> str:
+    """The folder with the slips of its tasks, where it has some."""
+    return f"{records}.tasks"
+
+
+@attrs.define(eq=False)
+class RunSlip:
+    """The slip of a run, which its process has locked. `facts` stand in it beside what is in hand."""
+
+    path: str
+    facts: Mapping[str, Any]
+    _file: IO[bytes]
+
+    @classmethod
+    def take(cls, records: str | os.PathLike[str], *, simulated: bool = False) -> RunSlip:
+        """The slip beside these records. Raises `RecordsInUse` where another run that goes on writes them."""
+        path = slip_of(os.path.abspath(records))
+        try:
+            file, _ = open_locked(path)
+        except BlockingIOError:
+            other = read_slip(path)
+            where = "" if other is None else f", in process {other['pid']} on {other['host']}"
+            raise RecordsInUse(
+                f"the records {os.fspath(records)!r} are those of another run that goes on{where}; stop that first, "
+                "or name another file"
+            ) from None
+        slip = cls(path, {"pid": os.getpid(), "host": socket.gethostname(), "simulated": simulated}, file)
+        slip.write(None)
+        return slip
+
+    def write(self, in_hand: InHand | None) -> None:
+        """What is in hand now."""
+        if not self._file.closed:
+            _write(self._file.fileno(), in_hand, self.facts)
+
+    def remove(self) -> None:
+        """The run is over. A second call changes nothing."""
+        if not self._file.closed:
+            with suppress(FileNotFoundError):
+                os.remove(self.path)
+            self._file.close()
+
+
+def write_slip(path: str, in_hand: InHand | None, facts: Mapping[str, Any]) -> None:
+    """The slip of a task, in a folder that is there."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        _write(number, in_hand, facts)
+    finally:
+        os.close(number)
+
+
+def _write(file: int, in_hand: InHand | None, facts: Mapping[str, Any]) -> None:
+    """In place and at once, so that it costs next to nothing; what is left of a longer one is after the line."""
+    now = None if in_hand is None else attrs.asdict(in_hand)
+    os.pwrite(file, json.dumps({**facts, "in_hand": now}).encode() + b"\n", 0)
+
+
+def read_slip(path: str) -> dict[str, Any] | None:
+    """What stands in a slip, with `in_hand` as such; None where there is none, or it is no whole one."""
+    for _ in range(_LOOKS):  # it may be written just now
+        try:
+            with open(path, "rb") as file:
+                facts: dict[str, Any] = json.loads(file.readline())
+            found = facts["in_hand"]
+            return {**facts, "in_hand": None if found is None else InHand(**found)}
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def with_tasks(in_hand: InHand, records: str, levels: Mapping[str, int]) -> InHand:
+    """With what the tasks of the batch are at. `levels` has the level of each stage.
+
+    All tasks of a level have ended when the first of a later one begins.
+    """
+    folder = tasks_of(records)
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    slips = [slip for name in names if (slip := read_slip(os.path.join(folder, name))) is not None]
+    slips = [slip for slip in slips if slip["in_hand"] is not None and slip["in_hand"].batch == in_hand.batch]
+    done = dict(in_hand.done)
+    for stage, level in levels.items():
+        later = [slip["in_hand"].started for slip in slips if slip["level"] > level]
+        if later:
+            done[stage] = min(later)
+    works = [*in_hand.works, *(work for slip in slips for work in slip["in_hand"].works)]
+    return attrs.evolve(in_hand, works=_together(works), done=done)
+
+
+def _together(works: list[Work]) -> list[Work]:
+    """What several tasks are at, once, the longest first."""
+    found: dict[str, Work] = {}
+    for work in sorted(works, key=lambda work: work.since):
+        first = found.get(str(work))
+        found[str(work)] = work if first is None else attrs.evolve(first, tasks=first.tasks + work.tasks)
+    return list(found.values())

@@ -1,0 +1,165 @@
+"""Writes the records of a run as lines of JSON, beside its checkpoint or where the user says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, BinaryIO, Final, Literal
+
+import attrs
+
+from beamlike.io.files.paths import path_text
+from beamlike.records.graph import RunDescription
+from beamlike.records.model import BatchRecord
+from beamlike.system.durable import make_folder, replace, sync_folder
+
+RECORDS_FILE = "records.jsonl"
+
+Ending = Literal["ended", "stopped", "failed"]
+"""How a run can close its records; one that was killed does not."""
+
+MOST_BYTES: Final = 16_000_000
+"""How large the file may grow: then the older half of its batches is told with half as many records."""
+
+PLAN_LINE: Final = b'{"plan":'
+"""How records begin."""
+
+_BLOCK = 65_536
+
+
+@attrs.define
+class RecordWriter:
+    """Appends to a local file: a line with the plan when it is opened, one of each batch, and one at the close.
+
+    A run that goes on appends its plan anew; a `fresh` one replaces what another has left. `last` is the last batch
+    that the file has, None if it has none.
+    What a killed run left of a line is cut off. A file of `most` bytes is written anew, with one record for every two
+    of the older ones: counts stay exact, and only times of long ago become coarse.
+    """
+
+    path: str
+    last: BatchRecord | None
+    most: int = MOST_BYTES
+    _closed: bool = attrs.field(default=False, init=False)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        run: RunDescription,
+        most: int = MOST_BYTES,
+        *,
+        fresh: bool = False,
+    ) -> RecordWriter:
+        """The writer of a run; makes the folder of the file. Raises `FileExistsError` for a file of something else."""
+        text = path_text(path)
+        if os.path.isdir(text):
+            example = os.path.join(text, RECORDS_FILE)
+            raise IsADirectoryError(f"records={text!r} is a folder; name a file, such as {example!r}")
+        text = os.path.abspath(text)
+        make_folder(os.path.dirname(text))
+        _require_records(text)
+        if fresh:
+            _replace(text, [_line({"plan": attrs.asdict(run)})])
+            return cls(text, None, most)
+        with open(text, "ab+") as file:
+            whole = _after_last_line(file)
+            file.truncate(whole)
+            writer = cls(text, _last_batch(file, whole), most)
+        writer._append({"plan": attrs.asdict(run)})
+        sync_folder(os.path.dirname(text))
+        return writer
+
+    def write(self, record: BatchRecord) -> None:
+        """One more batch; who follows the file sees it at once."""
+        self._append(record.facts())
+        self.last = record
+
+    def close(self, ending: Ending) -> None:
+        """Says how the run came to its end, for those who follow it. A second call changes nothing."""
+        if not self._closed:
+            self._append({"closed": ending})
+            self._closed = True
+
+    def _append(self, facts: dict[str, Any]) -> None:
+        # Opened for each line: a run that is given up leaves nothing open.
+        with open(self.path, "ab") as file:
+            file.write(_line(facts))
+            size = file.tell()
+            # Before Spark notes the batch as done: what is counted in it is counted also after a power cut.
+            file.flush()
+            os.fsync(file.fileno())
+        if size > self.most:
+            _make_coarser(self.path)
+
+
+def _line(facts: dict[str, Any]) -> bytes:
+    return json.dumps(facts, separators=(",", ":")).encode() + b"\n"
+
+
+def _make_coarser(path: str) -> None:
+    """The older half of the file with half as many records."""
+    with open(path, "rb") as file:
+        lines = file.read().splitlines(keepends=True)
+    half, older = sum(map(len, lines)) // 2, 0
+    while older < len(lines) and half > 0:
+        half -= len(lines[older])
+        older += 1
+    plan, records = lines[0], list[BatchRecord]()
+    for line in lines[:older]:
+        if line.startswith(PLAN_LINE):
+            plan = line
+        elif line.startswith(b'{"batch":'):
+            record = BatchRecord.from_json(line)
+            while records and records[-1].batch >= record.batch:  # it was run again
+                records.pop()
+            records.append(record)
+    # The last one may be run again; it stays as it is.
+    pairs = [one.then(other) for one, other in zip(records[:-1:2], records[1:-1:2], strict=False)]
+    rest = records[2 * len(pairs) :]
+    _replace(path, [plan, *(_line(record.facts()) for record in [*pairs, *rest]), *lines[older:]])
+
+
+def _replace(path: str, lines: Iterable[bytes]) -> None:
+    """Who reads it sees the file before or the one after."""
+    written = f"{path}.new"
+    with open(written, "wb") as file:
+        file.writelines(lines)
+    replace(written, path)
+
+
+def _require_records(path: str) -> None:
+    """So that no file of the user's is lost to a name given in error."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        if not PLAN_LINE.startswith(file.read(len(PLAN_LINE))):
+            raise FileExistsError(f"records={path!r} is a file of something else; name another one")
+
+
+def _after_last_line(file: BinaryIO) -> int:
+    """Where the last whole line ends."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _last_batch(file: BinaryIO, end: int) -> BatchRecord | None:
+    """The last batch before this place, looked for in ever longer pieces of the end of the file."""
+    size = _BLOCK
+    while True:
+        start = max(0, end - size)
+        file.seek(start)
+        lines = file.read(end - start).splitlines()
+        for line in reversed(lines[1:] if start else lines):
+            if line.startswith(b'{"batch":'):
+                return BatchRecord.from_json(line)
+        if start == 0:
+            return None
+        size *= 4

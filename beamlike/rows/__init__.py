@@ -1,0 +1,1 @@
+"""Rows of users: the types of their columns, their values, their event times, and what cannot be used."""

@@ -1,0 +1,171 @@
+"""A row's event time: which columns can hold it, how it is read, and where rows go that have none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import polars as pl
+
+from beamlike.errors import UnknownName, WrongType, nearest
+from beamlike.rows.dtypes import type_name
+from beamlike.rows.values import row_json, time_of, time_text
+from windowing.columns import EVENT_TIME
+from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
+
+# Microseconds per unit; nanoseconds are divided instead.
+_UNITS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
+_WHOLE_NUMBER: Final = r"^\s*[+-]?\d+\s*$"
+_SHOWN: Final = 80  # characters of an unreadable value in an error
+
+DEAD_LETTERS: Final = pl.Schema({"step": pl.String(), "error": pl.String(), "row": pl.String()})
+"""A dead letter: the step that could not use the row, why, and the row's user columns as JSON."""
+
+_MOMENT: Final = pl.Datetime("us")
+
+
+@attrs.frozen
+class Future:
+    """How far an event time may be in the future: `max_future` microseconds after processing time `now` (us)."""
+
+    now: int
+    max_future: int
+
+    @property
+    def last(self) -> int:
+        """The last event time (us) that may be."""
+        return min(self.now + self.max_future, GLOBAL_WINDOW_END - 1)
+
+    def why(self, what: str, time: pl.Expr) -> pl.Expr:
+        """Why a time (us) cannot be, as text, where it is further than that; else null."""
+        told = pl.concat_str(
+            pl.lit(f"{what} in the future: "),
+            time_text(time.cast(_MOMENT), _MOMENT),
+            pl.lit(
+                f" is more than max_future={format_duration(self.max_future)} after processing time, "
+                f"{format_time(self.now)}"
+            ),
+        )
+        return pl.when(time > self.last).then(told)
+
+
+def check_event_time_type(
+    dtype: pl.DataType, unit: str | None, *, column: str = "event_time", step: str | None = None
+) -> None:
+    """Checks at plan time that the column can hold event times.
+
+    Accepted: Datetime, Date and ISO 8601 String without a unit; integers, Float64, and String of whole numbers, with a
+    unit "s", "ms", "us" or "ns". Raises `WrongType` (a `TypeError`) or, for another unit, `UnknownName` (a
+    `ValueError`).
+    """
+    if unit is not None and unit not in _UNITS:
+        units = f"'s', 'ms', 'us' and 'ns'{nearest(unit, _UNITS)}"
+        raise UnknownName(f"timestamp_unit={unit!r} is no unit of time; there are {units}", step=step)
+    what = f"event time column {column!r} is {type_name(dtype)}"
+    if dtype.is_integer() or dtype.is_float():
+        if unit is None:
+            raise WrongType(f"{what}: give timestamp_unit='s', 'ms', 'us' or 'ns' since 1970", step=step)
+        if dtype.is_float() and dtype != pl.Float64:
+            raise WrongType(
+                f"{what}, in which the times of today are two minutes apart; use Float64 or a whole number where it "
+                "is written, or cast it to Float64 in a step before with_watermark or with_timestamps",
+                step=step,
+            )
+    elif isinstance(dtype, pl.Datetime) or dtype == pl.Date:
+        if unit is not None:
+            raise WrongType(f"{what}, which takes no timestamp_unit={unit!r}: it is for numbers", step=step)
+    elif dtype != pl.String:
+        expected = "Datetime, Date, ISO 8601 String, or a number with timestamp_unit="
+        raise WrongType(f"{what}; expected {expected}", step=step)
+
+
+def read_event_time(
+    lf: pl.LazyFrame, column: str, unit: str | None, future: Future | None = None
+) -> pl.LazyFrame:
+    """Adds EVENT_TIME (Int64, microseconds UTC) read from `column`, which stays as it is.
+
+    Null where the value is null, is not a time, lies outside [MIN_TIME, GLOBAL_WINDOW_END), or too far in the
+    `future`. Times without a zone are UTC; what is finer than a microsecond is rounded down, but for floats, which are
+    rounded to the nearest one: they hold few decimal fractions exactly. Raises as `check_event_time_type`.
+    """
+    dtype = lf.collect_schema()[column]
+    check_event_time_type(dtype, unit, column=column)
+    time = _microseconds(pl.col(column), dtype, unit)
+    within = (time >= MIN_TIME) & (time <= (GLOBAL_WINDOW_END - 1 if future is None else future.last))
+    return lf.with_columns(pl.when(within).then(time).alias(EVENT_TIME))
+
+
+def _microseconds(value: pl.Expr, dtype: pl.DataType, unit: str | None) -> pl.Expr:
+    if isinstance(dtype, pl.Datetime):
+        return _scaled(value.to_physical(), _UNITS[dtype.time_unit])
+    if dtype == pl.Date:
+        return _scaled(value.to_physical().cast(pl.Int64), DAY)
+    if unit is None:
+        return time_of(value).to_physical()
+    if dtype.is_float():
+        micros = value * (_UNITS[unit] or 1e-3)
+        return micros.round().cast(pl.Int64, strict=False)
+    if dtype == pl.String:
+        value = value.str.strip_chars()
+    return _scaled(value.cast(pl.Int64, strict=False), _UNITS[unit])
+
+
+def _scaled(number: pl.Expr, factor: int) -> pl.Expr:
+    """Microseconds of so many of them each; null where Int64 cannot hold them. Factor 0 is nanoseconds."""
+    if factor == 0:
+        return number // 1_000
+    if factor == 1:
+        return number
+    # Polars multiplies modulo 2**64, so what would overflow is taken out before.
+    within = number.is_between(-(-MIN_TIME // factor), GLOBAL_WINDOW_END // factor)
+    return pl.when(within).then(number) * factor
+
+
+def split_dead_letters(
+    lf: pl.LazyFrame, source_name: str, column: str, unit: str | None = None, future: Future | None = None
+) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """A frame of `read_event_time` -> (rows with an event time, the others as DEAD_LETTERS)."""
+    schema = lf.collect_schema()
+    lost = pl.col(EVENT_TIME).is_null()
+    dead = lf.filter(lost).select(
+        pl.lit(source_name).alias("step"),
+        why_unreadable(column, schema[column], unit, future).alias("error"),
+        row_json(schema).alias("row"),
+    )
+    return lf.filter(~lost), dead
+
+
+def count_rows(lf: pl.LazyFrame) -> pl.LazyFrame:
+    """How many rows a frame of `read_event_time` has, as `rows`, and how many of them have no event time, as `lost`.
+
+    Cheaper than the dead letters themselves, which need every column of the source.
+    """
+    return lf.select(rows=pl.len().cast(pl.Int64), lost=pl.col(EVENT_TIME).is_null().sum().cast(pl.Int64))
+
+
+def why_unreadable(
+    column: str, dtype: pl.DataType, unit: str | None, future: Future | None = None
+) -> pl.Expr:
+    """Why a row has no event time, as text."""
+    value, what = pl.col(column), f"event time column {column!r} is"
+    if dtype != pl.String:
+        number = value.to_physical().cast(pl.String)
+        out = pl.concat_str(pl.lit(f"{what} out of range: "), number, pl.lit(_unit_text(dtype, unit)))
+        no_time = pl.concat_str(pl.lit(f"{what} not a time: "), number)
+        why = pl.when(value.is_finite()).then(out).otherwise(no_time) if dtype.is_float() else out
+    else:
+        quoted = pl.concat_str(pl.lit("'"), value.str.head(_SHOWN), pl.lit("'"))
+        number_text = value.str.contains(_WHOLE_NUMBER) if unit is not None else pl.lit(False)
+        how = pl.when(number_text).then(pl.lit(" out of range: ")).otherwise(pl.lit(" not a time: "))
+        why = pl.concat_str(pl.lit(what), how, quoted)
+    if future is not None:
+        time = _microseconds(value, dtype, unit)
+        within = pl.when(time.is_between(MIN_TIME, GLOBAL_WINDOW_END - 1)).then(time)
+        why = pl.coalesce(future.why(what, within), why)
+    return pl.when(value.is_null()).then(pl.lit(f"{what} null")).otherwise(why)
+
+
+def _unit_text(dtype: pl.DataType, unit: str | None) -> str:
+    if isinstance(dtype, pl.Datetime):
+        return f" {dtype.time_unit}"
+    return " days" if dtype == pl.Date else f" {unit}" if unit else ""

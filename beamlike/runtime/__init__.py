@@ -1,0 +1,1 @@
+"""What both runners do: ingest, stage steps, sinks, limits, and what is told of them."""

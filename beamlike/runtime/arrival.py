@@ -1,0 +1,33 @@
+"""The order in which a stage takes what a batch has for it: the same on both runners, for any number of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+import polars as pl
+
+from beamlike.plan.compiler import StagePlan
+from windowing.columns import EVENT_TIME
+
+
+def in_order(
+    plan: StagePlan, sources: Container[str], arrived: Iterable[tuple[str, pl.DataFrame]]
+) -> list[pl.DataFrame]:
+    """What has come, by the name of the source or stage that it is from -> in the order of the stage's inputs.
+
+    Rows of a source stay in their order. Those of a stage come from its shards, each with some of the keys. Where an
+    aggregate depends on the order, they are taken in order of event time, and then of their columns.
+    """
+    frames: dict[str, list[pl.DataFrame]] = {name: [] for name in plan.inputs}
+    for name, frame in arrived:
+        frames[name].append(frame)
+    if any(aggregate.ordered for aggregate in plan.stage.grouping.aggregates.values()):
+        frames = {
+            name: found if name in sources or not found else [_sorted(found)]
+            for name, found in frames.items()
+        }
+    return [frame for found in frames.values() for frame in found]
+
+
+def _sorted(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(frames).sort(EVENT_TIME, pl.exclude(EVENT_TIME))

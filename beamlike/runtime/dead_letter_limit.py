@@ -1,0 +1,131 @@
+"""The dead letters of a run so far: the first ones of each step are told, and too many fail the run.
+
+Where nobody has said how many are too many, they are if a step could use no row at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from beamlike.errors import TooManyDeadLetters
+from beamlike.records.model import BatchRecord
+from beamlike.runtime.uses import Uses, as_uses
+
+_LOG = logging.getLogger("beamlike")
+
+ENOUGH = 1_000
+"""Of so many rows a share is judged; of fewer only at the end of the run, as one bad row may be the first of them."""
+
+FEW = 2
+"""Of so many rows a step must have used one at the end of the run: a single one may just be bad."""
+
+
+@attrs.frozen
+class Counts:
+    """How many rows the sources gave, how many dead letters each step made, and which steps could use some row."""
+
+    rows: int = 0
+    letters: Mapping[str, int] = attrs.field(factory=dict)
+    uses: Uses = attrs.field(factory=Uses, converter=as_uses)
+
+    @classmethod
+    def of(cls, record: BatchRecord) -> Counts:
+        """Of a batch."""
+        rows = sum(source.elements + source.dead_letters for source in record.sources.values())
+        return cls(rows, dict(record.set_aside), record.uses)
+
+    def plus(self, later: Counts) -> Counts:
+        """Of both."""
+        letters = Counter(self.letters) + Counter(later.letters)
+        return Counts(self.rows + later.rows, dict(letters), self.uses.then(later.uses))
+
+
+def _as_counts(given: Counts | Mapping[str, Any]) -> Counts:
+    """Also of what `attrs.asdict` gave."""
+    return given if isinstance(given, Counts) else Counts(**given)
+
+
+@attrs.define
+class Tally:
+    """Counts over the batches of a run. `limit`: how many dead letters it may have, or which share of the rows read.
+
+    Without it, each step must have used one of its first `ENOUGH` rows; at the end, one of those that it had.
+    `last` is of the batch of this number, which may be run again, and `before` of those before it.
+    """
+
+    limit: int | float | None = None
+    batch: int | None = None
+    before: Counts = attrs.field(factory=Counts, converter=_as_counts)
+    last: Counts = attrs.field(factory=Counts, converter=_as_counts)
+    _errors: Mapping[str, str] = attrs.field(factory=dict, init=False)
+
+    @property
+    def total(self) -> Counts:
+        """Of all batches."""
+        return self.before.plus(self.last)
+
+    def facts(self) -> dict[str, Any]:
+        """What a run that goes on has to know, as data that JSON can hold: the batches so far are not judged again."""
+        return {"batch": self.batch, "before": attrs.asdict(self.before), "last": attrs.asdict(self.last)}
+
+    def take(self, record: BatchRecord) -> None:
+        """One more batch; one that is run again counts once. Raises `TooManyDeadLetters`."""
+        if record.batch != self.batch:
+            self.before = self.total
+        self.batch, self.last = record.batch, Counts.of(record)
+        # Each run tells of its first ones. Those of a step before a watermark count, and are told, as the source's.
+        for step in sorted(record.errors.keys() & record.set_aside.keys() - self._errors.keys()):
+            _LOG.warning(
+                "step %r could not use %s in batch %d, the last one for this reason: %s; they are its dead letters",
+                step,
+                rows_text(record.set_aside[step]),
+                record.batch,
+                record.errors[step],
+            )
+        # Only what this batch adds can be too much: a run that goes on with a new limit is not stuck at the old one.
+        self._errors = {**self._errors, **record.errors}
+        if record.errors:
+            self._judge(record.errors, enough=ENOUGH)
+            self._require_uses(record.errors, enough=ENOUGH)
+
+    def end(self) -> None:
+        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        if self._errors:
+            self._judge(self._errors, enough=0)
+            self._require_uses(self._errors, enough=FEW)
+
+    def _judge(self, errors: Mapping[str, str], *, enough: int) -> None:
+        rows, letters = self.total.rows, Counter(self.total.letters)
+        if self.limit is None or (isinstance(self.limit, float) and rows < enough):
+            return
+        if letters.total() > (self.limit if isinstance(self.limit, int) else self.limit * rows):
+            worst = max(errors, key=lambda step: (letters[step], step))
+            each = ", ".join(f"{step!r} {count:,}" for step, count in letters.most_common())
+            raise TooManyDeadLetters(
+                worst,
+                f"{rows_text(letters.total())} of {rows:,} are dead letters, more than max_dead_letters={self.limit} "
+                f"allows ({each}); the last one of this step: {errors[worst]}",
+            )
+
+    def _require_uses(self, errors: Mapping[str, str], *, enough: int) -> None:
+        """Raises `TooManyDeadLetters` for a step that could use none of so many rows, if nobody has set a limit."""
+        none = {step: unused for step, unused in self.total.uses.none.items() if step in errors}
+        if self.limit is not None or not none:
+            return
+        step, unused = max(none.items(), key=lambda item: (item[1].rows, item[0]))
+        if unused.rows >= enough:
+            raise TooManyDeadLetters(
+                step,
+                f"it could use none of its {rows_text(unused.rows)}; the first error: {unused.error}; if that is as it "
+                "should be, say how many dead letters a run may have: bl.Pipeline(..., max_dead_letters=...)",
+            )
+
+
+def rows_text(count: int) -> str:
+    """`1 row`, `2,000 rows`."""
+    return "1 row" if count == 1 else f"{count:,} rows"

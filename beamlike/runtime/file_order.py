@@ -1,0 +1,49 @@
+"""Tells where files are read in an order that makes their rows late."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import attrs
+
+from beamlike.io.files.files import Files
+from beamlike.runtime.dead_letter_limit import rows_text
+from beamlike.runtime.ingest import Newest
+from windowing.time import format_time
+
+_LOG = logging.getLogger("beamlike")
+
+_HOW: Final = {
+    "modified": "files are read in order of modification time; order='path' reads them in order of their names",
+    "path": "files are read in order of their names; order='modified' reads them in order of modification time",
+}
+
+
+@attrs.define
+class FileOrder:
+    """What the log of a run says of it: one line for each source, when it happens first."""
+
+    told: set[str] = attrs.field(factory=set)
+
+    def look(self, name: str, source: object, newest: Newest, watermark: int) -> None:
+        """After a batch with these files, before which the watermark of the source was there.
+
+        A file all of whose rows are late came after others that it should have come before. Where only some are, that
+        may be how late events are.
+        """
+        late = {file: found for file, found in newest.items() if found[1] < watermark}
+        if not late or name in self.told or not isinstance(source, Files):
+            return
+        self.told.add(name)
+        file, (rows, last) = max(late.items(), key=lambda item: (item[1][0], item[0]))
+        _LOG.warning(
+            "source %r: all %s of %s %s late: the newest is from %s, and files that were read before have brought the "
+            "watermark to %s; %s",
+            *(name, rows_text(rows), file, _others(len(late) - 1), format_time(last), format_time(watermark)),
+            _HOW[source.order],
+        )
+
+
+def _others(count: int) -> str:
+    return "are" if not count else f"(and of {count:,} more {'file' if count == 1 else 'files'}) are"

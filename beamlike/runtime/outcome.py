@@ -1,0 +1,104 @@
+"""What a run tells of itself in files: its records, what it is at, and how it came to its end."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from functools import partial
+
+import attrs
+
+from beamlike.plan.compiler import Plan
+from beamlike.records.graph import describe_run
+from beamlike.records.in_hand import Desk, Follower
+from beamlike.records.keys_seen import keys_of
+from beamlike.records.model import BatchRecord
+from beamlike.records.slips import RunSlip, tasks_of, with_tasks
+from beamlike.records.writer import Ending, RecordWriter
+
+_OURS = re.compile(r".+-\d+(\.new)?")
+
+
+@attrs.define(eq=False)
+class Outcome:
+    """The records of a run, if somebody wants them, and the desk where it keeps what it is at.
+
+    `tasks` is the folder in which tasks note what they are at, where there is one.
+    """
+
+    desk: Desk
+    _writer: RecordWriter | None = None
+    _slip: RunSlip | None = None
+    tasks: str | None = None
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str] | None, plan: Plan, desk: Desk, *, fresh: bool, tasks: bool = False
+    ) -> Outcome:
+        """Of a run that begins, or unless it is `fresh` goes on, with tasks of its own where it has `tasks`.
+
+        Raises `RecordsInUse` and `FileExistsError` where the records cannot be these.
+        """
+        if path is None:
+            return cls(desk)
+        slip = RunSlip.take(path, simulated=desk.simulated)
+        try:
+            writer = RecordWriter.open(path, describe_run(plan), fresh=fresh)
+        except BaseException:
+            slip.remove()
+            raise
+        desk.tell = slip.write
+        desk.keys = _folder_of_keys(writer)
+        if not tasks:
+            return cls(desk, writer, slip)
+        levels = {name: stage.level for name, stage in plan.stages.items()}
+        desk.more = partial(with_tasks, records=writer.path, levels=levels)
+        folder = tasks_of(writer.path)
+        os.makedirs(folder, exist_ok=True)
+        _empty(folder)  # of what a run that was killed has left
+        return cls(desk, writer, slip, folder)
+
+    @property
+    def last(self) -> BatchRecord | None:
+        """The last batch that the records have."""
+        return None if self._writer is None else self._writer.last
+
+    def followed_by(self, on_batch: object) -> None:
+        """Whoever wants to know at any time what the run is at gets to know where that stands."""
+        if isinstance(on_batch, Follower):
+            on_batch.follow(self.desk)
+
+    def write(self, record: BatchRecord) -> None:
+        """One more batch."""
+        if self._writer is not None:
+            self._writer.write(record)
+
+    def close(self, ending: Ending) -> None:
+        """The first call counts."""
+        self.desk.close()
+        if self._writer is not None:
+            self._writer.close(ending)
+        if self._slip is not None:
+            self._slip.remove()
+        if self.tasks is not None and os.path.isdir(self.tasks):
+            _empty(self.tasks)
+            with suppress(OSError):
+                os.rmdir(self.tasks)
+
+
+def _folder_of_keys(writer: RecordWriter) -> str | None:
+    """New where the records are; None where some of them are from before keys were noted."""
+    folder = keys_of(writer.path)
+    if writer.last is None:
+        os.makedirs(folder, exist_ok=True)
+        _empty(folder)
+    return folder if os.path.isdir(folder) else None
+
+
+def _empty(folder: str) -> None:
+    """Removes what tasks and stages have written there, and nothing that has another kind of name."""
+    for name in os.listdir(folder):
+        if _OURS.fullmatch(name):
+            with suppress(OSError):
+                os.remove(os.path.join(folder, name))

@@ -1,0 +1,32 @@
+"""What comes of a step of a stage, on its ways: panes, what was dropped, and what could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from beamlike.plan.compiler import StagePlan
+from beamlike.plan.route import Output, Routed, apply_routes
+from beamlike.rows.dead_letters import Letters, dead_letters, error_text
+from stages.grouping.rejected import Refused
+from stages.stage import Step
+
+
+def route_step(plan: StagePlan, step: Step) -> Iterator[tuple[Output, Routed]]:
+    """What each consumer gets, panes first. What a user's function raised goes on where that fails the run."""
+    if step.refused is not None and plan.on_error == "fail":
+        error = step.refused.errors[0]
+        error.add_note(f"in step {plan.name!r}")
+        raise error
+    panes = apply_routes(step.panes, plan.routes, on_error=plan.on_error)
+    used = Letters(used=[plan.name] if step.elements else ())
+    yield "main", Routed(panes.frames, used.plus(panes.letters))
+    yield "late", apply_routes(step.late, plan.routes, output="late", on_error=plan.on_error)
+    if step.refused is not None:
+        yield "dead_letters", _route_refused(plan, step.refused)
+
+
+def _route_refused(plan: StagePlan, refused: Refused) -> Routed:
+    """They are dead letters of the stage."""
+    letters = dead_letters(plan.name, refused.rows, [error_text(error) for error in refused.errors])
+    routed = apply_routes(letters, plan.routes, output="dead_letters", on_error=plan.on_error)
+    return Routed(routed.frames, Letters.of([letters]).plus(routed.letters))

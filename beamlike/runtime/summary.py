@@ -1,0 +1,66 @@
+"""What a run says of itself at its end: how far it came, what it could not use or dropped, and where that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Protocol, cast
+
+from beamlike.plan.compiler import Plan
+from beamlike.records.model import BatchRecord
+from beamlike.runtime.dead_letter_limit import rows_text
+from beamlike.runtime.drops import dropped_rows
+
+
+class Run(Protocol):
+    """A run on either runner. `dead_letters`: the folder of those that no collection takes."""
+
+    plan: Plan
+
+    @property
+    def batches(self) -> Sequence[BatchRecord]: ...
+
+    @property
+    def dead_letters(self) -> str: ...
+
+
+class Shown:
+    """How a run is shown: as a line, and in a notebook as tables."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return run_text(cast(Run, self))
+
+    def _repr_html_(self) -> str:
+        from beamlike.observe.html import run_html
+
+        return run_html(cast(Run, self))
+
+
+def run_text(run: Run) -> str:
+    """The run in a line: `<LocalRun of 'scores': 3 batches; 2 rows that parse could not use: see bad>`."""
+    count = len(run.batches)
+    batches = "1 batch" if count == 1 else f"{count:,} batches"
+    return f"<{type(run).__name__} of {run.plan.name!r}: {'; '.join([batches, *lost_rows(run)])}>"
+
+
+def lost_rows(run: Run) -> Iterator[str]:
+    """For each source and step how many rows it could not use, for each stage what it dropped; and where they are."""
+    lost = sum((record.set_aside for record in run.batches), Counter[str]())
+    takers = _takers(run.plan)
+    for name, count in sorted(lost.items()):
+        where = ", ".join(sorted(takers.get(name, ()))) or run.dead_letters
+        yield f"{rows_text(count)} that {name} could not use: see {where}"
+    yield from dropped_rows(run.plan, run.batches)
+
+
+def _takers(plan: Plan) -> dict[str, set[str]]:
+    """The consumers of the dead letters of sources and steps."""
+    takers: dict[str, set[str]] = {}
+    for producer in plan.producers.values():
+        for route in producer.routes:
+            if route.carries_letters:
+                whose = route.before[-1].name if route.before else producer.name
+                takers.setdefault(whose, set()).add(route.consumer)
+    return takers

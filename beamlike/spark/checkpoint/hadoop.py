@@ -1,0 +1,184 @@
+"""Small files and folders on any file system that Hadoop knows, by way of Spark's Java."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+import attrs
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from beamlike.errors import CheckpointError
+from beamlike.io.files.paths import is_remote, path_text, uri
+from beamlike.system import durable
+
+_VERSION: Final = re.compile(r"\.\d{9}")  # after the name
+
+
+@contextmanager
+def stored(what: str, name: str) -> Iterator[None]:
+    """Raises `CheckpointError` where storage does not let this be done with a file or folder."""
+    try:
+        yield
+    except (OSError, Py4JJavaError) as error:
+        reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+        raise not_stored(what, name, reason) from error
+
+
+def not_stored(what: str, name: str, reason: object) -> CheckpointError:
+    """The error for a file or folder of a checkpoint with which this cannot be done."""
+    return CheckpointError(
+        f"cannot {what} {name}: {reason}; see to its storage (is there room, may this process {what} there?) and run "
+        "again: a run goes on where it was"
+    )
+
+
+@attrs.frozen
+class HadoopFiles:
+    """Reads, writes, lists and copies; paths are text, with a scheme or of this machine.
+
+    Where that cannot be done, `CheckpointError` says why.
+    """
+
+    session: SparkSession
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None if there is none. Raises `CheckpointError` where it is no text."""
+        try:
+            with stored("read", name):
+                return self._read(name)
+        except UnicodeDecodeError:
+            raise CheckpointError(f"{name} is damaged, it is no text: put it back from a copy") from None
+
+    def _read(self, name: str) -> str | None:
+        if not is_remote(name):
+            file = Path(path_text(name))
+            return file.read_text() if file.exists() else None
+        path, files = self._find(name)
+        if not files.exists(path):
+            return None
+        stream, jvm = files.open(path), cast(Any, self.session._jvm)
+        try:
+            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str, seconds: int | None = None) -> None:
+        """Makes a file: under a hidden name first, so that nobody reads half of it.
+
+        One that is there is replaced: on this machine's file system at once, so who is killed in between, or loses
+        power, leaves the old one or the new; elsewhere `replace` does that. With `seconds` since 1970 as the time of
+        its change, where the file system keeps such times.
+        """
+        with stored("write", name):
+            if is_remote(name):
+                self._write(name, text, seconds)
+            else:
+                _replace(Path(path_text(name)), text, seconds)
+
+    def _write(self, name: str, text: str, seconds: int | None) -> None:
+        path, files = self._find(name)
+        temporary, _ = self._find(f"{name.rpartition('/')[0]}/.{path.getName()}.tmp")
+        stream = files.create(temporary, True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        if files.exists(path):
+            files.delete(path, False)
+        if not files.rename(temporary, path):
+            raise CheckpointError(f"cannot write {name}")
+        if seconds is not None:
+            files.setTimes(path, 1000 * seconds, -1)
+
+    def replace(self, name: str, text: str) -> None:
+        """Makes a text the one that `latest` gives; who is killed in between leaves the old one or the new.
+
+        Few stores can replace a file at once, but all can name one that is whole: so each version has a name of its
+        own, of which the newest counts.
+        """
+        if not is_remote(name):
+            self.write(name, text)
+            return
+        before = self._versions(name)
+        newest = int(before[-1].rpartition(".")[2]) if before else 0
+        self.write(f"{name}.{newest + 1:09d}", text)
+        for old in [name, *before]:
+            self.remove(old)
+
+    def latest(self, name: str) -> str | None:
+        """The text that `replace` or `write` gave last; None if there is none."""
+        versions = self._versions(name)
+        return self.read(versions[-1] if versions else name)
+
+    def _versions(self, name: str) -> list[str]:
+        """The oldest first; none on this machine."""
+        folder, _, own = name.rpartition("/")
+        found = self._all_names(folder) if is_remote(name) else []
+        return [f"{folder}/{one}" for one in sorted(found) if _VERSION.fullmatch(one.removeprefix(own))]
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, hidden names left out, by the alphabet; nothing if it does not exist."""
+        return sorted(name for name in self._all_names(folder) if not name.startswith((".", "_")))
+
+    def _all_names(self, folder: str) -> list[str]:
+        with stored("read", folder):
+            path, files = self._find(folder)
+            if not files.exists(path):
+                return []
+            return [status.getPath().getName() for status in files.listStatus(path)]
+
+    def make(self, folder: str) -> None:
+        """Makes a folder, and those above it."""
+        with stored("write", folder):
+            if not is_remote(folder):
+                durable.make_folder(path_text(folder))
+                return
+            path, files = self._find(folder)
+            files.mkdirs(path)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copies a folder with all that is in it; nothing if it does not exist. `target` must not exist."""
+        with stored("write", target):
+            (from_path, from_files), (to_path, to_files) = self._find(source), self._find(target)
+            if not from_files.exists(from_path):
+                return
+            jvm: Any = self.session._jvm
+            conf = self.session._jsc.hadoopConfiguration()
+            if not jvm.org.apache.hadoop.fs.FileUtil.copy(
+                from_files, from_path, to_files, to_path, False, conf
+            ):
+                raise CheckpointError(f"cannot copy {source} to {target}")
+
+    def remove(self, folder: str) -> None:
+        """Removes a folder with all that is in it."""
+        with stored("write", folder):
+            path, files = self._find(folder)
+            files.delete(path, True)
+
+    def sync(self, folder: str) -> None:
+        """What Spark has written in a folder on this machine, which it does not sync, is there after a power cut."""
+        with stored("write", folder):
+            if not is_remote(folder):
+                durable.sync_tree(path_text(folder))
+
+    def _find(self, name: str) -> tuple[Any, Any]:
+        jvm: Any = self.session._jvm
+        path = jvm.org.apache.hadoop.fs.Path(uri(name))
+        return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
+
+
+def _replace(path: Path, text: str, seconds: int | None) -> None:
+    durable.make_folder(str(path.parent))
+    # Hadoop wrote a checksum beside it, which would not fit any more, and reads a file that has none.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    if seconds is not None:
+        os.utime(temporary, (seconds, seconds))
+    durable.replace(str(temporary), str(path))

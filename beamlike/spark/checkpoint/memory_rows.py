@@ -1,0 +1,95 @@
+"""Rows in memory on Spark: written beside the checkpoint as files once, so that a replay reads the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import attrs
+import polars as pl
+
+from beamlike.errors import CheckpointError, WrongType
+from beamlike.io import Parquet, Rows
+from beamlike.io.files.paths import is_remote
+from beamlike.io.test_stream.stream import TestStream
+from beamlike.plan.compiler import Plan, SourcePlan
+from beamlike.rows.dtypes import type_name
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.system.durable import make_folder, sync_tree
+from stages.state.store import encode
+
+_CHUNK_ROWS = 250_000
+# Spark takes files in order of their times; these are long past and a second apart.
+_FIRST_TIME = 1_000_000_000
+
+
+@attrs.frozen
+class RowsAsFiles(Parquet):
+    """Files that are no user's."""
+
+
+def with_rows_as_files(plan: Plan, checkpoint: Checkpoint) -> Plan:
+    """The plan with each `Rows` source as the files that hold its rows; every chunk of it is a batch.
+
+    Raises `CheckpointError` where the checkpoint has other rows, or is not on this machine.
+    """
+    sources = {
+        name: _as_files(source, source.source, checkpoint) if isinstance(source.source, Rows) else source
+        for name, source in plan.sources.items()
+    }
+    return attrs.evolve(plan, sources=sources)
+
+
+def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourcePlan:
+    if is_remote(checkpoint.path):
+        raise CheckpointError(
+            f"source {source.name!r}: rows in memory need a checkpoint on this machine, not {checkpoint.path}"
+        )
+    for name, dtype in rows.schema().items():
+        if _has_empty_struct(dtype):
+            raise WrongType(
+                f"column {name!r} is {type_name(dtype)}: Parquet, in which a checkpoint keeps rows, has no struct "
+                "without fields; leave the column out",
+                step=source.name,
+            )
+    folder = Path(checkpoint.at("rows", source.name))
+    # A hidden name, which no reader takes for data.
+    done = folder / "_rows"
+    digest = hashlib.sha256(encode(rows.frame)).hexdigest()
+    if not done.exists():
+        _write(rows, folder)
+        checkpoint.files.write(str(done), digest)
+    elif done.read_text() != digest:
+        raise CheckpointError(
+            f"source {source.name!r} has other rows than the run of the checkpoint {checkpoint.path}; "
+            "start anew with another checkpoint"
+        )
+    files = RowsAsFiles(folder, schema=source.raw, max_files_per_trigger=1)
+    return attrs.evolve(source, source=files)
+
+
+def digest_of_streams(plan: Plan) -> str:
+    """A digest of what the plan's test streams play, the same for the same steps."""
+    digest = hashlib.sha256()
+    for name, source in plan.sources.items():
+        assert isinstance(source.source, TestStream)
+        for step in source.source.steps:
+            digest.update(repr((name, step.summary, step.processing_time)).encode() + encode(step.elements))
+    return digest.hexdigest()
+
+
+def _has_empty_struct(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return not dtype.fields or any(_has_empty_struct(field.dtype) for field in dtype.fields)
+    return isinstance(dtype, pl.List | pl.Array) and _has_empty_struct(dtype.inner)
+
+
+def _write(rows: Rows, folder: Path) -> None:
+    make_folder(str(folder))
+    for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
+        file = folder / f"{number:06d}.parquet"
+        chunk.sink_parquet(file)
+        os.utime(file, (_FIRST_TIME + number, _FIRST_TIME + number))
+    sync_tree(str(folder))

@@ -1,0 +1,138 @@
+"""State on its way from the shards of a savepoint to those of a new run: taken apart by key, and put together again.
+
+It travels as envelopes do. Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import attrs
+import polars as pl
+
+from beamlike.plan.compiler import StagePlan
+from beamlike.spark.query.envelope import Envelope, Topology, shard_name
+from beamlike.spark.query.level import Level
+from stages.progress.inputs import Inputs
+from stages.progress.reports import together
+from stages.progress.splits import SourceState
+from stages.progress.watermarks import Times, Watermarks
+from stages.snapshot import Saved, restore, save
+from stages.state.store import DictStore, StateStore
+
+Name = TypeVar("Name", str, int)
+
+INPUTS: Final = "inputs"
+"""Where a level keeps the `Inputs` of a stage's shard: whatever has taken a step has them."""
+
+
+class Piece(StrEnum):
+    """What a payload is of what an old shard knew."""
+
+    ROWS = "rows"
+    FACTS = "facts"
+
+
+def take_apart(
+    stage: StagePlan, shard: int, values: Mapping[str, bytes], before: Topology, now: Topology
+) -> Iterator[Envelope]:
+    """An old shard's state, addressed to the new shards: rows by their key, and to each where the old one stood.
+
+    `values` are those that its store had of the stage. `before` has the shards of the savepoint, `now` the new ones.
+    """
+    store = DictStore({(stage.name, key): value for key, value in values.items()})
+    saved = save(stage.stage, store)
+    origin = shard_name(stage.name, shard)
+    for envelope in now.data(stage.name, saved.rows, origin):
+        yield attrs.evolve(envelope, kind=Piece.ROWS)
+    facts = {
+        "inputs": _input_facts(stage, json.loads(values[INPUTS]), before, now),
+        "watermarks": attrs.astuple(saved.watermarks),
+        "times": dict(saved.times.times),
+        "arrived": saved.arrived,
+    }
+    payload = json.dumps(facts, sort_keys=True).encode()
+    for new in now.shards(stage.name):
+        yield Envelope(now.labels[new], stage.name, origin, Piece.FACTS, 0, payload)
+
+
+def _input_facts(
+    stage: StagePlan, facts: Mapping[str, Any], before: Topology, now: Topology
+) -> dict[str, Any]:
+    """Sources as they are, and each stage upstream as if every new shard of it had reported the least of the old."""
+    inputs = Inputs.load(facts)
+    sources = {name: state for name, state in inputs.sources.items() if name in stage.inputs}
+    reports = {
+        origin: inputs.report(name, before.origins(name))
+        for name in stage.inputs
+        if name in now.keys
+        for origin in now.origins(name)
+    }
+    times = {name: time for name, time in inputs.times.items() if name in sources}
+    percentiles = {name: known for name, known in inputs.percentiles.items() if name in stage.inputs}
+    return Inputs(sources, reports, inputs.now, times, percentiles).facts()
+
+
+def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore) -> None:
+    """A new shard's state, of what the old ones sent, into its store, which has nothing of the stage."""
+    sent = sorted(pieces, key=lambda piece: (piece.origin, piece.sequence))
+    facts = [piece.facts() for piece in sent if piece.kind == Piece.FACTS]
+    rows = [piece.frame() for piece in sent if piece.kind == Piece.ROWS]
+    saved = Saved(
+        pl.concat([pl.DataFrame(schema=stage.stage.grouping.layout.state), *rows]),
+        Watermarks(*(min(times) for times in zip(*(fact["watermarks"] for fact in facts), strict=True))),
+        Times(_least(fact["times"] for fact in facts)),
+        # The elements of a key have all come to one shard, and those to come get higher numbers.
+        max(fact["arrived"] for fact in facts),
+    )
+    restore(stage.stage, store, saved)
+    inputs = _together([Inputs.load(fact["inputs"]) for fact in facts])
+    store.put(stage.name, INPUTS, json.dumps(inputs.facts(), sort_keys=True).encode())
+
+
+def _together(inputs: list[Inputs]) -> Inputs:
+    """What several shards knew: every batch tells all of them the same, so where they differ the least is safe."""
+    sources: dict[str, SourceState] = {}
+    for known in inputs:
+        for name, state in known.sources.items():
+            if name not in sources or state.watermark < sources[name].watermark:
+                sources[name] = state
+    origins = {origin for known in inputs for origin in known.reports}
+    reports = {origin: together(known.reports[origin] for known in inputs) for origin in sorted(origins)}
+    now, times = max(known.now for known in inputs), _least(known.times for known in inputs)
+    stages = {name for known in inputs for name in known.percentiles}
+    percentiles = {
+        name: _least(known.percentiles[name] for known in inputs if name in known.percentiles)
+        for name in sorted(stages)
+    }
+    return Inputs(sources, reports, now, times, percentiles)
+
+
+def _least(times: Iterable[Mapping[Name, int]]) -> dict[Name, int]:
+    """The least by name of those that are known."""
+    least: dict[Name, int] = {}
+    for known in times:
+        for name, time in known.items():
+            least[name] = min(time, least.get(name, time))
+    return least
+
+
+@attrs.frozen
+class Loading(Level):
+    """A level that only fills its state, of the envelopes that `take_apart` has made, and lets the others pass."""
+
+    def run(
+        self, label: int, envelopes: Iterable[Envelope], store: StateStore, now: int | None = None
+    ) -> Iterator[Envelope]:
+        mine: dict[str, list[Envelope]] = {stage.name: [] for stage in self.stages}
+        for envelope in envelopes:
+            if envelope.target in mine:
+                mine[envelope.target].append(envelope)
+            else:
+                yield envelope
+        for stage in self.stages:
+            if mine[stage.name]:
+                put_together(stage, mine[stage.name], store)

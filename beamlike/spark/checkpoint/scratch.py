@@ -1,0 +1,57 @@
+"""Temporary folders: of this process, and of runs without a checkpoint; and what killed processes left of theirs."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from beamlike.system.locks import Lock, is_locked, left_by_killed
+
+_PROCESS: Final = "beamlike-process-"
+_RUN: Final = "beamlike-run-"
+_KEPT: Final = 24 * 60 * 60  # seconds
+
+
+@functools.cache
+def scratch() -> Path:
+    """A folder for files that this process needs until it ends."""
+    for left in left_by_killed(f"{tempfile.gettempdir()}/{_PROCESS}*/lock"):
+        shutil.rmtree(os.path.dirname(left.path), ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_PROCESS))
+    atexit.register(_remove, folder, Lock.take(str(folder / "lock"), "its process"))
+    return folder
+
+
+def _remove(folder: Path, lock: Lock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+
+
+def temporary_checkpoint() -> str:
+    """A new folder for a run without a checkpoint; those go whose runs have been over for a day.
+
+    Until then one can look at their records and dead letters.
+    """
+    for checkpoint in Path(tempfile.gettempdir()).glob(f"{_RUN}*"):
+        if not is_locked(str(checkpoint / "beamlike" / "lock")) and _age(checkpoint) > _KEPT:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+    return tempfile.mkdtemp(prefix=_RUN)
+
+
+def _age(checkpoint: Path) -> float:
+    """Seconds since something was written by the run, whose lock was there or is gone."""
+    found = [checkpoint, checkpoint / "beamlike", *checkpoint.glob("beamlike/*")]
+    return time.time() - max(map(_modified, found))
+
+
+def _modified(path: Path) -> float:
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0

@@ -1,0 +1,54 @@
+"""What Spark writes in a checkpoint on this machine and does not sync: its logs, and the state after each batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final
+
+import attrs
+
+from beamlike.system import durable
+
+_AT_ONCE: Final = 8  # a disk takes several together for hardly more than one
+
+
+@attrs.define
+class SparkFiles:
+    """Syncs what Spark has written since the last time; the first time, all that is there.
+
+    What tasks write must not last longer than the offsets of their batch, or it would be done again with other input;
+    and the note that a batch is done not longer than the state after it.
+    """
+
+    checkpoint: str
+    _known: dict[str, set[str]] = attrs.field(factory=dict, init=False)
+
+    def sync(self) -> None:
+        """All that is there now stays."""
+        there = dict(self._folders())
+        self._sync_new(there)
+        self._known = there
+
+    def _folders(self) -> Iterator[tuple[str, set[str]]]:
+        for folder, folders, names in os.walk(self.checkpoint):
+            if folder == self.checkpoint:
+                folders[:] = [name for name in folders if name != "beamlike"]
+            yield folder, {*folders, *names}
+
+    def _sync_new(self, there: dict[str, set[str]]) -> None:
+        new = {folder: names - self._known.get(folder, set()) for folder, names in there.items()}
+        files = [os.path.join(folder, name) for folder, names in new.items() for name in names]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(_sync, files))
+            list(pool.map(_sync, [folder for folder, names in new.items() if names]))
+
+
+def _sync(path: str) -> None:
+    with suppress(FileNotFoundError):  # Spark has removed it, or given it its name
+        if os.path.isdir(path):
+            durable.sync_folder(path)
+        else:
+            durable.sync(path)

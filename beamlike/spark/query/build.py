@@ -1,0 +1,75 @@
+"""A plan as one streaming query: its sources as envelopes, through one operator per level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial, reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from beamlike.io import SparkSink, SparkSource
+from beamlike.plan.compiler import Plan
+from beamlike.plan.manifest import needs_ticks
+from beamlike.runtime.ingest import steps_of
+from beamlike.spark.query.desks import TaskDesks
+from beamlike.spark.query.envelope import Topology
+from beamlike.spark.query.ingest import control_envelopes, source_envelopes
+from beamlike.spark.query.level import Level
+from beamlike.spark.query.listing import Listing
+from beamlike.spark.query.operators import apply_level
+from beamlike.spark.query.sinks import PartWriter, write_in_tasks
+
+
+def envelopes(
+    session: SparkSession,
+    plan: Plan,
+    topology: Topology,
+    listings: Mapping[str, Listing],
+    control: str,
+    writer: PartWriter,
+    started: int,
+    desks: TaskDesks,
+) -> DataFrame:
+    """All sources as envelopes, through one operator per level: what comes out at the end is for the driver."""
+    sources = tuple(plan.sources.values())
+    streams = [control_envelopes(session, control, sources, topology, desks)]
+    if steps_of(plan) is None:  # test streams are played by control alone
+        streams = source_envelopes(session, sources, topology, listings, desks) + streams
+    stream = reduce(DataFrame.unionAll, streams)
+    for number, names in enumerate(plan.levels, start=1):
+        level = Level.of(plan, names, topology, started)
+        last = number == len(plan.levels)
+        # Reports carry the time on to later levels.
+        ticks = number == 1 and needs_ticks(plan)
+        noted = partial(desks.task, number)
+        stream = apply_level(stream, level, writer if last else None, ticks=ticks, noted=noted)
+    return stream if plan.levels else write_in_tasks(stream, writer, topology.labels, desks)
+
+
+def reads_rows(plan: Plan) -> bool:
+    """Whether rows of the user's pass through Spark's own operators, which a run in process has not."""
+    sources = any(isinstance(source.source, SparkSource) for source in plan.sources.values())
+    return sources or any(isinstance(sink.sink, SparkSink) for sink in plan.sinks.values())
+
+
+def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
+    """For each of `shards` partitions the least integer that Spark's hash puts on it."""
+    jvm: Any = session._jvm
+    # The static method of that name is found or not, as the JVM happens to list the two.
+    murmur = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
+    found: dict[int, int] = {}
+    candidate = 0
+    while len(found) < shards:
+        found.setdefault(murmur.hashInt(candidate) % shards, candidate)
+        candidate += 1
+    return tuple(found[partition] for partition in range(shards))
+
+
+def python_reason(message: str) -> str | None:
+    """The innermost Python traceback in the message of a query that failed; None if Python was not at fault."""
+    before_plan = message.partition("=== Streaming Query ===")[0].partition(" SQLSTATE:")[0]
+    _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
+    # Where Spark itself failed while our function of a batch waited for it, the traceback is py4j's.
+    at_fault = found and "py4j.protocol.Py4JJavaError" not in traceback
+    return f"the run failed in a Python function:\n{traceback.strip()}" if at_fault else None

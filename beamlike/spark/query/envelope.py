@@ -1,0 +1,174 @@
+"""What flows between operators: envelopes, few and large, addressed to a shard of a stage or to a sink.
+
+A data payload is a chunk of thousands of rows; watermarks, summaries and records travel in band beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import attrs
+import polars as pl
+import pyarrow as pa
+
+from beamlike.plan.compiler import Plan
+from stages.grouping.combiner_lifting import lift_if_smaller
+from stages.grouping.layout import Layout
+from stages.keys import shard_of
+from stages.state.store import decode, encode
+
+ARROW: Final = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("target", pa.string()),
+        ("origin", pa.string()),
+        ("kind", pa.string()),
+        ("sequence", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+DDL: Final = "shard int, target string, origin string, kind string, sequence bigint, payload binary"
+
+CHUNK_BYTES: Final = 4_000_000
+"""About how large a data payload may be: Spark's shuffle and Python both handle some megabytes well."""
+
+_UNIT: Final = "\x1f"  # no name of a user's has it
+
+RECORDS: Final = "@records"
+"""The target of what only the driver wants to know."""
+
+
+class Kind(StrEnum):
+    """What a payload is."""
+
+    DATA = "data"  # a frame
+    SUMMARY = "summary"  # of a source's task: {"summary", "ended", "now"}
+    REPORT = "report"  # of a stage's shard: {"watermark", "now"}
+    RECORD = "record"  # what happened, for the driver
+
+
+@attrs.frozen
+class Envelope:
+    """One row between operators. `shard` is the label of a partition; (origin, sequence) orders its payloads."""
+
+    shard: int
+    target: str
+    origin: str
+    kind: str
+    sequence: int
+    payload: bytes
+
+    def frame(self) -> pl.DataFrame:
+        """The rows of a data payload."""
+        return decode(self.payload)[0]
+
+    def facts(self) -> dict[str, Any]:
+        """What another payload says."""
+        facts: dict[str, Any] = json.loads(self.payload)
+        return facts
+
+
+def note(shard: int, target: str, origin: str, kind: Kind, facts: Mapping[str, Any]) -> Envelope:
+    """An envelope of facts."""
+    return Envelope(shard, target, origin, kind, 0, json.dumps(facts, sort_keys=True).encode())
+
+
+def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
+    """Envelopes as rows."""
+    columns = [[getattr(envelope, name) for envelope in envelopes] for name in ARROW.names]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, ARROW, strict=True)], schema=ARROW
+    )
+
+
+@attrs.frozen
+class Topology:
+    """Where envelopes go: the label of each shard, which shards a stage has, and the keys that place its rows.
+
+    Labels are chosen so that Spark's hash puts each on a partition of its own. `lifts` has the stages for which rows
+    of a source may be lifted before they are placed.
+    """
+
+    labels: tuple[int, ...]
+    keys: Mapping[str, tuple[str, ...]]
+    lifts: Mapping[str, Layout] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan, labels: tuple[int, ...]) -> Topology:
+        groupings = {name: stage.stage.grouping for name, stage in plan.stages.items()}
+        return cls(
+            labels,
+            {name: grouping.keys for name, grouping in groupings.items()},
+            {name: grouping.layout for name, grouping in groupings.items() if grouping.lifts_early},
+        )
+
+    def shards(self, stage: str) -> tuple[int, ...]:
+        """The shards of a stage: all of them, or one where there is no key to spread by."""
+        if self.keys[stage]:
+            return tuple(range(len(self.labels)))
+        return (zlib.crc32(stage.encode()) % len(self.labels),)
+
+    def origins(self, producer: str) -> tuple[str, ...]:
+        """The names under which a source or a stage reports its watermark."""
+        if producer not in self.keys:
+            return (producer,)
+        return tuple(shard_name(producer, shard) for shard in self.shards(producer))
+
+    def label_of(self, origin: str) -> int:
+        """A label for what may go anywhere, spread by where it comes from."""
+        return self.labels[zlib.crc32(origin.encode()) % len(self.labels)]
+
+    def lift(self, consumer: str, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows of a source's task, for a consumer: where it may get one per (key, window), these if they are fewer."""
+        return lift_if_smaller(frame, self.lifts[consumer]) if consumer in self.lifts else frame
+
+    def data(self, consumer: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
+        """The rows on their way to a stage's shards or to a sink, in chunks, numbered from `sequence`."""
+        for label, part in self._parts(consumer, frame, origin):
+            for chunk in _chunks(part):
+                yield Envelope(label, consumer, origin, Kind.DATA, sequence, encode(chunk))
+                sequence += 1
+
+    def _parts(self, consumer: str, frame: pl.DataFrame, origin: str) -> Iterator[tuple[int, pl.DataFrame]]:
+        if frame.is_empty():
+            return
+        if consumer not in self.keys:
+            yield self.label_of(origin), frame
+        elif len(shards := self.shards(consumer)) == 1:
+            yield self.labels[shards[0]], frame
+        else:
+            placed = frame.with_columns(shard_of(self.keys[consumer], len(self.labels)).alias("__shard"))
+            parts = placed.partition_by("__shard", as_dict=True, include_key=False)
+            for shard in sorted(parts):
+                yield self.labels[shard[0]], parts[shard]
+
+    def broadcast(
+        self, consumer: str, origin: str, kind: Kind, facts: Mapping[str, Any]
+    ) -> Iterator[Envelope]:
+        """The same facts for every shard of a stage."""
+        for shard in self.shards(consumer):
+            yield note(self.labels[shard], consumer, origin, kind, facts)
+
+
+def shard_name(stage: str, shard: int) -> str:
+    """The name under which one shard of a stage reports."""
+    return f"{stage}{_UNIT}{shard}"
+
+
+def sender(origin: str) -> str:
+    """The source or stage that rows are from: their origin has, after its name, the task or shard that sent them."""
+    stage, unit, _ = origin.partition(_UNIT)
+    return stage if unit else origin.rpartition(":")[0]
+
+
+def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    # Polars does not count the 16 bytes that a text or a binary takes beside its content.
+    views = sum(isinstance(dtype, pl.String | pl.Binary) for dtype in frame.dtypes)
+    size = int(frame.estimated_size()) + 16 * views * len(frame)
+    pieces = -(-max(1, size) // CHUNK_BYTES)
+    rows = -(-len(frame) // pieces)
+    yield from frame.iter_slices(rows)

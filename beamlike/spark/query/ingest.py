@@ -1,0 +1,204 @@
+"""From a source to envelopes: what an ingest task does with its files or batches, inside `mapInArrow`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from itertools import groupby
+from typing import cast
+
+import attrs
+import polars as pl
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from beamlike.errors import PlanError
+from beamlike.io import SparkSource
+from beamlike.io.base import FromFile
+from beamlike.io.files.files import Files
+from beamlike.plan.compiler import SourcePlan
+from beamlike.runtime.ingest import Chunk, Ingested, ingest
+from beamlike.spark.query.control import obey, tell
+from beamlike.spark.query.desks import NOWHERE, TaskDesks
+from beamlike.spark.query.envelope import DDL, Topology, to_arrow
+from beamlike.spark.query.listing import Listing
+from beamlike.spark.session.workers import settled
+from stages.progress.splits import SourceSummary, known, read_to_end
+from stages.strategies.validators import SourceFile
+
+CHUNK_ROWS = 250_000
+# Room for a hundred thousand envelopes of a chunk, and a million chunks of a part.
+CHUNK_NUMBERS = 100_000
+PART_NUMBERS = 1_000_000 * CHUNK_NUMBERS
+NOW = "__now"
+
+Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def source_envelopes(
+    session: SparkSession,
+    sources: Iterable[SourcePlan],
+    topology: Topology,
+    listings: Mapping[str, Listing],
+    desks: TaskDesks = NOWHERE,
+) -> list[DataFrame]:
+    """Streams of envelopes, in the order of the sources: one for all file sources that follow each other.
+
+    `listings` has those that are files.
+    """
+    streams = []
+    for in_files, plans in groupby(sources, lambda plan: plan.name in listings):
+        if in_files:
+            files = {plan.name: plan for plan in plans}
+            streams.append(_file_envelopes(files, topology, listings, desks))
+        else:
+            streams += [_row_envelopes(session, plan, topology, desks) for plan in plans]
+    return streams
+
+
+def _file_envelopes(
+    plans: Mapping[str, SourcePlan], topology: Topology, listings: Mapping[str, Listing], desks: TaskDesks
+) -> DataFrame:
+    """Spark only has lists of the files; the tasks read these, so rows never pass the JVM.
+
+    A row for each part of a file, spread over the cores: a file is one part, or as many as its size asks for.
+    """
+    files = reduce(DataFrame.unionAll, [_listed(listings[name]) for name in plans])
+    # In turn from one partition: each task gets as many parts, and of a file that is alone each gets some.
+    parts = files.coalesce(1).repartition(files.sparkSession.sparkContext.defaultParallelism)
+    return parts.mapInArrow(settled(desks.noted(_ingest_files(plans, topology))), DDL)
+
+
+def _listed(listing: Listing) -> DataFrame:
+    """Columns: source, entry (of a part of a file, as JSON), now (us)."""
+    return listing.read().select(F.lit(listing.name).alias("source"), "value", _now())
+
+
+def _row_envelopes(
+    session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks
+) -> DataFrame:
+    source = plan.source
+    if not isinstance(source, SparkSource):
+        raise PlanError(f"Spark cannot read {source!r}", step=plan.name)
+    rows: DataFrame = source.reader(session)
+    if not rows.isStreaming:
+        raise PlanError(
+            "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
+        )
+    return rows.select("*", _now()).mapInArrow(settled(desks.noted(_ingest_rows(plan, topology))), DDL)
+
+
+def _now() -> Column:
+    """Processing time in microseconds: that of the batch, the same when it is replayed."""
+    return F.unix_micros(F.current_timestamp()).alias(NOW)
+
+
+@attrs.define
+class _Task:
+    """What one ingest task has seen and sent; `now` is the processing time (us) of its batch."""
+
+    plan: SourcePlan
+    topology: Topology
+    total: Ingested = attrs.field(factory=lambda: Ingested({}, {}))
+    now: int = 0
+
+    def send(self, chunk: Chunk, origin: str, sequence: int) -> pa.RecordBatch | None:
+        ingested = ingest(self.plan, chunk, self.now)
+        self.total = self.total.told_with(ingested, self.plan)
+        sent = {name: self.topology.lift(name, frame) for name, frame in ingested.frames.items()}
+        envelopes = [
+            envelope
+            for consumer, frame in sent.items()
+            for envelope in self.topology.data(consumer, frame, origin, sequence)
+        ]
+        return to_arrow(envelopes) if envelopes else None
+
+    def tell(self, summary: SourceSummary) -> None:
+        """What is known besides the rows."""
+        self.total = self.total.told_with(Ingested({}, summary), self.plan)
+
+    def close(self) -> pa.RecordBatch:
+        """What the task has to tell of all that it has sent."""
+        return to_arrow(list(tell(self.plan, self.topology, self.total, self.now)))
+
+
+def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology) -> Ingest:
+    def run(listings: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tasks = {name: _Task(plan, topology) for name, plan in plans.items()}
+        for listing in listings:
+            for name, entry, now in zip(*(column.to_pylist() for column in listing.columns), strict=True):
+                tasks[name].now = now
+                facts = json.loads(entry)
+                if "known" in facts:
+                    tasks[name].tell(known(facts["known"]))
+                else:
+                    yield from _ingest_part(tasks[name], **facts)
+        for task in tasks.values():
+            if task.now:
+                yield task.close()
+
+    return run
+
+
+def _ingest_part(task: _Task, file: str, number: int, part: int, parts: int) -> Iterator[pa.RecordBatch]:
+    """What a task sends of one of so many parts of a file."""
+    # Payloads are sorted by origin and sequence: files as they are numbered, parts in the order of the file.
+    origin = f"{task.plan.name}:{number:012d}"
+    source = cast(Files, task.plan.source)
+    for index, chunk in enumerate(source.pieces(file, CHUNK_ROWS, part, parts)):
+        batch = task.send(FromFile(chunk, file), origin, part * PART_NUMBERS + index * CHUNK_NUMBERS)
+        if batch is not None:
+            yield batch
+    if isinstance(task.plan.watermark.per_split, SourceFile):
+        # A batch has all parts of a file.
+        task.tell(read_to_end(file))
+
+
+def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = _Task(plan, topology)
+        context = TaskContext.get()
+        origin = f"{plan.name}:{context.partitionId() if context else 0}"
+        for number, rows in enumerate(batches):
+            if rows.num_rows == 0:
+                continue
+            task.now = rows[NOW][0].as_py()
+            # A schema that was declared may be wider than Spark's.
+            frame = pl.DataFrame(pl.from_arrow(rows)).select(
+                pl.col(name).cast(dtype) for name, dtype in plan.raw.items()
+            )
+            batch = task.send(frame.lazy(), origin, number * CHUNK_NUMBERS)
+            if batch is not None:
+                yield batch
+        if task.now:
+            yield task.close()
+
+    return run
+
+
+def control_envelopes(
+    session: SparkSession,
+    directory: str,
+    sources: tuple[SourcePlan, ...],
+    topology: Topology,
+    desks: TaskDesks,
+) -> DataFrame:
+    """Control is a source too: orders as lines of JSON, one file a batch, recorded and replayed."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in batches:
+            for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
+                yield to_arrow(list(obey(json.loads(line), sources, topology, now)))
+
+    lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
+    return lines.select("value", _now()).mapInArrow(settled(desks.noted(run)), DDL)
+
+
+def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:
+    """The schema of a Spark reader's rows, as polars has it."""
+    empty = to_arrow_schema(reader(session).schema, timezone="UTC").empty_table()
+    return pl.DataFrame(pl.from_arrow(empty)).schema

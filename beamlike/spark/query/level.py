@@ -1,0 +1,162 @@
+"""One level of a plan on one shard: envelopes in, envelopes out, state in a store. Knows nothing of Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import attrs
+import polars as pl
+
+from beamlike.plan.compiler import Plan, StagePlan
+from beamlike.records.in_hand import at
+from beamlike.records.keys_seen import came
+from beamlike.rows.dead_letters import Letters
+from beamlike.runtime.arrival import in_order
+from beamlike.runtime.build_records import source_record, stage_record
+from beamlike.runtime.stage_output import route_step
+from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology, note, sender, shard_name
+from stages.grouping.combiner_lifting import is_lifted, lift
+from stages.progress.inputs import Arrived, Inputs
+from stages.progress.reports import Report, together
+from stages.progress.splits import SourceSummary, merge
+from stages.state.store import StateStore
+from stages.strategies.base import WatermarkStrategy
+from windowing.time import MIN_TIME
+
+_INPUTS: Final = "inputs"
+
+
+@attrs.frozen
+class Mail:
+    """What one shard of a stage has got in a batch: rows, by who sent them, and what was said of all upstream."""
+
+    frames: list[tuple[str, pl.DataFrame]]
+    arrived: Arrived
+
+    @classmethod
+    def read(
+        cls, envelopes: Iterable[Envelope], strategies: Mapping[str, WatermarkStrategy], now: int | None
+    ) -> Mail:
+        """In a fixed order, so that a replayed batch gives the same bytes. `now`: where Spark tells the time."""
+        frames: list[tuple[str, pl.DataFrame]] = []
+        summaries: dict[str, SourceSummary] = {}
+        reports, ended, times = {}, set(), dict[str, int]()
+        latest = MIN_TIME if now is None else now
+        for envelope in sorted(envelopes, key=lambda envelope: (envelope.origin, envelope.sequence)):
+            if envelope.kind == Kind.DATA:
+                frames.append((sender(envelope.origin), envelope.frame()))
+                continue
+            origin, facts = envelope.origin, envelope.facts()
+            latest = max(latest, facts["now"])
+            if envelope.kind == Kind.REPORT:
+                reports[origin] = Report.load(facts["report"])
+                continue
+            # Of all tasks of a source together: a strategy takes a batch as one.
+            summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), facts["summary"])
+            times[origin] = max(times.get(origin, MIN_TIME), facts["now"])
+            if facts["ended"]:
+                ended.add(origin)
+        return cls(frames, Arrived(summaries, frozenset(ended), reports, latest, times=times))
+
+
+@attrs.frozen
+class Level:
+    """All stages of one level, and how their panes go on."""
+
+    stages: tuple[StagePlan, ...]
+    strategies: Mapping[str, WatermarkStrategy]
+    topology: Topology
+    started: int = MIN_TIME
+
+    @classmethod
+    def of(cls, plan: Plan, names: Iterable[str], topology: Topology, started: int = MIN_TIME) -> Level:
+        """`started`: when the run began (us); the time before is not held against silent sources."""
+        strategies = {name: source.watermark for name, source in plan.sources.items()}
+        return cls(tuple(plan.stages[name] for name in names), strategies, topology, started)
+
+    def stages_on(self, label: int) -> list[StagePlan]:
+        """The stages that have a part on the shard with this label."""
+        shard = self.topology.labels.index(label)
+        return [stage for stage in self.stages if shard in self.topology.shards(stage.name)]
+
+    def run(
+        self, label: int, envelopes: Iterable[Envelope], store: StateStore, now: int | None = None
+    ) -> Iterator[Envelope]:
+        """One batch on the shard with this label: what is for other levels passes, the stages take their step.
+
+        Without `now`, the stages that got something do; with it, all on this shard do, at that processing time.
+        """
+        shard = self.topology.labels.index(label)
+        mine: dict[str, list[Envelope]] = {stage.name: [] for stage in self.stages}
+        for envelope in envelopes:
+            if envelope.target in mine:
+                mine[envelope.target].append(envelope)
+            else:
+                yield envelope
+        for stage in self.stages_on(label):
+            if mine[stage.name] or now is not None:
+                yield from self._step(stage, shard, mine[stage.name], store, now)
+
+    def _step(
+        self, plan: StagePlan, shard: int, arrived: list[Envelope], store: StateStore, now: int | None
+    ) -> Iterator[Envelope]:
+        sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
+        mail = Mail.read(arrived, sources, now)
+        stages = {name: self.topology.origins(name) for name in plan.inputs if name not in sources}
+        inputs = self._load(plan, store).receive(mail.arrived, sources, self.started, stages)
+        store.put(plan.name, _INPUTS, json.dumps(inputs.facts(), sort_keys=True).encode())
+        upstream = {
+            name: inputs.report(name, self.topology.origins(name)).moved_back(plan.skews.get(name, 0))
+            for name in plan.inputs
+        }
+        with at("stage", plan.name):
+            arrivals = _together(in_order(plan, sources, mail.frames), plan)
+            came(plan.name, arrivals, plan.stage.grouping.keys, shard, len(self.topology.labels))
+            step = plan.stage.step(store, arrivals, inputs.clock(upstream.values()))
+            ways = list(route_step(plan, step))
+        origin = shard_name(plan.name, shard)
+        letters = Letters()
+        for output, routed in ways:
+            letters = letters.plus(routed.letters)
+            for consumer, frame in routed.frames.items():
+                # After the panes, for a consumer that takes several.
+                way = origin if output == "main" else f"{origin}:{output}"
+                yield from self.topology.data(consumer, frame, way)
+        report = step.report(idle=together(upstream.values()).idle)
+        yield from self._report(plan, origin, report, inputs.now)
+        facts = {
+            "stage": attrs.asdict(stage_record(step, upstream, self._finished(inputs.now))),
+            "sources": {
+                name: attrs.asdict(source_record(name, inputs, strategy))
+                for name, strategy in sources.items()
+            },
+            "letters": letters.facts(),
+            "now": inputs.now,
+        }
+        yield note(self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, facts)
+
+    def _load(self, plan: StagePlan, store: StateStore) -> Inputs:
+        value = store.get(plan.name, _INPUTS)
+        return Inputs() if value is None else Inputs.load(json.loads(value))
+
+    def _finished(self, now: int) -> int:
+        """The processing time (us) at which a stage is done; where no run has begun, time is simulated and stands."""
+        return now if self.started == MIN_TIME else max(now, time.time_ns() // 1000)
+
+    def _report(self, plan: StagePlan, origin: str, report: Report, now: int) -> Iterator[Envelope]:
+        """Where the shard stands, to every shard of every stage downstream."""
+        facts = {"report": report.facts(), "now": now}
+        for consumer in sorted(
+            {route.consumer for route in plan.routes if route.consumer in self.topology.keys}
+        ):
+            yield from self.topology.broadcast(consumer, origin, Kind.REPORT, facts)
+
+
+def _together(frames: list[pl.DataFrame], plan: StagePlan) -> pl.DataFrame:
+    """Chunks in order as one frame: if some were lifted in their tasks, so are the others."""
+    if any(map(is_lifted, frames)):
+        frames = [lift(frame, plan.stage.grouping.layout) for frame in frames]
+    return pl.concat(frames) if frames else plan.stage.grouping.no_arrivals()

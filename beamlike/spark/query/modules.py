@@ -1,0 +1,39 @@
+"""Which modules the functions of a plan come from, so that their code can be sent along."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from pyspark.cloudpickle import CloudPickler
+
+from beamlike.plan.compiler import Plan
+from beamlike.spark.query.unpicklable import unpicklable
+
+
+class _Witness(CloudPickler):
+    """Pickles as Spark does, and notes the module of every function and class that it meets."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())  # type: ignore[no-untyped-call]  # pyspark's copy has no types
+        self.modules: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        module = getattr(obj if hasattr(obj, "__qualname__") else type(obj), "__module__", None)
+        if isinstance(module, str):
+            self.modules.add(module)
+        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+
+
+def modules_of(plan: Plan) -> set[str]:
+    """The modules of whatever a worker unpickles of this plan: the user's functions, CombineFns, sinks.
+
+    Raises `WrongType` (a `TypeError`), which names step and variable, for what cannot be pickled.
+    """
+    witness = _Witness()
+    sinks = {name: sink.sink for name, sink in plan.sinks.items() if sink.sink.distributed}
+    try:
+        witness.dump((plan.sources, plan.stages, sinks))  # type: ignore[no-untyped-call]
+    except Exception as error:  # objects of the user's raise what they like
+        raise unpicklable(plan, error) from error
+    return witness.modules

@@ -1,0 +1,182 @@
+"""Levels as Spark operators: one `transformWithStateInPandas` each, with its state in one MapState of bytes.
+
+A level in which processing time passes keeps one timer per shard, which is due in the next batch.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import attrs
+import pandas as pd
+from pyspark.serializers import CPickleSerializer
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from beamlike.spark.query.envelope import ARROW, DDL, Envelope
+from beamlike.spark.query.level import Level
+from beamlike.spark.query.sinks import PartWriter
+from beamlike.spark.session.workers import settle
+
+Noted = Callable[[], AbstractContextManager[None]]
+"""A task notes what it is at meanwhile."""
+
+_FRAME_BYTES = 64_000_000
+
+# Spark parses a schema that is given as text with two more round trips per task.
+_KEY = StructType([StructField("key", StringType())])
+_VALUE = StructType([StructField("value", BinaryType())])
+
+
+@attrs.frozen
+class MapStateStore:
+    """A StateStore over the MapState of one shard."""
+
+    state: Any
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        # Spark logs a warning for each value that is asked for and missing.
+        name = (f"{stage}/{key}",)
+        if not self.state.containsKey(name):
+            return None
+        return bytes(self.state.getValue(name)[0])
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        self.state.updateValue((f"{stage}/{key}",), (value,))
+
+    def delete(self, stage: str, key: str) -> None:
+        self.state.removeKey((f"{stage}/{key}",))
+
+
+@attrs.frozen
+class LevelOperator:
+    """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes.
+
+    `noted`: the task notes what it is at meanwhile.
+    """
+
+    level: Level
+    writer: PartWriter | None
+    ticks: bool
+    noted: Noted = nullcontext
+
+    def rows(
+        self,
+        handle: StatefulProcessorHandle,
+        state: Any,
+        label: int,
+        frames: Iterable[pd.DataFrame],
+        timer_values: Any,
+    ) -> Iterator[pd.DataFrame]:
+        """What the shard sends when these came."""
+        if self.ticks:
+            # A timer that is due in this batch, too, would run the level a second time.
+            for timer in list(handle.listTimers()):
+                handle.deleteTimer(timer)
+        arrived = (envelope for frame in frames for envelope in _envelopes(frame))
+        yield from self.run(handle, state, label, arrived, timer_values)
+
+    def run(
+        self,
+        handle: StatefulProcessorHandle,
+        state: Any,
+        label: int,
+        arrived: Iterable[Envelope],
+        timer_values: Any,
+    ) -> Iterator[pd.DataFrame]:
+        """What the shard sends, also without input."""
+        now = None
+        if self.ticks and self.level.stages_on(label):
+            # Of the batch, as in summaries: the same wherever it is asked for, and when the batch is replayed.
+            milliseconds = timer_values.getCurrentProcessingTimeInMs()
+            handle.registerTimer(milliseconds + 1)
+            now = 1000 * milliseconds
+        sent = self.level.run(label, arrived, MapStateStore(state), now)
+        if self.writer is not None:
+            sent = self.writer.write(sent, self.level.topology.labels.index(label))
+        with self.noted():
+            yield from _frames(sent)
+        settle(type(self).__name__)
+
+
+def on_demand(operator: LevelOperator) -> StatefulProcessor:
+    """The operator as Spark calls it, which is loaded when the first rows come.
+
+    Before the first batch Spark asks a new Python process on the driver, for one level after another, what state there
+    is. With the operator, each would load all our libraries for that. A class that is made in a function travels with
+    its code, so not even this module is.
+    """
+    pickled = CPickleSerializer().dumps(operator)
+
+    class OnDemand(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.handle = handle
+            self.state = handle.getMapState("state", _KEY, _VALUE)
+
+        def handleInputRows(
+            self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+        ) -> Iterator[pd.DataFrame]:
+            return self.operator().rows(self.handle, self.state, int(key[0]), rows, timerValues)
+
+        def handleExpiredTimer(
+            self, key: Any, timerValues: Any, expiredTimerInfo: Any
+        ) -> Iterator[pd.DataFrame]:
+            return self.operator().run(self.handle, self.state, int(key[0]), (), timerValues)
+
+        def operator(self) -> LevelOperator:
+            loaded: LevelOperator = pickle.loads(pickled)
+            return loaded
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    return OnDemand()
+
+
+def _envelopes(frame: pd.DataFrame) -> Iterator[Envelope]:
+    columns = [frame[name].tolist() for name in ARROW.names]
+    for shard, target, origin, kind, sequence, payload in zip(*columns, strict=True):
+        yield Envelope(shard, target, origin, kind, sequence, payload)
+
+
+def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
+    """Frames of some megabytes: Arrow holds at most 2 GB of payloads in one."""
+    held: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        held.append(envelope)
+        size += len(envelope.payload)
+        if size > _FRAME_BYTES:
+            yield _frame(held)
+            held, size = [], 0
+    if held:  # Spark cannot read the types of a frame without rows
+        yield _frame(held)
+
+
+def _frame(envelopes: list[Envelope]) -> pd.DataFrame:
+    columns = {name: [getattr(envelope, name) for envelope in envelopes] for name in ARROW.names}
+    return pd.DataFrame(columns).astype({"shard": "int32", "sequence": "int64"})
+
+
+def apply_level(
+    envelopes: DataFrame,
+    level: Level,
+    writer: PartWriter | None,
+    *,
+    ticks: bool,
+    noted: Noted = nullcontext,
+) -> DataFrame:
+    """The stream of envelopes after one level; the last one has a writer. Its tasks are `noted` while they run.
+
+    With `ticks`, processing time passes in it also without input: Spark then runs batches all the time.
+    """
+    return envelopes.groupBy("shard").transformWithStateInPandas(
+        on_demand(LevelOperator(level, writer, ticks, noted)),
+        outputStructType=DDL,
+        outputMode="Append",
+        timeMode="ProcessingTime" if ticks else "None",
+    )

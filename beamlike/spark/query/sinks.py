@@ -1,0 +1,251 @@
+"""What becomes of a batch: its tasks write files, the driver gets the rest, in the one job that runs it.
+
+When the job is over, the driver shows the files of the attempts that count. A batch that is replayed writes the same
+parts again, so nothing is doubled, and what it has not is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import polars as pl
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from beamlike.io import SparkSink
+from beamlike.io.base import Part, Sink, output_frame
+from beamlike.io.files.files import Files
+from beamlike.io.files.paths import absolute, uri
+from beamlike.io.memory import Memory
+from beamlike.plan.compiler import Plan
+from beamlike.records.in_hand import Desk, at, seated
+from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
+from beamlike.rows.dead_letters import UNCLAIMED, Letters
+from beamlike.runtime.build_records import source_record
+from beamlike.runtime.file_order import FileOrder
+from beamlike.runtime.ingest import newest_of
+from beamlike.runtime.sinks import writing
+from beamlike.spark.checkpoint.memory_rows import RowsAsFiles
+from beamlike.spark.query.desks import TaskDesks, batch_of
+from beamlike.spark.query.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
+from beamlike.spark.query.leftovers import AGAIN, Leftovers, is_again
+from beamlike.spark.session.workers import settled
+from stages.progress.inputs import Arrived, Inputs
+from stages.progress.splits import SourceState, SourceSummary, merge
+from windowing.time import MIN_TIME
+
+Note = tuple[str, dict[str, Any]]
+"""What a task tells the driver: of which source, stage or sink, and what."""
+
+
+@attrs.define
+class BatchWriter:
+    """The `foreachBatch` function of a run; `on_batch` gets the record of each batch. `latest`: the last before it.
+
+    `clock` gives the processing time (us) at which a batch is done; None where time is simulated. `desk` is where the
+    driver keeps what it is at. `leftovers` shows the files of a batch, and removes those of attempts that do not count.
+    """
+
+    plan: Plan
+    run: str
+    on_batch: Callable[[BatchRecord], None]
+    latest: BatchRecord | None
+    clock: Callable[[], int] | None
+    desk: Desk
+    leftovers: Leftovers
+    _sources: dict[str, Inputs] = attrs.field(init=False)
+    _file_order: FileOrder = attrs.field(factory=FileOrder, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        known = self.latest.sources if self.latest else {}
+        self._sources = {
+            name: Inputs({name: SourceState(known[name].watermark if name in known else MIN_TIME)})
+            for name in self.plan.sources
+        }
+
+    def __call__(self, envelopes: DataFrame, batch: int) -> None:
+        with seated(self.desk):
+            self.desk.begin(batch)
+            self._take(envelopes, batch)
+            self.desk.end()
+
+    def _take(self, envelopes: DataFrame, batch: int) -> None:
+        arrived = [Envelope(*row) for row in envelopes.collect()]
+        arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
+        rows = {}
+        for name, sink in self.plan.sinks.items():
+            frames = [envelope.frame() for envelope in arrived if envelope.target == name]
+            if frames:
+                with at("sink", name):
+                    self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
+                rows[name] = sum(map(len, frames))
+            elif isinstance(sink.sink, Memory):
+                sink.sink.discard(Part(self.run, batch, sink=name))
+        notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
+        self.leftovers.settle(batch, notes)
+        self.latest = self._record(batch, notes, rows)
+        with at("callback", "on_batch"):
+            self.on_batch(self.latest)
+
+    @staticmethod
+    def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:
+        """A failure fails the batch, and with it the query: the next run does the batch again."""
+        rows = output_frame(frame)
+        with writing(sink, part.sink, part.batch):
+            if isinstance(sink, SparkSink):
+                append(envelopes.sparkSession, sink, rows, part)
+            else:
+                sink.write(rows, part)
+
+    def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
+        now = max((fact["now"] for _, fact in notes if "now" in fact), default=0)
+        stages = merged((name, StageRecord(**fact["stage"])) for name, fact in notes if "stage" in fact)
+        for name, fact in notes:
+            if "rows" in fact:
+                rows[name] = rows.get(name, 0) + fact["rows"]
+        known = self.latest.stages if self.latest else {}
+        lost, made = (
+            Letters.told(fact[what] for _, fact in notes if what in fact) for what in ("lost", "letters")
+        )
+        record = BatchRecord(
+            batch,
+            now,
+            {name: self._source(name, notes, now) for name in self.plan.sources},
+            {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
+            now if self.clock is None else max(now, self.clock()),
+            rows,
+            made.counts,
+            {**lost.errors, **made.errors},
+            uses=lost.plus(made).uses,
+        )
+        return record.following(self.latest)
+
+    def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
+        """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
+        mine = [fact for origin, fact in notes if origin == name and "source" in fact]
+        kinds = ("elements", "dead_letters", "read")
+        counts = {what: sum(fact["source"][what] for fact in mine) for what in kinds}
+        source = self.plan.sources[name].source
+        if self.latest is not None and name in self.latest.sources and not isinstance(source, RowsAsFiles):
+            newest = newest_of(fact["newest"] for fact in mine)
+            self._file_order.look(name, source, newest, self.latest.sources[name].watermark)
+        told = next((fact["sources"][name] for _, fact in notes if name in fact.get("sources", ())), None)
+        if told is not None:
+            record = SourceRecord(**told)
+        elif any(name in stage.inputs for stage in self.plan.stages.values()):
+            known = self.latest.sources if self.latest else {}
+            record = known.get(name) or SourceRecord(MIN_TIME)
+        else:
+            record = self._seen(name, mine, now)
+        return attrs.evolve(record, **counts)
+
+    def _seen(self, name: str, mine: list[dict[str, Any]], now: int) -> SourceRecord:
+        """Where a source is that only sinks read: if nothing came it stays where it was, or becomes idle."""
+        strategy = self.plan.sources[name].watermark
+        summary: SourceSummary = {}
+        for fact in mine:
+            summary = merge(strategy, summary, fact["summary"])
+        ended = frozenset({name} if any(fact["ended"] for fact in mine) else ())
+        # The time of a test stream is its own.
+        times = [fact["now"] for fact in mine] if self.clock is None else [now]
+        arrived = Arrived({name: summary}, ended, now=max(times, default=MIN_TIME))
+        self._sources[name] = self._sources[name].receive(arrived, {name: strategy})
+        return source_record(name, self._sources[name], strategy)
+
+
+def _quiet(before: StageRecord | None) -> StageRecord:
+    return before.quiet() if before else StageRecord(MIN_TIME, MIN_TIME, "nothing has come yet")
+
+
+@attrs.frozen
+class PartWriter:
+    """What tasks do at the end of the query: write what is for sinks that they can write, one part per task."""
+
+    sinks: Mapping[str, Sink]
+    run: str
+
+    @classmethod
+    def of(cls, plan: Plan, run: str, dead_letters: Sink) -> PartWriter:
+        sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {UNCLAIMED: dead_letters}
+        return cls({name: _anywhere(sink) for name, sink in sinks.items() if sink.distributed}, run)
+
+    def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
+        """Lets through what is for others. The number of the task is the same when the batch is replayed."""
+        if is_again(TaskContext.get()):
+            yield note(0, RECORDS, RECORDS, Kind.RECORD, {AGAIN: True})
+        held: dict[str, list[Envelope]] = {name: [] for name in self.sinks}
+        for envelope in envelopes:
+            if envelope.target in held:
+                held[envelope.target].append(envelope)
+            else:
+                yield envelope
+        for name, parts in held.items():
+            if parts:
+                parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
+                frame = output_frame(pl.concat([part.frame() for part in parts]))
+                files = self._write(frame, Part(self.run, _batch(), task, name))
+                facts = {"rows": len(frame), "files": files}
+                yield note(parts[0].shard, RECORDS, name, Kind.RECORD, facts)
+
+    def _write(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
+        """Files only the driver shows, when it knows which attempt counts: another may still be at it then."""
+        sink = self.sinks[part.sink]
+        with at("sink", part.sink), writing(sink, part.sink, part.batch):
+            if isinstance(sink, Files):
+                return sink.prepare(frame, part)
+            sink.write(frame, part)
+        return {}
+
+
+_FOR_SPARK: Mapping[Any, Any] = {
+    pl.UInt8: pl.Int16,
+    pl.UInt16: pl.Int32,
+    pl.UInt32: pl.Int64,
+    pl.UInt64: pl.Decimal(20, 0),
+    pl.Categorical: pl.String,
+    pl.Enum: pl.String,
+}
+"""Types that Spark has not, and those that hold their values."""
+
+
+def append(session: SparkSession, sink: SparkSink, frame: pl.DataFrame, part: Part) -> None:
+    """Appends the rows to what the sink names, in one file or so, as they come from the driver anyway."""
+    rows = session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)
+    writer = rows.write.format(sink.format).mode("append").options(**sink.options_of(part))
+    writer.save(None if sink.path is None else uri(sink.path))
+
+
+def _anywhere(sink: Sink) -> Sink:
+    """The sink with its path as the driver means it: executors have working directories of their own."""
+    return attrs.evolve(sink, path=absolute(sink.folder)) if isinstance(sink, Files) else sink
+
+
+def _batch() -> int:
+    """The number of the batch that this task is of."""
+    number = batch_of(TaskContext.get())
+    if number is None:
+        raise RuntimeError("Spark does not tell its task which batch it is of")
+    return number
+
+
+def write_in_tasks(
+    envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], desks: TaskDesks
+) -> DataFrame:
+    """An operator that only writes: for a query without levels, whose last level would do it.
+
+    Rows go to the partition of their label first, so that a batch that is replayed has the same parts, on however
+    many machines.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arrived: dict[int, list[Envelope]] = {}
+        for rows in batches:
+            for row in rows.to_pylist():
+                arrived.setdefault(row["shard"], []).append(Envelope(**row))
+        for label, sent in arrived.items():
+            yield to_arrow(list(writer.write(sent, labels.index(label))))
+
+    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(desks.noted(write, 1)), DDL)

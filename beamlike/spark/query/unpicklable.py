@@ -1,0 +1,86 @@
+"""What of a plan cannot be sent to workers: the step, and the variable in it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pyspark import cloudpickle
+
+from beamlike.errors import WrongType
+from beamlike.plan.compiler import Plan
+
+_DEEPEST: Final = 10
+
+
+def unpicklable(plan: Plan, error: Exception) -> WrongType:
+    """The error that says what cannot be sent, where pickling the plan has raised `error`."""
+    for name, part in _parts_of(plan):
+        if why := _why_not(part):
+            return WrongType(_told(list(_way(part)), why), step=name)
+    return WrongType(f"the plan of {plan.name!r} cannot be sent to Spark's workers: {error}")
+
+
+def _told(way: list[tuple[str, Any]], why: str) -> str:
+    names = [name for name, _ in way if name]
+    kind = type(way[-1][1]).__name__ if names else ""
+    what = f"`{'.'.join(names)}`, of type {kind}," if names else "what it is made of"
+    return (
+        f"{what} cannot be sent to Spark's workers: {why}; make it where it is used, inside of the function"
+    )
+
+
+def _parts_of(plan: Plan) -> Iterator[tuple[str, Any]]:
+    """All that is sent, by the name of its step; steps before what they are part of."""
+    for source in plan.sources.values():
+        yield from ((step.name, step) for step in (*source.prelude, *source.interlude))
+    for producer in plan.producers.values():
+        for route in producer.routes:
+            yield from ((step.name, step) for step in (*route.before, *route.steps))
+    for source in plan.sources.values():
+        yield from ((source.name, part) for part in (source.source, source.watermark))
+    for stage in plan.stages.values():
+        grouping = stage.stage.grouping
+        yield from ((stage.name, part) for part in (*grouping.aggregates.items(), grouping.windowing))
+    yield from ((name, sink.sink) for name, sink in plan.sinks.items() if sink.sink.distributed)
+
+
+def _why_not(part: Any) -> str | None:
+    try:
+        cloudpickle.dumps(part)
+    except Exception as error:  # whatever it is that an object of the user's raises
+        return str(error) or type(error).__name__
+    return None
+
+
+def _way(part: Any) -> Iterator[tuple[str, Any]]:
+    """From a part to what in it cannot be pickled, each with the name of the user's variable or attribute."""
+    for _ in range(_DEEPEST):
+        inner = next(((name, value) for name, value in _inside(part) if _why_not(value)), None)
+        if inner is None:
+            return
+        yield inner
+        part = inner[1]
+
+
+def _inside(part: Any) -> Iterator[tuple[str, Any]]:
+    if inspect.ismethod(part):
+        yield "self", part.__self__
+    elif inspect.isfunction(part):
+        used = inspect.getclosurevars(part)
+        yield from {**used.nonlocals, **used.globals}.items()
+        yield from (("", value) for value in part.__defaults__ or ())
+    elif isinstance(part, dict):
+        yield from (("", value) for value in part.values())
+    elif isinstance(part, list | tuple | set):
+        yield from (("", value) for value in part)
+    else:
+        ours = type(part).__module__.partition(".")[0] in ("beamlike", "stages", "windowing")
+        yield from (("" if ours else name, value) for name, value in _attributes(part).items())
+
+
+def _attributes(part: Any) -> dict[str, Any]:
+    slots = {name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())}
+    found = {name: getattr(part, name) for name in slots if name != "__weakref__" and hasattr(part, name)}
+    return {**found, **getattr(part, "__dict__", {})}

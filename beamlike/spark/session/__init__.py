@@ -1,0 +1,1 @@
+"""The session of Spark, the Java below it, and the code that goes to its workers."""

@@ -1,0 +1,137 @@
+"""The zip file of Python code that executors import: these packages and the modules of the pipeline."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import marshal
+import os
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterable, Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from beamlike.spark.checkpoint.scratch import scratch
+
+OWN_PACKAGES = ("beamlike", "stages", "windowing")
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip entry: an archive depends on its contents only
+_UNCHECKED_HASH = b"\1\0\0\0"  # PEP 552: compiled code that is valid, whatever the date of its source
+
+
+def build_archive(modules: Iterable[ModuleType | str]) -> Path:
+    """A zip file with windowing, stages, beamlike and the code of `modules` (or their names).
+
+    A module's code is its top-level package, or its file, and the same for what those import, as far as
+    it is the user's own: not the standard library, not an installed package, and not `__main__`, whose
+    functions are pickled by value. The same contents give the same bytes, and in one process the same path.
+    """
+    sources = dict(sorted(_sources(modules).items()))
+    digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
+    for name, path in sources.items():
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    archive = scratch() / f"beamlike-{digest.hexdigest()[:16]}.zip"
+    if not archive.exists():
+        draft = archive.with_suffix(".draft")
+        _write(draft, sources)
+        os.replace(draft, archive)
+    return archive
+
+
+def _sources(modules: Iterable[ModuleType | str]) -> dict[str, Path]:
+    """Name in the archive to source file, found by following imports from `modules`."""
+    sources = {key: path for name in OWN_PACKAGES for key, path in _files(name, _places(name))}
+    seen = {*OWN_PACKAGES}
+    ahead = [name for module in modules for name in _first_names(module)]
+    while ahead:
+        name = ahead.pop()
+        if name not in seen:
+            seen.add(name)
+            found = dict(_files(name, [place for place in _places(name) if not _installed(place)]))
+            sources.update(found)
+            ahead += [used for path in found.values() for used in _imported(path)]
+    return sources
+
+
+def _first_names(module: ModuleType | str) -> set[str]:
+    """The top-level names to start from: the module's own, or what `__main__` uses."""
+    name = module if isinstance(module, str) else module.__name__
+    if name != "__main__":
+        return {name.partition(".")[0]}
+    main = sys.modules["__main__"]
+    if file := getattr(main, "__file__", None):
+        return _imported(Path(file))
+    # A notebook or a prompt: there is no file to read, but what it imported is there.
+    used = [
+        value if isinstance(value, ModuleType) else inspect.getmodule(value) for value in vars(main).values()
+    ]
+    return {module.__name__.partition(".")[0] for module in used if module is not None} - {"__main__"}
+
+
+def _places(name: str) -> list[Path]:
+    """The file of the top-level module `name`, or the folders of the package; none for a compiled module."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a module without a spec, such as one made by hand
+        return []
+    if spec is None:
+        return []
+    if spec.submodule_search_locations is None:
+        return [Path(spec.origin)] if spec.origin and spec.origin.endswith(".py") else []
+    return [Path(folder) for folder in spec.submodule_search_locations]
+
+
+def _files(name: str, places: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """Name in the archive and source file, for the module or package `name` at `places`."""
+    for place in places:
+        if place.is_dir():
+            yield from (
+                (f"{name}/{path.relative_to(place).as_posix()}", path) for path in place.rglob("*.py")
+            )
+        else:
+            yield place.name, place
+
+
+def _installed(path: Path) -> bool:
+    return bool({"site-packages", "dist-packages"}.intersection(path.parts)) or any(
+        path.is_relative_to(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")
+    )
+
+
+def _imported(path: Path) -> set[str]:
+    """The top-level names that a source file imports anywhere in it."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError):
+        return set()
+    return {name.partition(".")[0] for name in _import_names(tree)}
+
+
+def _import_names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or ""
+
+
+def _write(archive: Path, sources: dict[str, Path]) -> None:
+    """Sources, for tracebacks, and their compiled code, which Python does not cache for a zip file."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, path in sources.items():
+            file.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED)
+            if compiled := _compiled(name, path):
+                file.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), compiled, zipfile.ZIP_DEFLATED)
+
+
+def _compiled(name: str, path: Path) -> bytes | None:
+    try:
+        code = SourceFileLoader(name, str(path)).get_code(name)
+    except SyntaxError:  # a file of the user's package that nobody imports
+        return None
+    source_hash = importlib.util.source_hash(path.read_bytes())
+    return importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH + source_hash + marshal.dumps(code)

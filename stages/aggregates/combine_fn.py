@@ -1,0 +1,131 @@
+"""A user's own aggregate in Python: the slow path, with the shape of the others."""
+
+from __future__ import annotations
+
+import pickle
+import reprlib
+from typing import Any, ClassVar, Final
+
+import attrs
+import polars as pl
+from polars.exceptions import PolarsError
+
+from stages.aggregates.builtin import Aggregate, Part, Schema
+from stages.errors import ResultError
+from windowing.python_rows import Failed, for_each_value
+
+PICKLE: Final = "pickle"
+"""The accumulator column."""
+
+_NONE: Final = object()
+
+
+class CombineFn:
+    """An aggregate in four functions, as in Beam; it must not matter how elements are split over accumulators.
+
+    Accumulators are kept in state with pickle, so they must be picklable, and who can write into a checkpoint or a
+    savepoint can run code in the pipeline that reads it.
+
+    A row on which `add_input` raises is a dead letter of the grouping, and in none of its aggregates. That another
+    function raises fails the run.
+    """
+
+    def create_accumulator(self) -> Any:
+        """The accumulator of no elements."""
+        raise NotImplementedError
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """The accumulator with one more element; it may change the accumulator in place.
+
+        It is called once for each element, with a new accumulator.
+        """
+        raise NotImplementedError
+
+    def merge_accumulators(self, accumulators: list[Any]) -> Any:
+        """One accumulator for several; it may change the first in place."""
+        raise NotImplementedError
+
+    def extract_output(self, accumulator: Any) -> Any:
+        """The result."""
+        raise NotImplementedError
+
+
+def _is_combine_fn(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    methods = ("create_accumulator", "add_input", "merge_accumulators", "extract_output")
+    missing = [name for name in methods if not callable(getattr(value, name, None))]
+    if missing:
+        raise TypeError(f"combine: {value!r} is no CombineFn: it lacks {', '.join(missing)}")
+    if isinstance(value, type):
+        raise TypeError(f"combine: {value.__name__} is a class; make one of it: {value.__name__}()")
+
+
+@attrs.frozen
+class Combine(Aggregate):
+    """A `CombineFn` over the values of a column, with results of type `result`."""
+
+    ordered: ClassVar[bool] = True
+
+    fn: CombineFn = attrs.field(validator=_is_combine_fn)
+    column: str
+    result: pl.DataType
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def dtype(self, schema: Schema) -> pl.DataType:
+        return self.result
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        return {PICKLE: Part(pl.Binary())}
+
+    def accumulators(self, rows: pl.DataFrame, failed: Failed) -> pl.Series:
+        """The accumulator of each row alone, null where `add_input` raises; no expression, as that fails as a whole."""
+        fn = self.fn
+        if len(rows):
+            fn.create_accumulator()  # what fails without any row is no fault of theirs
+
+        def added(element: Any) -> Any:
+            return fn.add_input(fn.create_accumulator(), element)
+
+        accumulators = for_each_value(rows[self.column], added, failed, _NONE)
+        pickled = [None if each is _NONE else pickle.dumps(each) for each in accumulators]
+        return pl.Series(PICKLE, pickled, pl.Binary)
+
+    def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
+        # A list per group, and one call for all of them: as an aggregation it would be a call for each.
+        lists = acc[PICKLE].drop_nulls().implode()
+        return {PICKLE: lists.map_batches(self._merge, return_dtype=pl.Binary, is_elementwise=True)}
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        return acc[PICKLE].map_batches(self._extract, return_dtype=self.result, is_elementwise=True)
+
+    def _merge(self, groups: pl.Series) -> pl.Series:
+        """The accumulator of each list of them: an only one as it is, null for none."""
+        several = groups.list.len() > 1
+        merge, loads, dumps = self.fn.merge_accumulators, pickle.loads, pickle.dumps
+        merged = [dumps(merge(list(map(loads, group)))) for group in groups.filter(several).to_list()]
+        only = groups.list.first()
+        return only.scatter(several.arg_true(), pl.Series(merged, dtype=pl.Binary)) if merged else only
+
+    def _extract(self, column: pl.Series) -> pl.Series:
+        fn = self.fn
+        results = [
+            fn.extract_output(fn.create_accumulator() if data is None else pickle.loads(data))
+            for data in column.to_list()
+        ]
+        try:
+            return pl.Series(column.name, results, self.result)
+        except (TypeError, ValueError, OverflowError, PolarsError) as error:
+            raise ResultError(self._unfit(results)) from error
+
+    def _unfit(self, results: list[Any]) -> str:
+        """What is wrong with the first of these that the type of the result cannot hold."""
+        called = f"extract_output of {type(self.fn).__name__}"
+        for value in results:
+            try:
+                pl.Series([value], dtype=self.result)
+            except Exception:  # whatever it is that polars makes of it
+                given = f"{reprlib.repr(value)}, of type {type(value).__name__},"
+                return f"{called} gave {given} for a result of type {self.result}"
+        return f"{called} gave values of several types for a result of type {self.result}"

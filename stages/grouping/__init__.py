@@ -1,0 +1,1 @@
+"""The windowed grouping: merging, firing, and what it leaves out."""

@@ -1,0 +1,78 @@
+"""The side output of a grouping: the elements that it dropped, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import polars as pl
+
+from stages.grouping.merging import MERGED_COLUMNS, Combined
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.overlap import meets
+from windowing.windows import WindowFn
+
+REASON: Final = "reason"
+LATE: Final = "late"
+"""Its window had been collected: the watermark was past its end and the allowed lateness."""
+CLOSED_WINDOW: Final = "closed"
+"""The trigger of its window had finished."""
+NO_WINDOW: Final = "no window"
+"""It was in a gap between windows."""
+
+
+def late_schema(schema: pl.Schema, columns: Sequence[str]) -> pl.Schema:
+    """These columns of the arrivals, the reason, event time and window."""
+    system = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
+    return pl.Schema({**{name: schema[name] for name in columns}, REASON: pl.String(), **system})
+
+
+@attrs.frozen
+class Dropped:
+    """Arrivals that were too late, those in no window, and those that were admitted, of which some may be dropped."""
+
+    late: pl.DataFrame
+    outside: pl.DataFrame
+    admitted: pl.DataFrame
+
+
+@attrs.frozen
+class Late:
+    """How to find them. `merged_by` merged arrivals with each other before they met the state, if anything did."""
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    merged_by: WindowFn | None
+
+    def rows(self, arrivals: Dropped, closed: Combined) -> pl.DataFrame:
+        """Those that were too late, those in no window, and of the others those that met a closed window."""
+        met = arrivals.admitted.clear()
+        if len(closed.rows):
+            met = self._of_windows(arrivals.admitted, self._closed_windows(closed))
+        nowhere = arrivals.outside.with_columns(
+            pl.lit(None, pl.Int64).alias(column) for column in WINDOW_COLUMNS
+        )
+        return pl.concat(
+            [
+                self._with_reason(arrivals.late, LATE),
+                self._with_reason(met, CLOSED_WINDOW),
+                self._with_reason(nowhere, NO_WINDOW),
+            ]
+        )
+
+    def _with_reason(self, rows: pl.DataFrame, reason: str) -> pl.DataFrame:
+        return rows.with_columns(pl.lit(reason).alias(REASON)).select(list(self.schema))
+
+    def _closed_windows(self, closed: Combined) -> pl.DataFrame:
+        """The windows of the arrivals, as they were before they met the state, that became part of closed ones."""
+        merged = closed.rows.select(*self.keys, *WINDOW_COLUMNS).rename(
+            dict(zip(WINDOW_COLUMNS, MERGED_COLUMNS, strict=True))
+        )
+        on = [*self.keys, *MERGED_COLUMNS]
+        return closed.placed.join(merged, on=on, how="semi", nulls_equal=True).unique()
+
+    def _of_windows(self, windowed: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+        if self.merged_by is None:
+            return windowed.join(windows, on=[*self.keys, *WINDOW_COLUMNS], how="semi", nulls_equal=True)
+        return windowed.filter(meets(windowed, windows, self.merged_by, self.keys))

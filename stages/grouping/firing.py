@@ -1,0 +1,123 @@
+"""Emitting: which windows give a pane, what is in it, and what stays of them."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from stages.grouping.layout import CLOSED, EMITTED, HOLD, OUTSTANDING, OUTSTANDING_HOLD, PENDING, Layout
+from stages.progress.watermarks import Watermarks
+from windowing.columns import EVENT_TIME, PANE_LAST, PANE_RETRACTED, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
+from windowing.panes import ALWAYS, ON_TIME, Accumulation, describe, number_next, timing
+from windowing.triggers.base import ROOT, Moment
+
+
+def ready(layout: Layout, moment: Moment) -> pl.Expr:
+    """Open windows whose trigger is ready."""
+    trigger = layout.windowing.trigger
+    return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, moment)
+
+
+def expires_at(layout: Layout) -> pl.Expr:
+    """The watermark, in microseconds, at which a window is collected: its end plus the allowed lateness."""
+    windowing = layout.windowing
+    return pl.min_horizontal(WINDOW_END, windowing.last_collection) + windowing.allowed_lateness
+
+
+def fire(
+    rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """All these windows, which are ready, fire: (the windows after it, their panes)."""
+    trigger = layout.windowing.trigger
+    env = {name: pl.col(name) for name in trigger.cells()}
+    after = trigger.on_fire(env, ROOT, pl.lit(True), moment)
+    rows = rows.with_columns(**{name: after[name] for name in env})
+    last = trigger.finished(env, ROOT)
+    return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, before, moment)
+
+
+def collect(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> pl.DataFrame:
+    """The last panes of these open windows, whose time is over: what is pending is always emitted."""
+    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, before, moment)[1]
+
+
+def _emit(
+    rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    promised = pl.min_horizontal(pl.lit(before.input, pl.Int64), HOLD)
+    rows = rows.with_columns(timing(moment.watermark, promised).alias(PANE_TIMING))
+    emits = _emits(layout)
+    if not layout.retracts:
+        return _after(rows, emits, layout), _panes(rows.filter(emits), layout)
+    emitting, silent = rows.filter(emits), rows.filter(~emits)
+    panes = _panes(emitting, layout)
+    taken_back = _taken_back(emitting, layout)
+    rows = pl.concat([emitting.with_columns(**_as_outstanding(panes, layout)), silent])
+    return _after(rows, emits, layout), pl.concat([taken_back, panes])
+
+
+def _emits(layout: Layout) -> pl.Expr:
+    """Whether a window that fires gives a pane: one that has nothing new says only that the window is complete."""
+    windowing = layout.windowing
+    emits = pl.col(PENDING) > 0
+    if windowing.on_time == ALWAYS:
+        emits = emits | (pl.col(PANE_TIMING) == ON_TIME)
+    return emits | pl.col(PANE_LAST) if windowing.closing == ALWAYS else emits
+
+
+def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    end = pl.col(WINDOW_END) - 1
+    timestamp = pl.min_horizontal(pl.col(HOLD), end).fill_null(end)
+    return rows.select(
+        *layout.keys,
+        **layout.extract(),
+        **{EVENT_TIME: timestamp},
+        **{column: pl.col(column) for column in WINDOW_COLUMNS},
+        **describe(pl.col(PANE_LAST)),
+        **{EMITTED: pl.col(PENDING)},
+    )
+
+
+def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    """The panes that the next ones of these windows replace, as they were, but marked."""
+    panes = rows.select(*layout.keys, OUTSTANDING).explode(OUTSTANDING, empty_as_null=False)
+    return (
+        panes.unnest(OUTSTANDING)
+        .with_columns(pl.lit(True).alias(PANE_RETRACTED), pl.lit(0, pl.Int64).alias(EMITTED))
+        .select([*layout.panes, EMITTED])
+    )
+
+
+def _as_outstanding(panes: pl.DataFrame, layout: Layout) -> dict[str, pl.Series]:
+    """Each pane as the one of its window that may be taken back, which holds at its time."""
+    content = pl.struct(name for name in layout.panes if name not in layout.keys)
+    outstanding = panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
+    return {OUTSTANDING: outstanding, OUTSTANDING_HOLD: panes[EVENT_TIME]}
+
+
+def let_go(rows: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
+    """Windows that are over hold the panes that may be taken back no longer at their time, but by the lateness later.
+
+    What reads them allows as much lateness at least, and so is not too late for a correction.
+    """
+    if not layout.retracts:
+        return rows
+    windowing = layout.windowing
+    times = pl.col(OUTSTANDING).list.eval(pl.element().struct.field(EVENT_TIME))
+    later = pl.min_horizontal(times.list.min(), windowing.last_collection) + windowing.allowed_lateness
+    hold = pl.when(moment.window_is_over() & (pl.col(OUTSTANDING).list.len() > 0)).then(later)
+    return rows.with_columns(hold.otherwise(OUTSTANDING_HOLD).alias(OUTSTANDING_HOLD))
+
+
+def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
+    last = pl.col(PANE_LAST)
+    discards = layout.windowing.accumulation is Accumulation.DISCARDING
+    forgotten = {
+        name: pl.when(last).then(nothing).otherwise(pl.col(name))
+        for name, nothing in layout.nothing_outstanding().items()
+    }
+    return rows.with_columns(
+        **layout.emptied(pl.lit(True) if discards else last),
+        **number_next(emits),
+        **forgotten,
+        **{PENDING: pl.lit(0, pl.Int64), HOLD: pl.lit(None, pl.Int64), CLOSED: last},
+    ).select(list(layout.state))

@@ -1,0 +1,342 @@
+"""The windowed grouping: a pure function over columns, `(rows, arrivals, clock) -> (rows, panes)`.
+
+The unit of work is all rows of a shard in a bundle. The steps follow the Beam model's grouping engine; triggers
+are looked at once per bundle, which the model allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+import polars as pl
+
+from stages.aggregates.builtin import ARRIVAL, Aggregate
+from stages.grouping.combiner_lifting import count_in, elements_in, is_lifted, lifts_early, place
+from stages.grouping.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, late_schema
+from stages.grouping.firing import collect, expires_at, fire, let_go, ready
+from stages.grouping.layout import CLOSED, COUNT, EMITTED, HOLD, NEW_HOLD, OUTSTANDING_HOLD, PENDING, Layout
+from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals
+from stages.grouping.rejected import Refused, refuse
+from stages.progress.watermarks import Times, Watermarks
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.overlap import in_company
+from windowing.timestamp_combiners import TimestampCombiner
+from windowing.triggers.base import ROOT, WATERMARK, Moment
+from windowing.windowing import Windowing
+
+MANY: Final = 2
+"""Of windows of the keys that arrivals have, for each arrival."""
+
+
+@attrs.frozen
+class Admitted:
+    """The arrivals of a bundle: a row per (key, window) of those that are not too late; how many are.
+
+    `elements` came in all, of which `outside` are in no window. `rows` are there where they are asked for. Those that
+    were `refused` are in no count.
+    """
+
+    incoming: pl.DataFrame
+    count: int
+    elements: int
+    outside: int
+    rows: Dropped | None = None
+    refused: Refused | None = None
+
+    @property
+    def placed(self) -> int:
+        """All that came, each element counted once for every window that it is in, or once if it is in none."""
+        return int(self.incoming[COUNT].sum()) + self.count + self.outside
+
+
+@attrs.frozen
+class Advanced:
+    """What a step gives: the rows that live on, the panes, how many elements are in these for the first time.
+
+    And how many arrivals were dropped, why, and which.
+    """
+
+    rows: pl.DataFrame
+    panes: pl.DataFrame
+    emitted: int
+    dropped: Mapping[str, int]
+    late: pl.DataFrame
+
+
+@attrs.frozen(slots=False)
+class Grouping:
+    """Aggregates per key and window. `schema` has the types of the arrivals' columns, keys included.
+
+    `merge_windows=False` takes windows as they come, as after an earlier grouping that has merged them.
+    `late_columns`: the columns of dropped arrivals that somebody wants to see; None if nobody does. `letter_columns`:
+    the same of refused ones, of which all that it reads is shown in any case.
+    """
+
+    keys: tuple[str, ...]
+    windowing: Windowing
+    aggregates: Mapping[str, Aggregate]
+    schema: pl.Schema
+    merge_windows: bool = True
+    late_columns: tuple[str, ...] | None = None
+    letter_columns: tuple[str, ...] = ()
+    layout: Layout = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        aggregates = self.aggregates
+        if self.merging:
+            aggregates = {name: aggregate.where_windows_merge() for name, aggregate in aggregates.items()}
+        object.__setattr__(self, "layout", Layout(self.keys, self.windowing, aggregates, self.schema))
+
+    @property
+    def merging(self) -> bool:
+        """Whether windows of a key become one here where their window function says so."""
+        return self.windowing.windows.merging and self.merge_windows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The user's columns that it reads: keys, what aggregates and windowing need, what is shown of late rows."""
+        needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
+        # Where windows were assigned before, what they were made from may be gone.
+        needed += [column for column in self.windowing.columns if column in self.schema]
+        needed += [*(self.late_columns or ()), *self.letter_columns]
+        return tuple(dict.fromkeys([*self.keys, *needed]))
+
+    @property
+    def late_schema(self) -> pl.Schema:
+        """The columns of dropped arrivals, the reason, event time and window."""
+        return late_schema(self.schema, self.late_columns or ())
+
+    def no_arrivals(self) -> pl.DataFrame:
+        """The arrivals of a bundle in which only the clock moves."""
+        times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
+        return pl.DataFrame(schema={**{name: self.schema[name] for name in self.columns}, **times})
+
+    @property
+    def waits(self) -> bool:
+        """Whether arrivals need not be looked at until their window is over: nothing depends on the ones before.
+
+        LATEST is left out: its hold moves on with every element.
+        """
+        exact = not self.merging or self.windowing.windows.merges_by_overlap
+        return (
+            self.windowing.trigger.waits_for_end
+            and self.windowing.timestamp_combiner is not TimestampCombiner.LATEST
+            and exact
+        )
+
+    @property
+    def holds_as_a_whole(self) -> bool:
+        """Whether where a window holds is known of all its elements only: arrivals that wait may hold elsewhere.
+
+        The watermark cannot be past that hold before the window is over, and so looked at; a percentile of it can.
+        """
+        return self.merging or not self.windowing.timestamp_combiner.depends_on_window
+
+    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+        """Arrivals that have been admitted as the state rows that they are by themselves."""
+        return self._absorb(incoming, Moment(now.times, self.merging))
+
+    def admit(self, arrivals: pl.DataFrame, before: Watermarks, arrived: int) -> Admitted:
+        """Arrivals with their windows; those whose window has been collected already are too late.
+
+        They may have been lifted (`lift`) before they came. `arrived` is how many came in the steps before.
+        """
+        arrivals, refused = refuse(arrivals, self.layout)
+        placed, outside = place(arrivals, self.windowing.windows)
+        in_time = expires_at(self.layout) > before.input
+        admitted = placed.filter(in_time)
+        count = count_in(placed) - count_in(admitted)
+        incoming = reduce_arrivals(self._lifted(admitted, before, arrived), self.layout, self.merging)
+        wanted = self.late_columns is not None
+        rows = Dropped(placed.filter(~in_time), outside, admitted) if wanted else None
+        return Admitted(incoming, count, elements_in(arrivals), count_in(outside), rows, refused)
+
+    def _lifted(self, admitted: pl.DataFrame, before: Watermarks, arrived: int) -> pl.DataFrame:
+        """With accumulators, a count, and the hold that each row may place: what is late holds nothing.
+
+        Judged by the input watermark, which all shards share, and so the same for any number of them.
+        """
+        if is_lifted(admitted):
+            hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*self.layout.parts, COUNT)}
+        else:
+            combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
+            hold = combiner.element_hold(windows.ends_before(admitted) if combiner.adjusted else None)
+            lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
+            if self.layout.numbered:
+                admitted = admitted.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
+        holding = pl.when(hold >= before.input).then(hold).alias(NEW_HOLD)
+        return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
+
+    @property
+    def lifts_early(self) -> bool:
+        """Whether arrivals may be lifted before they are placed on shards: nobody then sees single late ones."""
+        return self.late_columns is None and lifts_early(self.layout, self.merging)
+
+    def advance(
+        self,
+        state: pl.DataFrame,
+        admitted: Admitted,
+        before: Watermarks,
+        then: Times,
+        now: Times,
+        unmerged: pl.DataFrame | None = None,
+    ) -> Advanced:
+        """Elements with the watermarks before this step, then the clocks: one decision per window each.
+
+        The clocks stood at `then` and move to `now`; elements come at the processing time of this step. Of the keys
+        in `unmerged`, rows may overlap although nothing has come.
+        """
+        at_arrival = Moment(then.at_arrival(now).times, self.merging)
+        touched, untouched, closed, panes = self._elements(
+            state, admitted.incoming, before, at_arrival, unmerged
+        )
+        rows = pl.concat([touched, untouched])
+        if now != then and len(rows):
+            rows, due = self._move(
+                rows, before, Moment(then.times, self.merging), Moment(now.times, self.merging)
+            )
+            panes = pl.concat([panes, due])
+        rows = let_go(rows, self.layout, Moment(now.times, self.merging))
+        dropped = {
+            LATE: admitted.count,
+            CLOSED_WINDOW: int(closed.rows[COUNT].sum()),
+            NO_WINDOW: admitted.outside,
+        }
+        return Advanced(
+            rows, panes.drop(EMITTED), int(panes[EMITTED].sum()), dropped, self._late(admitted, closed)
+        )
+
+    def _elements(
+        self,
+        state: pl.DataFrame,
+        incoming: pl.DataFrame,
+        before: Watermarks,
+        moment: Moment,
+        unmerged: pl.DataFrame | None,
+    ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
+        """(windows that got elements, the others, closed windows that did, panes)."""
+        if incoming.is_empty() and unmerged is None:
+            nothing = Combined(incoming, pl.DataFrame())
+            return state.clear(), state, nothing, self.layout.no_panes
+        touched, untouched = self._touched(state, incoming, unmerged)
+        both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
+        if self.merging:
+            combined = combine_merging(both, incoming, self.layout, moment)
+        else:
+            combined = combine_windows(both, incoming, self.layout)
+        got = combined.rows.filter(pl.col(COUNT) > 0)
+        others = combined.rows.filter(pl.col(COUNT) == 0).select(list(self.layout.state))
+        closed = Combined(got.filter(pl.col(CLOSED)), combined.placed)
+        rows, panes = self._look(self._absorb(got, moment), before, moment)
+        return rows, pl.concat([untouched, others]), closed, _in_order(panes, self.keys)
+
+    def _touched(
+        self, state: pl.DataFrame, incoming: pl.DataFrame, unmerged: pl.DataFrame | None
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """State rows that may become part of others or get elements, and those that stay as they are."""
+        match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
+        reached = incoming.select(match)
+        if unmerged is not None:
+            reached = pl.concat([reached, unmerged.select(match)])
+        touched, untouched = _split(state, reached, match)
+        windows = self.windowing.windows
+        # To look which are alone pays where keys have many windows, of which few are touched.
+        if not self.merging or not windows.merges_by_overlap or len(touched) <= MANY * len(incoming):
+            return touched, untouched
+        company = in_company(touched, incoming, windows, self.keys)
+        return touched.filter(company), pl.concat([untouched, touched.filter(~company)])
+
+    def _absorb(self, combined: pl.DataFrame, moment: Moment) -> pl.DataFrame:
+        """Pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
+        trigger, combiner = self.windowing.trigger, self.windowing.timestamp_combiner
+        got = ~pl.col(CLOSED)
+        new = pl.col(WINDOW_END) - 1 if combiner.depends_on_window else pl.col(NEW_HOLD)
+        placed = pl.when(got & ~moment.window_is_over()).then(new)
+        env = {name: pl.col(name) for name in trigger.cells()}
+        cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), moment)
+        return combined.with_columns(
+            **{name: cells[name] for name in env},
+            **self.layout.emptied(pl.col(CLOSED)),
+            **{
+                PENDING: pl.col(PENDING) + pl.when(got).then(COUNT).otherwise(0),
+                HOLD: combiner.both(pl.col(HOLD), placed),
+            },
+        ).select(list(self.layout.state))
+
+    def _move(
+        self, rows: pl.DataFrame, before: Watermarks, then: Moment, now: Moment
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Windows whose time is over go, with a last pane; others for which a time has come fire if they are ready."""
+        over = expires_at(self.layout) <= now.watermark
+        last = collect(rows.filter(over & ~pl.col(CLOSED)), self.layout, before, now)
+        rows = rows.filter(~over)
+        come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
+        looked, due = self._look(rows.filter(come), before, now)
+        rows = pl.concat([rows.filter(~come), looked])
+        return rows, _in_order(pl.concat([last, due]), self.keys)
+
+    def _come(self, then: Moment, now: Moment) -> list[pl.Expr]:
+        """Of the clocks other than the watermark: whether a time has come for which a window's trigger waited."""
+        trigger = self.windowing.trigger
+        env = {name: pl.col(name) for name in trigger.cells()}
+        return [
+            (trigger.deadline(env, ROOT, then, clock) <= now.time(clock)).fill_null(False)
+            for clock in self.clocks()
+            if clock != WATERMARK
+        ]
+
+    def _look(
+        self, rows: pl.DataFrame, before: Watermarks, moment: Moment
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Windows that are ready fire: (all windows after it, panes)."""
+        marked = rows.with_columns(ready(self.layout, moment).alias("__ready"))
+        firing = marked.filter(pl.col("__ready")).drop("__ready")
+        if firing.is_empty():
+            return rows, self.layout.no_panes
+        fired, panes = fire(firing, self.layout, before, moment)
+        return pl.concat([marked.filter(~pl.col("__ready")).drop("__ready"), fired]), panes
+
+    def _late(self, admitted: Admitted, closed: Combined) -> pl.DataFrame:
+        """The arrivals that were dropped, if somebody wants to see them."""
+        if admitted.rows is None:
+            return pl.DataFrame(schema=self.late_schema)
+        windows = self.windowing.windows
+        in_parts = self.merging and windows.merges_in_parts
+        late = Late(self.keys, self.late_schema, windows if in_parts else None)
+        return late.rows(admitted.rows, closed)
+
+    def clocks(self) -> tuple[str, ...]:
+        """The clocks that its windows wait for: the watermark, and those of its trigger."""
+        return (WATERMARK, *sorted(self.windowing.trigger.clocks() - {WATERMARK}))
+
+    def deadline(self, moment: Moment, clock: str) -> pl.Expr:
+        """The time of this clock, after `moment`, at which a window must be looked at.
+
+        Its trigger may be ready then, it is collected, or it is over and lets go of what it may take back.
+        """
+        trigger = self.windowing.trigger
+        env = {name: pl.col(name) for name in trigger.cells()}
+        due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))
+        if clock != WATERMARK:
+            return due
+        holds = pl.col(OUTSTANDING_HOLD).is_not_null() if self.layout.retracts else pl.lit(False)
+        let_go = pl.when(holds & ~moment.window_is_over()).then(WINDOW_END)
+        return pl.min_horizontal(expires_at(self.layout), due, let_go)
+
+
+def _split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """State rows that the arrivals may touch, and the others."""
+    if state.is_empty() or not on:
+        return state, state.clear()
+    hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
+    mask = pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode())
+    return state.filter(mask), state.filter(~mask)
+
+
+def _in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """What is taken back first, then by end, start and key, so that a replayed bundle gives the same bytes."""
+    if len(panes) < 2:
+        return panes
+    return panes.sort(~pl.col(PANE_RETRACTED), WINDOW_END, WINDOW_START, *keys, nulls_last=True)

@@ -1,0 +1,226 @@
+"""The state of a grouping as columns: one row per (key, window).
+
+key columns | start end | accumulators | pending | hold | pane numbering | trigger cells | outstanding | closed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final
+
+import attrs
+import polars as pl
+
+from stages.aggregates.builtin import Aggregate, Part
+from stages.aggregates.combine_fn import PICKLE, Combine
+from windowing.columns import (
+    EVENT_TIME,
+    PANE_COLUMNS,
+    PANE_FIRST,
+    PANE_LAST,
+    PANE_RETRACTED,
+    PANE_TIMING,
+    WINDOW_COLUMNS,
+)
+from windowing.panes import PANE_STATE, Accumulation
+from windowing.windowing import Windowing
+
+PENDING: Final = "__pending"
+"""Elements since the last pane."""
+HOLD: Final = "__hold"
+"""Where the pending elements hold the output watermark, in microseconds; null: nowhere."""
+CLOSED: Final = "__closed"
+"""The trigger has finished: what comes for this very window is dropped until it is collected."""
+OUTSTANDING: Final = "__outstanding"
+"""Where panes are taken back: those that were emitted and that no later one has replaced yet."""
+OUTSTANDING_HOLD: Final = "__outstanding_hold"
+"""Where these hold the output watermark, in microseconds; null: nowhere."""
+EMITTED: Final = "__emitted"
+"""Of panes, inside a step only: elements that are in one for the first time."""
+COUNT: Final = "__count"
+NEW_HOLD: Final = "__new_hold"
+"""Of arrivals only: how many there are for this window, and the hold that they would place."""
+
+
+def _accumulator(name: str, part: str) -> str:
+    return f"__acc.{name}.{part}"
+
+
+@attrs.frozen(slots=False)
+class Layout:
+    """Which columns the rows of a grouping have, and the expressions that fill and fold them."""
+
+    keys: tuple[str, ...]
+    windowing: Windowing
+    aggregates: Mapping[str, Aggregate]
+    schema: pl.Schema
+
+    @cached_property
+    def parts(self) -> dict[str, Part]:
+        """Accumulator column -> its part."""
+        return {
+            _accumulator(name, part): spec
+            for name, aggregate in self.aggregates.items()
+            for part, spec in aggregate.parts(self.schema).items()
+        }
+
+    @cached_property
+    def combines(self) -> dict[str, Combine]:
+        """Accumulator column -> the user's own aggregate that it is of."""
+        return {
+            _accumulator(name, PICKLE): aggregate
+            for name, aggregate in self.aggregates.items()
+            if isinstance(aggregate, Combine)
+        }
+
+    @property
+    def numbered(self) -> bool:
+        """Whether some aggregate reads the numbers of elements."""
+        return any(aggregate.numbered for aggregate in self.aggregates.values())
+
+    @property
+    def retracts(self) -> bool:
+        """Whether a pane takes back those that it replaces."""
+        return self.windowing.accumulation is Accumulation.RETRACTING
+
+    @cached_property
+    def outstanding(self) -> pl.List:
+        """The type of OUTSTANDING: panes without their key, which is that of the row."""
+        return pl.List(
+            pl.Struct({name: dtype for name, dtype in self.panes.items() if name not in self.keys})
+        )
+
+    @cached_property
+    def state(self) -> pl.Schema:
+        """The schema of the state rows."""
+        return pl.Schema(
+            {
+                **{key: self.schema[key] for key in self.keys},
+                **{column: pl.Int64() for column in WINDOW_COLUMNS},
+                **{name: part.dtype for name, part in self.parts.items()},
+                PENDING: pl.Int64(),
+                HOLD: pl.Int64(),
+                **{name: dtype for name, (dtype, _) in PANE_STATE.items()},
+                **{name: cell.dtype for name, cell in self.windowing.trigger.cells().items()},
+                **({OUTSTANDING: self.outstanding, OUTSTANDING_HOLD: pl.Int64()} if self.retracts else {}),
+                CLOSED: pl.Boolean(),
+            }
+        )
+
+    @cached_property
+    def incoming(self) -> pl.Schema:
+        """The schema of arrivals that have been reduced to one row per (key, window)."""
+        return pl.Schema({**self.state, COUNT: pl.Int64(), NEW_HOLD: pl.Int64()})
+
+    @cached_property
+    def panes(self) -> pl.Schema:
+        """The schema of the panes that the grouping gives, system columns included."""
+        results = {name: aggregate.dtype(self.schema) for name, aggregate in self.aggregates.items()}
+        times = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
+        numbering: dict[str, pl.DataType] = {column: pl.Int64() for column in PANE_COLUMNS}
+        numbering |= {column: pl.Boolean() for column in (PANE_FIRST, PANE_LAST, PANE_RETRACTED)}
+        numbering[PANE_TIMING] = pl.String()
+        return pl.Schema({**{key: self.schema[key] for key in self.keys}, **results, **times, **numbering})
+
+    @cached_property
+    def no_rows(self) -> pl.DataFrame:
+        """State without rows. What is empty is made once: it would be made several times in every step."""
+        return pl.DataFrame(schema=self.state)
+
+    @cached_property
+    def no_arrivals(self) -> pl.DataFrame:
+        """Reduced arrivals without rows."""
+        return pl.DataFrame(schema=self.incoming)
+
+    @cached_property
+    def no_panes(self) -> pl.DataFrame:
+        """The panes, inside a step, of windows of which none emits."""
+        return pl.DataFrame(schema={**self.panes, EMITTED: pl.Int64()})
+
+    def accumulators(self, name: str) -> dict[str, pl.Expr]:
+        """The accumulator columns of one result, as its aggregate names them."""
+        parts = self.aggregates[name].parts(self.schema)
+        return {part: pl.col(_accumulator(name, part)) for part in parts}
+
+    def lift(self, retractions: bool) -> dict[str, pl.Expr]:
+        """Accumulators of single elements; `retractions`: some are marked as taken back, and are subtracted.
+
+        Those of users' own aggregates are there already (`refuse`).
+        """
+        lifts = {
+            _accumulator(name, part): lifted
+            for name, aggregate in self.aggregates.items()
+            for part, lifted in aggregate.lift(self.schema).items()
+        } | {name: pl.col(name) for name in self.combines}
+        if not retractions:
+            return lifts
+        return {
+            name: pl.when(PANE_RETRACTED).then(_literal(self.parts[name]) - lifted).otherwise(lifted)
+            for name, lifted in lifts.items()
+        }
+
+    def merge(self) -> dict[str, pl.Expr]:
+        """Accumulators of a group of rows, as aggregations."""
+        return {
+            _accumulator(name, part): merged
+            for name, aggregate in self.aggregates.items()
+            for part, merged in aggregate.merge(self.accumulators(name)).items()
+        }
+
+    def extract(self) -> dict[str, pl.Expr]:
+        """Results of rows."""
+        return {
+            name: aggregate.extract(self.accumulators(name), self.schema).cast(self.panes[name])
+            for name, aggregate in self.aggregates.items()
+        }
+
+    def merge_outstanding(self) -> dict[str, pl.Expr]:
+        """The outstanding panes of a group of rows."""
+        if not self.retracts:
+            return {}
+        return {
+            OUTSTANDING: pl.col(OUTSTANDING).list.explode(keep_nulls=False, empty_as_null=False),
+            OUTSTANDING_HOLD: pl.col(OUTSTANDING_HOLD).min(),
+        }
+
+    def nothing_outstanding(self) -> dict[str, pl.Expr]:
+        """No panes to take back."""
+        if not self.retracts:
+            return {}
+        return {OUTSTANDING: pl.lit([], self.outstanding), OUTSTANDING_HOLD: pl.lit(None, pl.Int64)}
+
+    def empty(self) -> dict[str, pl.Expr]:
+        """Accumulators of no elements."""
+        return {name: _literal(part) for name, part in self.parts.items()}
+
+    def missing(self) -> dict[str, pl.Expr]:
+        """What rows have in columns that state of an earlier plan or version may lack."""
+        return self.empty() | ({OUTSTANDING_HOLD: pl.lit(None, pl.Int64)} if self.retracts else {})
+
+    def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
+        """Accumulators set to those of no elements where the mask holds."""
+        return {
+            name: pl.when(mask).then(_literal(part)).otherwise(pl.col(name))
+            for name, part in self.parts.items()
+        }
+
+    def fresh(self) -> dict[str, pl.Expr]:
+        """What a window has beside key, bounds and accumulators when it is new."""
+        cells = self.windowing.trigger.cells()
+        return {
+            PENDING: pl.lit(0, pl.Int64),
+            HOLD: pl.lit(None, pl.Int64),
+            **{name: pl.lit(default, dtype) for name, (dtype, default) in PANE_STATE.items()},
+            **{name: cell.literal() for name, cell in cells.items()},
+            **self.nothing_outstanding(),
+            CLOSED: pl.lit(False),
+        }
+
+
+def _literal(part: Part) -> pl.Expr:
+    value = list(part.empty) if isinstance(part.empty, tuple) else part.empty
+    # A literal of a duration cannot be made of a number.
+    return (
+        pl.lit(value).cast(part.dtype) if isinstance(part.dtype, pl.Duration) else pl.lit(value, part.dtype)
+    )

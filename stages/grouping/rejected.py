@@ -1,0 +1,40 @@
+"""Arrivals that a user's function cannot use: they are set aside before anything is done with them."""
+
+from __future__ import annotations
+
+import attrs
+import polars as pl
+
+from stages.grouping.layout import Layout
+
+
+@attrs.frozen
+class Refused:
+    """Arrivals, and for each what a user's function has raised."""
+
+    rows: pl.DataFrame
+    errors: tuple[Exception, ...]
+
+
+def refuse(arrivals: pl.DataFrame, layout: Layout) -> tuple[pl.DataFrame, Refused | None]:
+    """(arrivals with their accumulators of users' own aggregates, those for which one is not to be had).
+
+    Whether they are late does not matter, nor in how many windows they are: each row is looked at once.
+    """
+    if not layout.combines:
+        return arrivals, None
+    errors: dict[int, Exception] = {}
+
+    def failed(row: int, error: Exception) -> None:
+        if isinstance(error, MemoryError):
+            raise error  # which is no fault of the row
+        # Only the first is ever raised, and what a traceback holds is large.
+        errors.setdefault(row, error.with_traceback(None) if errors else error)
+
+    lifted = arrivals.with_columns(
+        combine.accumulators(arrivals, failed).alias(name) for name, combine in layout.combines.items()
+    )
+    if not errors:
+        return lifted, None
+    usable = ~pl.int_range(pl.len()).is_in(list(errors))
+    return lifted.filter(usable), Refused(arrivals[list(errors)], tuple(errors.values()))

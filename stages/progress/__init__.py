@@ -1,0 +1,1 @@
+"""How far everything is: the watermarks of splits, sources and stages."""

@@ -1,0 +1,124 @@
+"""What a stage, or one shard of it, knows of everything upstream; every runner keeps it and asks it for the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Self
+
+import attrs
+
+from stages.progress.reports import Report, of_shards, together
+from stages.progress.splits import Holder, SourceState, SourceSummary, whole_keys
+from stages.progress.watermarks import Clock
+from stages.strategies.base import WatermarkStrategy
+from windowing.time import MIN_TIME
+
+
+@attrs.frozen
+class Arrived:
+    """What a batch brings from upstream: summaries and ends of sources, reports by origin, its processing time (us).
+
+    Sources that are `waiting` were made to: their silence is not their own. `times` has the processing time of those
+    that told it, as a source may have a clock of its own.
+    """
+
+    summaries: Mapping[str, SourceSummary] = attrs.field(factory=dict)
+    ended: frozenset[str] = frozenset()
+    reports: Mapping[str, Report] = attrs.field(factory=dict)
+    now: int = MIN_TIME
+    waiting: frozenset[str] = frozenset()
+    times: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Inputs:
+    """The state of each source that is read, the latest report of each origin upstream, and the processing time.
+
+    `times` has the processing time (us) of each source, `percentiles` how far those of each stage upstream have come.
+    """
+
+    sources: Mapping[str, SourceState] = attrs.field(factory=dict)
+    reports: Mapping[str, Report] = attrs.field(factory=dict)
+    now: int = MIN_TIME
+    times: Mapping[str, int] = attrs.field(factory=dict)
+    percentiles: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
+
+    def receive(
+        self,
+        arrived: Arrived,
+        strategies: Mapping[str, WatermarkStrategy],
+        started: int = MIN_TIME,
+        stages: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> Inputs:
+        """After a batch. `strategies` are those of the sources that the stage reads.
+
+        `started` is when the run began (us): silence before that, while nobody looked, is held against no source.
+        `stages` are those that it reads, with the names under which their shards report.
+        """
+        now = max(self.now, arrived.now)
+        times = {
+            name: max(self.times.get(name, MIN_TIME), arrived.times.get(name, now)) for name in strategies
+        }
+        sources = {}
+        for name, strategy in strategies.items():
+            state = self.sources.get(name, SourceState())
+            if self.now < started or name in arrived.waiting:
+                state = state.resumed(times[name])
+            state = state.advance(strategy, arrived.summaries.get(name, {}), times[name])
+            sources[name] = state.ended() if name in arrived.ended else state
+        reports = {
+            origin: self._latest(origin).followed_by(report) for origin, report in arrived.reports.items()
+        }
+        return Inputs(sources, {**self.reports, **reports}, now, times, self.percentiles)._settled(stages)
+
+    def _settled(self, stages: Mapping[str, Sequence[str]]) -> Inputs:
+        """With the percentile watermarks of these stages, where there are any, as all their shards together tell."""
+        percentiles = {
+            name: of_shards(map(self._latest, origins), self.percentiles.get(name, {})).percentiles
+            for name, origins in stages.items()
+        }
+        return attrs.evolve(self, percentiles={name: known for name, known in percentiles.items() if known})
+
+    def _latest(self, origin: str) -> Report:
+        """The latest report; who has not reported yet holds at the beginning of time."""
+        return self.reports.get(origin, Report())
+
+    def report(self, name: str, origins: Iterable[str]) -> Report:
+        """Where this source or stage stands; `origins` are the names under which a stage's shards report."""
+        if name in self.sources:
+            state = self.sources[name]
+            return Report(state.watermark, state.percentiles, state.idle)
+        least = together(map(self._latest, origins))
+        return Report(least.watermark, self.percentiles.get(name, least.percentiles), least.idle)
+
+    def holder(self, name: str, strategy: WatermarkStrategy) -> Holder | None:
+        """What a source's watermark waits for."""
+        return self.sources[name].holder(strategy, self.times[name])
+
+    def clock(self, upstream: Iterable[Report]) -> Clock:
+        """The clock of a stage that reads from these."""
+        least = together(upstream)
+        return Clock(least.watermark, self.now, least.percentiles)
+
+    def facts(self) -> dict[str, Any]:
+        """As data that JSON can hold."""
+        return {
+            "sources": {name: state.facts() for name, state in self.sources.items()},
+            "reports": {origin: report.facts() for origin, report in self.reports.items()},
+            "now": self.now,
+            "times": dict(self.times),
+            "percentiles": {name: dict(known) for name, known in self.percentiles.items()},
+        }
+
+    @classmethod
+    def load(cls, facts: Mapping[str, Any]) -> Self:
+        """What `facts` gave."""
+        return cls(
+            {name: SourceState.load(state) for name, state in facts["sources"].items()},
+            {origin: Report.load(report) for origin, report in facts["reports"].items()},
+            facts["now"],
+            facts["times"],
+            # Who wrote it before there was this had one report for each shard, capped at its least hold.
+            {name: whole_keys(known) for name, known in facts.get("percentiles", {}).items()},
+        )

@@ -1,0 +1,77 @@
+"""Logs that are in order, each by itself: a source is as far as the one that is furthest behind and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import attrs
+import polars as pl
+
+from stages.keys import text_named
+from stages.strategies import validators
+from stages.strategies.base import NewestTime, Summary
+from stages.strategies.punctuated import RowExpression, expression, row_expression, users, where
+from windowing.columns import EVENT_TIME
+
+
+@attrs.frozen
+class TimeOrderedLogs(NewestTime):
+    """Logs each of which is in order of event time: W = min over the splits of the newest of each.
+
+    `expected=["eu", "us"]`, or how many there are, makes it perfect for a static set: there is no watermark until all
+    have spoken. Without, the set is dynamic and W a heuristic: a split that is new joins at the watermark. A log whose
+    newest row is one for which `ends` is true is over: it leaves the minimum until a newer row comes. Flink:
+    `forMonotonousTimestamps` on the partitions of a Kafka source; Beam: Kafka's `LogAppendTimePolicy`.
+    """
+
+    per_split: str | validators.SourceFile = attrs.field(alias="split", validator=validators.split)
+    expected: tuple[str, ...] | int | None = attrs.field(
+        default=None, converter=validators.names, validator=validators.expected
+    )
+    ends: RowExpression | None = attrs.field(
+        default=None, kw_only=True, converter=row_expression, validator=expression
+    )
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns of the user's in `ends`."""
+        return users(self.ends)
+
+    def observe(self, frame: pl.DataFrame) -> Summary:
+        """The newest row, and the newest that says that the log is over."""
+        return _facts(frame[EVENT_TIME].max(), self._ends(frame).max())
+
+    def observe_splits(self, frame: pl.DataFrame, split: str) -> dict[str, Summary]:
+        """Both, of each."""
+        times = frame.select(split, pl.col(EVENT_TIME).alias("newest"), self._ends(frame).alias("end"))
+        return {name: _facts(newest, end) for name, newest, end in times.group_by(split).max().rows()}
+
+    def _ends(self, frame: pl.DataFrame) -> pl.Series:
+        """The event times of the rows that end their log; null for others."""
+        if self.ends is None:
+            return pl.Series(dtype=pl.Int64).extend_constant(None, len(frame))
+        return where(self.ends, frame, frame[EVENT_TIME], "TimeOrderedLogs: ends")
+
+    def merge(self, one: Summary, other: Summary) -> Summary:
+        """The newer of each."""
+        return {
+            what: max(part[what] for part in (one, other) if what in part) for what in sorted({*one, *other})
+        }
+
+    def awaited(self, spoken: Collection[str]) -> str:
+        """Those expected ones that have not spoken."""
+        if isinstance(self.expected, tuple):
+            missing = [repr(name) for name in self.expected if text_named(name) not in spoken]
+            return f"split{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else ""
+        if self.expected is None or len(spoken) >= self.expected:
+            return ""
+        return f"{self.expected - len(spoken)} more of {self.expected} splits"
+
+    def is_over(self, state: Summary) -> bool:
+        """Whether its newest row says so."""
+        return "end" in state and bool(state["end"] >= state["newest"])
+
+
+def _facts(newest: Any, end: Any) -> Summary:
+    return {what: time for what, time in (("end", end), ("newest", newest)) if time is not None}

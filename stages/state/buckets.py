@@ -1,0 +1,95 @@
+"""Placing rows of state in buckets: by the end of their window, and as a bucket grows, by the hash of their key.
+
+The number of a bucket is `part * TIMES + turn`. Part 1 has all keys; parts 2p and 2p + 1 have the two halves of part p,
+by the next bit of the hash. A row is in the deepest part that there is for its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+import polars as pl
+
+from stages.keys import key_hash
+from windowing.columns import WINDOW_END
+from windowing.windowing import Windowing
+
+BUCKET: Final = "__bucket"
+
+TIMES: Final = 128
+"""Buckets by window end, taken in turn: live windows seldom meet in one, and there are never more."""
+
+LIVE: Final = 32
+"""About how many of them have live windows."""
+
+SPLIT_BYTES: Final = 16_000_000
+"""A bucket whose rows take more, in memory, is divided: what a step does for one bucket stays within bounds."""
+
+_DEEPEST: Final = 12
+_HASH_BITS: Final = 64
+
+
+@attrs.frozen
+class Buckets:
+    """The buckets of a grouping, of which these exist."""
+
+    keys: tuple[str, ...]
+    windowing: Windowing
+    existing: tuple[int, ...]
+
+    def place(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows with the number of their bucket."""
+        return rows.with_columns(self.number().alias(BUCKET))
+
+    def number(self) -> pl.Expr:
+        """The number of the bucket of each row."""
+        depth = max((_depth(bucket) for bucket in self.existing), default=0)
+        turn = self._turn()
+        if depth == 0:
+            return TIMES + turn
+        prefix = (key_hash(self.keys) // 2 ** (_HASH_BITS - depth)).cast(pl.Int64)
+        return pl.lit(self._table(depth)).gather(turn * 2**depth + prefix)
+
+    def split(self, bucket: int, size: int) -> Buckets:
+        """With the parts that a bucket of this size in bytes is divided into, in its place, if it is too large."""
+        depth = _depth(bucket)
+        more = min(_DEEPEST - depth, (2 * size // SPLIT_BYTES).bit_length() - 1)
+        if not self.keys or size <= SPLIT_BYTES or more <= 0:
+            return self
+        part, turn = divmod(bucket, TIMES)
+        parts = range(part << more, (part + 1) << more)
+        others = tuple(other for other in self.existing if other != bucket)
+        return attrs.evolve(self, existing=(*others, *(deeper * TIMES + turn for deeper in parts)))
+
+    def _turn(self) -> pl.Expr:
+        """Windows that are the same for all keys are spread by their end, others only by key."""
+        windows = self.windowing.windows
+        if windows.span is None:
+            return pl.lit(0, pl.Int64)
+        step = windows.period or windows.span
+        live = windows.span + self.windowing.allowed_lateness
+        width = -(-live // LIVE // step) * step
+        return pl.col(WINDOW_END) // width % TIMES
+
+    def _table(self, depth: int) -> pl.Series:
+        """The bucket of each (turn, prefix of that many bits)."""
+        table = np.repeat(np.arange(TIMES, dtype=np.int64) + TIMES, 2**depth).reshape(TIMES, 2**depth)
+        for bucket in sorted(self.existing, key=_depth):
+            part, turn = divmod(bucket, TIMES)
+            width = 2 ** (depth - _depth(bucket))
+            first = (part - 2 ** _depth(bucket)) * width
+            table[turn, first : first + width] = bucket
+        return pl.Series(table.ravel())
+
+
+def _depth(bucket: int) -> int:
+    return (bucket // TIMES).bit_length() - 1
+
+
+def partition(placed: pl.DataFrame, buckets: Sequence[int] | Iterable[int]) -> dict[int, pl.DataFrame]:
+    """Placed rows by bucket, in the order of these; those without rows are left out."""
+    parts = placed.partition_by(BUCKET, as_dict=True, include_key=False) if len(placed) else {}
+    return {bucket: parts[bucket,] for bucket in buckets if (bucket,) in parts}

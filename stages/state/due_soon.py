@@ -1,0 +1,87 @@
+"""Rows that are due soon, kept apart from their buckets.
+
+Sessions end everywhere: in every step some row is due in nearly every bucket by key. So when a bucket is looked at, the
+rows of it that are due next come into one place for the whole shard, which every step reads, and the bucket itself is
+not due before all of these are. A row there that is due is alone in its window, unless arrivals have reached it since:
+these it takes up at once, though their bucket is not looked at, and it is `stale` from then on, as are all rows of its
+key: what it has become may overlap with rows or waiting arrivals in its bucket. When a stale row is due, or is reached
+again where the order of arrivals may count, its bucket is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import polars as pl
+
+from stages.state.buckets import BUCKET
+from windowing.columns import WINDOW_COLUMNS
+from windowing.overlap import meets
+from windowing.windows import WindowFn
+
+NEAR: Final = -1
+"""The number of that place in the index."""
+
+STALE: Final = "__stale"
+
+SHARE: Final = 16
+"""Of the rows of a bucket, one in so many comes there at a time; so each is looked at some 16 times at most."""
+
+FROM_BYTES: Final = 500_000
+"""Smaller buckets are cheap to look at as they are."""
+
+_ROW: Final = "__row"
+
+
+@attrs.frozen
+class Near:
+    """The rows that are due soon, with their bucket; windows of a key may be merged by a function."""
+
+    rows: pl.DataFrame
+    keys: tuple[str, ...]
+    merged_by: WindowFn | None
+
+    def reached(self, placed: pl.DataFrame) -> pl.Series:
+        """Which of these arrivals reach a row here."""
+        if self.rows.is_empty():
+            return pl.repeat(False, len(placed), dtype=pl.Boolean, eager=True)
+        if self.merged_by is not None:
+            return meets(placed, self.rows, self.merged_by, self.keys)
+        window = [*self.keys, *WINDOW_COLUMNS]
+        numbered = placed.select(window).with_row_index(_ROW)
+        hit = numbered.join(self.rows, on=window, how="semi", nulls_equal=True)[_ROW]
+        return numbered[_ROW].is_in(hit.implode())
+
+    def with_arrivals(self, reaching: pl.DataFrame) -> Near:
+        """After these have reached rows here: all rows of their keys are stale, where windows may grow."""
+        if reaching.is_empty() or self.merged_by is None:
+            return self
+        return attrs.evolve(self, rows=mark_stale(self.rows, reaching, self.keys))
+
+    def stale_and(self, due: pl.Expr) -> list[int]:
+        """The buckets of stale rows that are due."""
+        return self.rows.filter(pl.col(STALE) & due.fill_null(False))[BUCKET].unique().to_list()
+
+    def stale_keys(self) -> pl.DataFrame:
+        """The keys that have stale rows."""
+        return self.rows.filter(pl.col(STALE)).select(self.keys).unique()
+
+
+def mark_stale(rows: pl.DataFrame, stale: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """The rows, those with such a key marked, too."""
+    marks = stale.select(keys).unique().with_columns(pl.lit(True).alias("__mark"))
+    joined = rows.join(marks, on=list(keys), how="left", nulls_equal=True, maintain_order="left")
+    return joined.with_columns((pl.col(STALE) | pl.col("__mark").fill_null(False)).alias(STALE)).drop(
+        "__mark"
+    )
+
+
+def divide(rows: pl.DataFrame, deadline: pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(those of a bucket that are due soon, the others): about a sixteenth, or none if too many are due at one time."""
+    due = rows.select(deadline.alias("due"))["due"]
+    horizon = due.quantile(1 / SHARE, "lower")
+    soon = (due <= horizon).fill_null(False)
+    if 2 * int(soon.sum() or 0) > len(rows):
+        return rows.clear(), rows
+    return rows.filter(soon), rows.filter(~soon)

@@ -1,0 +1,246 @@
+"""The index of a stage's state: for each bucket of rows when it is next due and where it holds the watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import polars as pl
+
+from stages.grouping.layout import HOLD, OUTSTANDING_HOLD, PENDING
+from stages.keys import key_shown
+from stages.progress.watermarks import Times, Watermarks
+from stages.state.buckets import BUCKET
+from stages.state.store import StateStore, decode, encode
+from stages.strategies.histogram import Histogram, histogram, merge_histograms
+from windowing.columns import WINDOW_END, WINDOW_START
+from windowing.time import MIN_TIME, format_time
+
+KEY: Final = "index"
+DEADLINE: Final = "deadline."
+"""Before the name of a clock: the time of that clock at which a bucket is due, in microseconds."""
+SIZES: Final = ("base", "chunks", "bytes", "log")
+"""Of a bucket: chunks of rows, chunks of these and of waiting arrivals, bytes of the ones and of the others."""
+SCHEMA: Final = pl.Schema(
+    {
+        BUCKET: pl.Int64(),
+        **{size: pl.Int64() for size in SIZES},
+        "rows": pl.Int64(),
+        "pending": pl.Int64(),
+        "keys": pl.Int64(),
+        "hold": pl.Int64(),
+        "holder_key": pl.String(),
+        "holder_start": pl.Int64(),
+        "holder_end": pl.Int64(),
+        "holder_pane": pl.Boolean(),
+    }
+)
+
+
+@attrs.frozen
+class Size:
+    """How much of a bucket is in the store: first `base` chunks of rows, then arrivals that wait, up to `chunks`.
+
+    `bytes` is what the rows take, `log` what the arrivals do.
+    """
+
+    base: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    log: int = 0
+
+
+@attrs.frozen
+class Holder:
+    """The key and window that hold a stage's output watermark, at `hold` microseconds.
+
+    By elements that are pending; or by a `pane` that may be taken back.
+    """
+
+    hold: int
+    key: str
+    start: int
+    end: int
+    pane: bool = False
+
+    def __str__(self) -> str:
+        who = f"key {self.key} in" if self.key else "window"
+        what = "a pane that may be taken back, of " if self.pane else ""
+        return f"{what}{who} [{format_time(self.start)}, {format_time(self.end)})"
+
+
+@attrs.frozen
+class Index:
+    """What a stage knows of its state without reading it; the minimum of its holds is the stage's hold."""
+
+    buckets: pl.DataFrame
+    watermarks: Watermarks = attrs.field(factory=Watermarks)
+    times: Times = attrs.field(factory=Times)
+    holds: Mapping[int, Histogram] | None = None
+    """Of each bucket, of pending elements; None where nobody has asked, as percentile watermarks are not in use."""
+    arrived: int = 0
+    """How many elements have come, each counted in every window that it is in: the next are numbered from here."""
+
+    @classmethod
+    def load(cls, store: StateStore, stage: str, clocks: Sequence[str]) -> Index:
+        """The index as it was saved last; empty in the beginning. `clocks` are those that windows may wait for."""
+        value = store.get(stage, KEY)
+        if value is None:
+            return cls(pl.DataFrame(schema=_schema(clocks)))
+        frame, facts = decode(value)
+        holds = facts.get("holds")
+        if holds is not None:
+            holds = {int(bucket): histogram for bucket, histogram in holds.items()}
+        # An index of an earlier version does not say what of a window holds.
+        frame = pl.concat([pl.DataFrame(schema=_schema(clocks)), frame], how="diagonal")
+        watermarks = Watermarks(facts["input"], facts["output"])
+        # An index of an earlier version does not say how many; nothing in its state is numbered.
+        return cls(frame, watermarks, Times(facts["times"]), holds, facts.get("arrived", 0))
+
+    def save(self, store: StateStore, stage: str) -> None:
+        facts: dict[str, Any] = {
+            "input": self.watermarks.input,
+            "output": self.watermarks.output,
+            "times": dict(self.times.times),
+            "arrived": self.arrived,
+        }
+        if self.holds is not None:
+            facts["holds"] = self.holds
+        store.put(stage, KEY, encode(self.buckets, facts))
+
+    def due(self, now: Times) -> list[int]:
+        """The buckets in which a window is due when the clocks stand so."""
+        reached = [
+            pl.col(column) <= now.times.get(column.removeprefix(DEADLINE), MIN_TIME)
+            for column in self.buckets.columns
+            if column.startswith(DEADLINE)
+        ]
+        return self.buckets.filter(pl.any_horizontal(reached))[BUCKET].to_list()
+
+    def sizes(self) -> dict[int, Size]:
+        """The buckets that there are."""
+        return {bucket: Size(*sizes) for bucket, *sizes in self.buckets.select(BUCKET, *SIZES).iter_rows()}
+
+    def replace(
+        self, touched: Collection[int], summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None
+    ) -> Index:
+        """With these buckets described anew; one that the summary lacks is empty."""
+        others = self.buckets.filter(~pl.col(BUCKET).is_in(list(touched)))
+        if holds is not None:
+            known = self.holds or {}
+            holds = {bucket: known[bucket] for bucket in known if bucket not in touched} | dict(holds)
+        return attrs.evolve(self, buckets=pl.concat([others, summary]).sort(BUCKET), holds=holds)
+
+    def add(self, summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None) -> Index:
+        """With what the summary describes in addition."""
+        if summary.is_empty():
+            return self
+        least = pl.col("hold").arg_min()
+        both = pl.concat([self.buckets, summary]).group_by(BUCKET)
+        folded = both.agg(
+            pl.col(*SIZES, "rows", "pending", "keys").sum(),
+            pl.col("^holder_.*$").get(least),
+            pl.col("hold", *(name for name in summary.columns if name.startswith(DEADLINE))).min(),
+        )
+        if holds is not None:
+            known = self.holds or {}
+            more = {bucket: merge_histograms(known.get(bucket, {}), part) for bucket, part in holds.items()}
+            holds = {**known, **more}
+        return attrs.evolve(self, buckets=folded.select(summary.columns).sort(BUCKET), holds=holds)
+
+    @property
+    def rows(self) -> int:
+        """Live (key, window) rows, and arrivals that wait to become part of some."""
+        return int(self.buckets["rows"].sum())
+
+    @property
+    def pending(self) -> int:
+        """Elements that are in no pane yet, each counted in every window that it is in."""
+        return int(self.buckets["pending"].sum())
+
+    @property
+    def pending_holds(self) -> Histogram:
+        """Where pending elements hold the output watermark, each counted in every window that it is in."""
+        return merge_histograms(*(self.holds or {}).values())
+
+    @property
+    def keys(self) -> int:
+        """Keys with live rows; one that is in several buckets counts in each."""
+        return int(self.buckets["keys"].sum())
+
+    @property
+    def bytes(self) -> int:
+        """What rows and waiting arrivals take in the store."""
+        return int(self.buckets["bytes"].sum()) + int(self.buckets["log"].sum())
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who has the least hold; None where nothing holds."""
+        held = self.buckets.filter(pl.col("hold").is_not_null())
+        if held.is_empty():
+            return None
+        least = held.row(held["hold"].arg_min(), named=True)
+        window = least["holder_start"], least["holder_end"]
+        return Holder(least["hold"], least["holder_key"], *window, pane=least["holder_pane"] or False)
+
+
+def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
+    """State rows with their bucket -> where their pending elements hold the output watermark, by bucket."""
+    held = rows.filter(pl.col(HOLD).is_not_null() & (pl.col(PENDING) > 0))
+    counted = held.group_by(BUCKET, HOLD).agg(pl.col(PENDING).sum())
+    parts = counted.partition_by(BUCKET, as_dict=True).items()
+    return {bucket: histogram(part[HOLD], part[PENDING]) for (bucket,), part in sorted(parts)}
+
+
+def _schema(clocks: Sequence[str]) -> pl.Schema:
+    return pl.Schema({**SCHEMA, **{DEADLINE + clock: pl.Int64() for clock in clocks}})
+
+
+def summarize(
+    rows: pl.DataFrame,
+    keys: tuple[str, ...],
+    deadlines: Mapping[str, pl.Expr],
+    sizes: Mapping[int, Size],
+) -> pl.DataFrame:
+    """State rows with their bucket -> a row of the index per bucket.
+
+    `deadlines` are by the name of the clock; `sizes` say what there is in the store of each bucket.
+    """
+    schema = _schema(list(deadlines))
+    if rows.is_empty():
+        return pl.DataFrame(schema=schema)
+    # Keys get names of ours: a user's may be those of the index's own columns.
+    named = {f"__key.{number}": pl.col(key) for number, key in enumerate(keys)}
+    due = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
+    least = pl.col("hold").arg_min()
+    name = pl.concat_str([key_shown(key) for key in named], separator=", ")
+    bounds = (WINDOW_START, WINDOW_END)
+    stored = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
+    pane = pl.col(OUTSTANDING_HOLD) if OUTSTANDING_HOLD in rows.columns else pl.lit(None, pl.Int64)
+    by_pane = pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True)
+    holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane}
+    return (
+        rows.select(BUCKET, *bounds, pl.col(PENDING).alias("pending"), **holds, **named, **due)
+        .group_by(BUCKET)
+        .agg(
+            pl.len().cast(pl.Int64).alias("rows"),
+            pl.col("pending").sum(),
+            _distinct(list(named)).cast(pl.Int64).alias("keys"),
+            pl.col("hold", *due).min(),
+            *(pl.col(key).get(least) for key in named),
+            pl.col(WINDOW_START).get(least).alias("holder_start"),
+            pl.col(WINDOW_END).get(least).alias("holder_end"),
+            pl.col("pane").get(least).alias("holder_pane"),
+        )
+        .with_columns((name if keys else pl.lit("")).alias("holder_key"))
+        .join(pl.DataFrame(stored, schema=[BUCKET, *SIZES], orient="row"), on=BUCKET)
+        .select(list(schema))
+    )
+
+
+def _distinct(columns: list[str]) -> pl.Expr:
+    """How many different keys there are; without key columns there is one."""
+    if not columns:
+        return pl.lit(1)
+    return (pl.col(columns[0]) if len(columns) == 1 else pl.struct(columns)).n_unique()

@@ -1,0 +1,120 @@
+"""The buckets of a stage in its store, as its index describes them: what is in them, and how it is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+
+import attrs
+import polars as pl
+
+from stages.grouping.grouping import Grouping
+from stages.grouping.layout import NEW_HOLD
+from stages.progress.watermarks import Times
+from stages.state import chunks
+from stages.state.buckets import BUCKET, Buckets, partition
+from stages.state.due_soon import NEAR, STALE, Near
+from stages.state.index import Index, Size, histograms, summarize
+from stages.state.store import StateStore
+from stages.strategies.histogram import Histogram
+from windowing.triggers.base import Moment
+
+
+@attrs.frozen(slots=False)
+class Storage:
+    """What the store has of the stage of this name when a step begins."""
+
+    stage: str
+    grouping: Grouping
+    store: StateStore
+    index: Index
+
+    @cached_property
+    def sizes(self) -> dict[int, Size]:
+        """The buckets that there are."""
+        return self.index.sizes()
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """Where rows belong."""
+        existing = tuple(bucket for bucket in self.sizes if bucket != NEAR)
+        return Buckets(self.grouping.keys, self.grouping.windowing, existing)
+
+    def rows(self, buckets: Iterable[int]) -> pl.DataFrame:
+        """The rows in these buckets."""
+        schema = self.grouping.layout.state
+        frames = [
+            frame
+            for bucket in sorted(buckets)
+            for frame in self._read(bucket, range(self._size(bucket).base), schema)
+        ]
+        return pl.concat([self.grouping.layout.no_rows, *frames])
+
+    def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
+        """The arrivals that wait in these buckets, in the order in which they came."""
+        schema = self.grouping.layout.incoming
+        frames = [
+            frame
+            for bucket in sorted(buckets)
+            for frame in self._read(bucket, range(self._size(bucket).base, self._size(bucket).chunks), schema)
+        ]
+        return pl.concat([self.grouping.layout.no_arrivals, *frames])
+
+    def near(self, *, wanted: bool) -> Near:
+        """The rows that are due soon, if they are wanted; else none of them."""
+        nothing = self.grouping.layout.no_rows.with_columns(pl.lit(False).alias(STALE))
+        frames = self._read(NEAR, range(self._size(NEAR).base if wanted else 0), nothing.schema)
+        rows = pl.concat([nothing, *frames])
+        windows = self.grouping.windowing.windows
+        return Near(self.buckets.place(rows), self.grouping.keys, windows if self.grouping.merging else None)
+
+    def replace(
+        self, looked: Collection[int], rows: Collection[pl.DataFrame], near: pl.DataFrame, now: Times
+    ) -> Index:
+        """Has these rows, with their bucket, in place of what is in these buckets, and those that are due soon."""
+        parts = {NEAR: near} if len(near) else {}
+        for frame in rows:
+            parts |= partition(frame, frame[BUCKET].unique(maintain_order=True).to_list())
+        sizes = self._write(parts)
+        for bucket in sorted({*looked, *parts, NEAR} & set(self.sizes)):
+            left = range(sizes.get(bucket, Size()).chunks, self.sizes[bucket].chunks)
+            chunks.remove(self.store, self.stage, bucket, left)
+        described = pl.concat([*rows, near.drop(STALE).with_columns(pl.lit(NEAR, pl.Int64).alias(BUCKET))])
+        touched = {*looked, *sizes, NEAR}
+        return self.index.replace(touched, self._summary(described, sizes, now), _holds(described, now))
+
+    def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
+        """Puts arrivals, with their bucket, beside its rows; `index` describes the rows already."""
+        if self.grouping.windowing.timestamp_combiner.depends_on_window:
+            # Then the hold follows from the window; as a constant it takes no room.
+            waiting = waiting.with_columns(pl.lit(None, pl.Int64).alias(NEW_HOLD))
+        sizes = {}
+        for bucket, part in partition(waiting, waiting[BUCKET].unique().sort().to_list()).items():
+            written = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part)
+            sizes[bucket] = Size(chunks=len(written), log=sum(written))
+        alone = self.grouping.alone(waiting.drop(BUCKET), now).with_columns(waiting[BUCKET])
+        return index.add(self._summary(alone, sizes, now), _holds(alone, now))
+
+    def _size(self, bucket: int) -> Size:
+        return self.sizes.get(bucket, Size())
+
+    def _read(self, bucket: int, numbers: Iterable[int], schema: pl.Schema) -> list[pl.DataFrame]:
+        # An aggregate that was added since then has seen nothing of these windows.
+        return chunks.read(self.store, self.stage, bucket, numbers, schema, self.grouping.layout.missing())
+
+    def _write(self, parts: Mapping[int, pl.DataFrame]) -> dict[int, Size]:
+        sizes = {}
+        for bucket, part in parts.items():
+            written = chunks.write(self.store, self.stage, bucket, 0, part)
+            sizes[bucket] = Size(len(written), len(written), sum(written))
+        return sizes
+
+    def _summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
+        moment = Moment(now.times, self.grouping.merging)
+        deadlines = {clock: self.grouping.deadline(moment, clock) for clock in self.grouping.clocks()}
+        return summarize(rows, self.grouping.keys, deadlines, sizes)
+
+
+def _holds(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:
+    """Histograms of holds cost as much as they are long, so they are made only where somebody looks at them."""
+    return histograms(rows) if now.percentiles else None

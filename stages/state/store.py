@@ -1,0 +1,74 @@
+"""State as bytes: a small store protocol, and an encoding of frames that carries its own version.
+
+Where the bytes live is the runner's business: a dict in process, RocksDB on Spark.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import Any, Final, Literal, Protocol
+
+import attrs
+import polars as pl
+
+ENCODING: Final = 4
+"""Version of all that is kept of stages; a checkpoint of another one cannot go on as it is."""
+
+BROUGHT_ALONG: Final = (3,)
+"""Earlier versions that differ only in the shard and bucket of a key: `stages.snapshot` makes present state of them."""
+
+Compression = Literal["uncompressed", "lz4"]
+
+_HEADER: Final = struct.Struct("<BI")
+
+
+class StateStore(Protocol):
+    """Values by stage and key. A value that was put is what `get` gives, until it is put again or deleted."""
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        """The value, or None."""
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        """Sets the value."""
+
+    def delete(self, stage: str, key: str) -> None:
+        """Removes the value, which must be there."""
+
+
+@attrs.define
+class DictStore:
+    """State in this process."""
+
+    values: dict[tuple[str, str], bytes] = attrs.field(factory=dict)
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        return self.values.get((stage, key))
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        self.values[stage, key] = value
+
+    def delete(self, stage: str, key: str) -> None:
+        del self.values[stage, key]
+
+
+def encode(
+    frame: pl.DataFrame, facts: dict[str, Any] | None = None, *, compression: Compression = "uncompressed"
+) -> bytes:
+    """A frame and a few plain facts as bytes: version, length of the facts, the facts in JSON, Arrow IPC."""
+    head = json.dumps(facts or {}, separators=(",", ":"), sort_keys=True).encode()
+    buffer = io.BytesIO()
+    buffer.write(_HEADER.pack(ENCODING, len(head)))
+    buffer.write(head)
+    frame.write_ipc_stream(buffer, compression=compression)
+    return buffer.getvalue()
+
+
+def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """What `encode` was given. Raises `ValueError` for a version that is neither this one nor brought along."""
+    version, length = _HEADER.unpack_from(value)
+    if version not in (ENCODING, *BROUGHT_ALONG):
+        raise ValueError(f"state of encoding {version}; this version of beamlike reads encoding {ENCODING}")
+    body = _HEADER.size + length
+    return pl.read_ipc_stream(io.BytesIO(memoryview(value)[body:])), json.loads(value[_HEADER.size : body])

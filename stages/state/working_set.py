@@ -1,0 +1,155 @@
+"""What a step looks at of the state of a stage, and how it leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+import polars as pl
+
+from stages.progress.watermarks import Times
+from stages.state import chunks
+from stages.state.buckets import BUCKET, partition
+from stages.state.due_soon import FROM_BYTES, NEAR, STALE, Near, divide, mark_stale
+from stages.state.index import Index, Size
+from stages.state.storage import Storage
+from windowing.columns import WINDOW_END
+from windowing.triggers.base import WATERMARK, Moment
+
+SMALL_BYTES: Final = 64_000
+"""A bucket that has less is looked at whenever something comes: that costs no more than to put it off."""
+
+LONGEST_LOG: Final = 256
+"""When so many batches wait in a bucket, it is looked at; also when what waits there takes more than its rows."""
+
+
+@attrs.frozen
+class Visit:
+    """What a step looks at: the rows of `looked` buckets and all that are near, and what has come for these.
+
+    `waiting` are the other arrivals, with their bucket. In `unmerged` are keys of which rows may overlap.
+    """
+
+    storage: Storage
+    looked: frozenset[int]
+    near: Near
+    rows: pl.DataFrame
+    incoming: pl.DataFrame
+    waiting: pl.DataFrame
+    unmerged: pl.DataFrame | None
+
+    @classmethod
+    def of(
+        cls, storage: Storage, looked: Iterable[int], near: Near, placed: pl.DataFrame, reached: pl.Series
+    ) -> Visit:
+        """Reads these buckets; `placed` are arrivals with their bucket, `reached` which of them reach near rows."""
+        looked = frozenset(looked)
+        here = placed[BUCKET].is_in(list(looked)) | reached
+        stale = near.stale_keys() if looked else near.rows.clear()
+        near_rows = near.rows.select(list(storage.grouping.layout.state))
+        return cls(
+            storage,
+            looked,
+            near,
+            pl.concat([storage.rows(looked), near_rows]),
+            pl.concat([storage.waiting(looked), placed.filter(here).drop(BUCKET)]),
+            placed.filter(~here),
+            stale if len(stale) else None,
+        )
+
+    @classmethod
+    def everything(cls, storage: Storage) -> Visit:
+        """Reads all rows and all that waits."""
+        nothing = storage.buckets.place(storage.grouping.layout.no_arrivals)
+        near, looked = storage.near(wanted=True), set(storage.sizes) - {NEAR}
+        return cls.of(storage, looked, near, nothing, near.reached(nothing))
+
+    def leave(self, rows: pl.DataFrame, now: Times) -> Index:
+        """Writes the rows that it was left with, and what waits: the index after it."""
+        index = self.storage.index
+        if self.looked or len(self.near.rows):
+            index = self._leave_rows(rows, now)
+        if len(self.waiting):
+            index = self.storage.append(index, self.waiting, now)
+        return index
+
+    def _leave_rows(self, rows: pl.DataFrame, now: Times) -> Index:
+        buckets = self.storage.buckets
+        placed = buckets.place(rows).with_columns(pl.lit(False).alias(STALE))
+        here = placed[BUCKET].is_in(list(self.looked))
+        near, far = [self._still_near(placed.filter(~here))], [placed.clear().drop(STALE)]
+        for bucket, part in partition(placed.filter(here), sorted(self.looked)).items():
+            soon, later = self._apart(part, now)
+            near.append(soon)
+            buckets = buckets.split(bucket, chunks.size_of(later))
+            far.append(buckets.place(later.drop(STALE)))
+        kept = pl.concat([frame.drop(BUCKET, strict=False) for frame in near])
+        return self.storage.replace(self.looked, far, kept, now)
+
+    def _still_near(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows that are near and whose buckets were not looked at."""
+        return mark_stale(rows, self.near.stale_keys(), self.near.keys) if len(rows) else rows
+
+    def _apart(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """(rows of a bucket that go near, the others)."""
+        grouping = self.storage.grouping
+        by_key = grouping.windowing.windows.span is None and grouping.keys
+        if not by_key or not grouping.waits or chunks.size_of(part) < FROM_BYTES:
+            return part.clear(), part
+        return divide(part, grouping.deadline(Moment(now.times, grouping.merging), WATERMARK))
+
+
+def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
+    """Reads what must be looked at when this has come and the clocks move on to `now`."""
+    placed = storage.buckets.place(incoming)
+    due = _due(storage, now)
+    near = storage.near(wanted=bool(due) or len(placed) > 0)
+    reached = near.reached(placed)
+    reaching = placed.filter(reached)
+    ordered = any(aggregate.ordered for aggregate in storage.grouping.layout.aggregates.values())
+    # What waits in a bucket must not be overtaken: it may be part of the session that grows here.
+    overtakes = ordered and near.merged_by is not None
+    again = _with_waiting(storage, reaching) if overtakes else []
+    near = near.with_arrivals(reaching)
+    looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
+    return Visit.of(storage, looked - {NEAR}, near, placed, reached)
+
+
+def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
+    """The buckets of these arrivals in which others wait."""
+    return [bucket for bucket in placed[BUCKET].unique().to_list() if storage.sizes.get(bucket, Size()).log]
+
+
+def _due(storage: Storage, now: Times) -> list[int]:
+    """The buckets in which something is due."""
+    index = storage.index
+    if now.percentiles and index.holds is None:
+        # Nobody has asked for percentiles before.
+        return list(storage.sizes)
+    return index.due(now)
+
+
+def _stale_and_due(storage: Storage, near: Near, now: Times) -> Iterable[int]:
+    """The buckets of near rows that are due, and may not be alone."""
+    if near.rows.is_empty():
+        return ()
+    grouping = storage.grouping
+    # Deadlines are those of the time before: at that of now, what has just passed waits for the next one.
+    before = Moment(storage.index.times.times, grouping.merging)
+    overdue = [grouping.deadline(before, clock) <= now.time(clock) for clock in grouping.clocks()]
+    return near.stale_and(pl.any_horizontal(*overdue))
+
+
+def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
+    """The buckets whose arrivals cannot wait, or had better not."""
+    grouping, touched = storage.grouping, placed[BUCKET].unique().to_list()
+    if not grouping.waits or (now.percentiles and grouping.holds_as_a_whole):
+        return touched
+    over = placed.filter(pl.col(WINDOW_END) <= now.time(WATERMARK))[BUCKET].unique().to_list()
+    return [*over, *(bucket for bucket in touched if not _may_grow(storage.sizes.get(bucket, Size())))]
+
+
+def _may_grow(size: Size) -> bool:
+    """Whether more may be put beside the rows of a bucket."""
+    return size.bytes > SMALL_BYTES and size.log < size.bytes and size.chunks - size.base < LONGEST_LOG

@@ -1,0 +1,100 @@
+"""Punctuated watermarks: rows of the stream itself that say how far it is complete."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol, runtime_checkable
+
+import attrs
+import polars as pl
+
+from stages.strategies.base import NewestTime
+from windowing.columns import EVENT_TIME, RESERVED_PREFIX
+
+_VALUE: Final = "__value"
+
+
+@runtime_checkable
+class RowExpression(Protocol):
+    """An expression with one value per row, in the terms of whatever library."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+
+    def evaluate(self, frame: pl.DataFrame) -> pl.Series:
+        """Its value for each row."""
+
+
+@attrs.frozen
+class PolarsExpression:
+    """An expression of polars; two with the same text are the same."""
+
+    expression: pl.Expr = attrs.field(eq=str)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it names."""
+        return tuple(dict.fromkeys(self.expression.meta.root_names()))
+
+    def evaluate(self, frame: pl.DataFrame) -> pl.Series:
+        """Its value for each row."""
+        return frame.with_columns(self.expression.alias(_VALUE))[_VALUE]
+
+
+def row_expression(value: Any) -> RowExpression | None:
+    """What polars or another library calls an expression; what is none is left for the validator."""
+    return PolarsExpression(value) if isinstance(value, pl.Expr) else value
+
+
+def expression(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    optional = attribute.default is None
+    if not isinstance(value, RowExpression) and not (optional and value is None):
+        what = f"{type(owner).__name__}: {attribute.name}"
+        raise TypeError(f"{what} must be an expression such as col('kind') == 'mark', not {value!r}")
+
+
+def users(*given: RowExpression | None) -> tuple[str, ...]:
+    """The columns of the user's that these read."""
+    named = [name for one in given if one is not None for name in one.columns]
+    return tuple(dict.fromkeys(name for name in named if not name.startswith(RESERVED_PREFIX)))
+
+
+def where(predicate: RowExpression, frame: pl.DataFrame, times: pl.Series, what: str) -> pl.Series:
+    """The times of the rows for which it is true; null for others."""
+    marks = predicate.evaluate(frame)
+    if marks.dtype != pl.Boolean:
+        raise TypeError(f"{what} must be true or false, not {marks.dtype}")
+    return times.set(~marks.fill_null(False), None)
+
+
+@attrs.frozen
+class Punctuated(NewestTime):
+    """Rows for which `predicate` is true are markers: W = the newest `timestamp` of a marker.
+
+    A marker promises that no element before its timestamp, a datetime, is still to come; without `timestamp` that is
+    its event time. Markers are elements like others: filter them out if they are none. Flink: a generator that emits
+    in `onEvent`; Beam: the `Manual` watermark estimator.
+    """
+
+    predicate: RowExpression = attrs.field(converter=row_expression, validator=expression)
+    timestamp: RowExpression | None = attrs.field(
+        default=None, converter=row_expression, validator=expression
+    )
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns of the user's in both expressions."""
+        return users(self.predicate, self.timestamp)
+
+    def times(self, frame: pl.DataFrame) -> pl.Series:
+        """The timestamps of markers; other rows do not count."""
+        times = frame[EVENT_TIME] if self.timestamp is None else _microseconds(self.timestamp.evaluate(frame))
+        return where(self.predicate, frame, times, "Punctuated: predicate")
+
+
+def _microseconds(times: pl.Series) -> pl.Series:
+    if not times.dtype.is_temporal() or times.dtype in (pl.Time, pl.Duration):
+        raise TypeError(
+            f"Punctuated: timestamp must be a Datetime or a Date, not {times.dtype}; convert it in the expression"
+        )
+    return times.cast(pl.Datetime("us")).to_physical()

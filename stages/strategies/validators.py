@@ -1,0 +1,128 @@
+"""What the fields of watermark strategies hold: converters and validators, whose errors name class and field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from windowing.columns import RESERVED_PREFIX
+from windowing.time import Duration, Microseconds, format_duration, microseconds
+
+
+@attrs.frozen
+class SourceFile:
+    """Says that each file of a source is a split."""
+
+    def __str__(self) -> str:
+        return "source_file()"
+
+
+def length(value: Duration | None) -> Microseconds | None:
+    """As microseconds; what is no duration is left as it is, for the validator, which can name the field."""
+    try:
+        return None if value is None else microseconds(value)
+    except (TypeError, ValueError):
+        return value  # type: ignore[return-value]
+
+
+def longer_than_nothing(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """A duration, if there is one, is positive."""
+    what = f"{type(owner).__name__}: {attribute.name}"
+    try:
+        given = None if value is None else microseconds(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}") from None
+    if given is not None and given <= 0:
+        raise ValueError(f"{what} must be longer than 0s, not {format_duration(given)}")
+
+
+def shown(value: int | None) -> str:
+    """A duration as users write it."""
+    return "None" if value is None else format_duration(value)
+
+
+def column(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """The name of a column; none where that is the default."""
+    what = f"{type(owner).__name__}: {attribute.alias}"
+    if value is None and attribute.default is None:
+        return
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be the name of a column, not {value!r}")
+    if not value or value.startswith(RESERVED_PREFIX):
+        raise ValueError(f"{what} must be the name of a column of the source's, not {value!r}")
+
+
+def are_whole_numbers(value: object) -> bool:
+    """Whether it is several of them."""
+    return isinstance(value, list | tuple) and all(type(number) is int for number in value)
+
+
+def in_order(value: Iterable[int]) -> tuple[int, ...]:
+    """Numbers in order; anything else is left for the validator."""
+    return tuple(sorted(value)) if are_whole_numbers(value) else value  # type: ignore[return-value]
+
+
+def percentiles(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Whole numbers from 1 to 99, each once."""
+    what = f"{type(owner).__name__}: {attribute.name} must be whole numbers from 1 to 99 such as (33, 66)"
+    if not are_whole_numbers(value):
+        raise TypeError(f"{what}, not {value!r}")
+    for number in value:
+        if not 1 <= number <= 99:
+            raise ValueError(f"{what}, not {number}; the 100th is the watermark itself")
+        if value.count(number) > 1:
+            raise ValueError(f"{what}, each once; {number} is given twice")
+
+
+def not_negative(owner: object, attribute: attrs.Attribute[Any], value: int) -> None:
+    """A duration of nothing will do."""
+    if value < 0:
+        raise ValueError(f"{type(owner).__name__}: {attribute.name} must not be negative, not {value} us")
+
+
+def by_the_clock(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Nothing, for those that look at no element."""
+    if value is not None:
+        reasons = {
+            "per_split": "processing time is the same for every split",
+            "idle_after": "its watermark moves when nothing comes, too",
+        }
+        given = f"{type(owner).__name__}: {attribute.name}={value!r}"
+        raise ValueError(f"{given} has no meaning here: {reasons[attribute.name]}")
+
+
+def split(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """The name of a column, or each file; nothing where that is the default."""
+    if not isinstance(value, SourceFile):
+        column(owner, attribute, value)
+
+
+def names(value: Any) -> Any:
+    """Several values as text, as splits are named; a count is left as it is."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return tuple(map(str, value))
+    return value
+
+
+def expected(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Names, or how many, or nothing."""
+    what = f"{type(owner).__name__}: expected must be the names of the splits, or how many there are"
+    if isinstance(value, bool) or not isinstance(value, tuple | int | None):
+        raise TypeError(f"{what}, not {value!r}")
+    if value == () or (isinstance(value, int) and value < 1):
+        raise ValueError(f"{what}, at least one, not {value!r}; leave it out if they are not known")
+    if isinstance(value, tuple):
+        twice = next((name for name in value if value.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{what}, each once; {twice!r} is given twice")
+
+
+def share(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Part of a whole."""
+    what = f"{type(owner).__name__}: {attribute.name} must be more than 0 and at most 1, such as 0.99"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what}, not {value!r}")
+    if not 0 < value <= 1:
+        raise ValueError(f"{what}, not {value!r}")
