@@ -6,7 +6,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.spark_fixtures import spark
+from tests.support.spark_fixtures import spark
 
 __all__ = ["spark"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import beamlike as bl
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[1]
 LAYERS = {
     "windowing": {"windowing"},
     "stages": {"windowing", "stages"},

@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.databases import postgres
 from tests.faults.attempts import AS_IT_SHOULD_BE
 from tests.faults.trials import CLUSTER, Life, attempts, executors, is_death, lives, survive
+from tests.support.databases import postgres
 
 _NAMES = {"later": "all", "nobody": "exception"}
 

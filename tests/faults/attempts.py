@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.spark.query.desks import batch_of
-from tests.databases import execute, rows_of
 from tests.faults.cluster import two_hosts
+from tests.support.databases import execute, rows_of
 
 Case = Literal["copied", "overtaken", "failing"]
 CASES: Final[tuple[Case, ...]] = get_args(Case)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import postgres
 from tests.faults.attempts import AS_IT_SHOULD_BE, CASES
 from tests.faults.trials import attempts
+from tests.support.databases import postgres
 
 
 @pytest.mark.slow

@@ -1,0 +1,92 @@
+"""Folders with links: each file is found once, also where links lead around in circles."""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beamlike as bl
+from beamlike.io import Part
+from beamlike.io.files.order import Found
+from beamlike.io.files.paths import list_files
+from tests.beamlike.io.test_sources import put, sorted_out
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files, and three links that lead back to where they lie."""
+    put(tmp_path / "in/a.csv", "n\n1\n", at=1)
+    put(tmp_path / "in/sub/b.csv", "n\n2\n", at=2)
+    (tmp_path / "in/self").symlink_to(".")
+    (tmp_path / "in/sub/up").symlink_to("..")
+    (tmp_path / "in/sub/further").symlink_to(tmp_path)
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "**", "**/*.csv", "*/**/*.csv", "**/b.csv"])
+def test_links_that_lead_back_are_passed_over(pattern: str, folder: Path) -> None:
+    rows, letters = sorted_out(bl.CSV(folder / pattern, schema={"n": int}))
+    assert rows == {"*/**/*.csv": [(2,)], "**/b.csv": [(2,)]}.get(pattern, [(1,), (2,)])
+    assert letters == []
+
+
+def test_links_to_one_another_come_to_an_end(tmp_path: Path) -> None:
+    for one, other in ("ab", "ba"):
+        put(tmp_path / one / f"{one}.csv", "n\n1\n")
+        (tmp_path / one / "other").symlink_to(f"../{other}")
+    for pattern in ("", "**/*.csv"):
+        found = sorted(os.path.relpath(file.path, tmp_path) for file in list_files(str(tmp_path / pattern)))
+        assert found == ["a/a.csv", "a/other/b.csv", "b/b.csv", "b/other/a.csv"]
+
+
+def test_a_link_to_another_folder_is_followed_under_each_name(tmp_path: Path) -> None:
+    put(tmp_path / "kept/a.csv", "n\n1\n")
+    for day in ("1", "2"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / f"in/day={day}").symlink_to(tmp_path / "kept")
+    assert sorted_out(bl.CSV(tmp_path / "in", schema={"day": int, "n": int}))[0] == [(1, 1), (2, 1)]
+
+
+def test_a_sink_passes_over_links_that_lead_back(tmp_path: Path) -> None:
+    sink = bl.CSV(tmp_path, partition_by=["d"])
+    frame = pl.DataFrame({"d": [1], "n": [1]})
+    sink.write(frame, Part("q", 0))
+    (tmp_path / "d=1" / "up=1").symlink_to("..")
+    (tmp_path / "d=1" / "self=1").symlink_to(".")
+    sink.start("q")
+    assert sorted(os.listdir(tmp_path / "d=1")) == ["self=1", "up=1"]
+    assert os.listdir(tmp_path) == ["d=1"]
+
+
+_PIECE = st.sampled_from(["a", "b", "*", "**", "?", "[ab]", "a*"])
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join), min_size=1, max_size=5),
+    st.lists(_PIECE, min_size=1, max_size=4).map("/".join).filter(glob.has_magic),
+)
+def test_without_links_a_glob_is_as_in_python(files: list[str], pattern: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            put(Path(f"{folder}/{file}.csv"), "")
+        expected = set()
+        for match in filter(os.path.exists, glob.glob(f"{folder}/{pattern}", recursive=True)):
+            below = Path(match).rglob("*.csv") if os.path.isdir(match) else [Path(match)]
+            expected |= set(map(os.path.abspath, below))
+        found = {os.path.abspath(file.path) for file in _listed(f"{folder}/{pattern}")}
+    assert found == expected
+
+
+def _listed(path: str) -> list[Found]:
+    try:
+        return list_files(path)
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,302 @@
+"""A checkpoint that is damaged, or that storage does not take, is refused with what is wrong and what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import ANY
+
+import pytest
+from pyspark.sql import SparkSession
+
+import beamlike as bl
+from beamlike.plan.manifest import describe, new_manifest, parse
+from beamlike.spark.checkpoint import savepoint as savepoints
+from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.hadoop import HadoopFiles
+from beamlike.spark.checkpoint.sourcelog import taken
+from beamlike.spark.failures import failure
+from stages.state.store import ENCODING
+from tests.beamlike.system.test_durable import Disk
+from tests.support import kept
+
+Damage = Callable[[Path], object]
+ANEW = "start anew with another checkpoint"
+
+
+def remove(name: str) -> Damage:
+    """Of a file or folder of the checkpoint."""
+    return lambda folder: (
+        shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
+    )
+
+
+def cut(name: str, keep: int = 2) -> Damage:
+    """Half of a file, or as if it had been written so."""
+
+    def half(folder: Path) -> None:
+        file = folder / name
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // keep if keep else 0])
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+    return half
+
+
+def change(**facts: object) -> Damage:
+    """Of the manifest."""
+
+    def edit(folder: Path) -> None:
+        file = folder / "beamlike" / "manifest.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+
+    return edit
+
+
+@pytest.fixture(scope="module")
+def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has taken half of its files, in `checkpoint` and in a copy; then the other half has come."""
+    folder = tmp_path_factory.mktemp("halfway")
+    kept.write(folder / "plays", 0, kept.HALF)
+    run(spark, folder)
+    shutil.copytree(folder / "checkpoint", folder / "copy")
+    kept.write(folder / "plays", kept.HALF, kept.FILES)
+    return folder
+
+
+@pytest.fixture
+def damaged(halfway: Path) -> Callable[[Damage], Path]:
+    """The same, with the checkpoint as it was, but for what is done to it."""
+
+    def do(damage: Damage) -> Path:
+        shutil.rmtree(halfway / "checkpoint")
+        damage(Path(shutil.copytree(halfway / "copy", halfway / "checkpoint")))
+        return halfway
+
+    return do
+
+
+def run(spark: SparkSession, folder: Path, **options: Any) -> list[tuple[Any, ...]]:
+    sessions, games = bl.Memory(), bl.Memory()
+    runner = bl.SparkRunner(str(folder / "checkpoint"), session=spark, **{"shards": 2, **options})
+    kept.pipeline(folder / "plays", sessions, games).run(runner)
+    return kept.panes(sessions, games)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (remove("commits"), "Spark's commits/1 is gone"),
+        (remove("offsets/2"), "Spark's offsets/2 is gone"),
+        (remove("offsets"), "Spark's offsets are gone"),
+        (cut("commits/2"), "Spark's commits/2 is not whole"),
+        (cut("offsets/2"), "Spark's offsets/2 is not whole"),
+        (remove("metadata"), "Spark's metadata is gone"),
+        (remove("sources/0/1"), "Spark's sources/0/1 is gone"),
+        (cut("sources/0/2"), "Spark's sources/0/2 is not whole"),
+        (remove("beamlike/files"), "the list of files .*000000000000.json, or one before it, is gone"),
+        (cut("beamlike/files/plays/000000000001.json"), "a list in .*files/plays is not whole"),
+        (remove("beamlike/manifest.json"), "lost its manifest"),
+        pytest.param(remove("state"), "the state directory is empty or missing", marks=pytest.mark.slow),
+        (remove("state/1/0/3.changelog"), r"3\.changelog does not exist"),
+        pytest.param(cut("state/0/1/3.changelog"), "error occurred during loading", marks=pytest.mark.slow),
+        pytest.param(remove("state/0/_stateSchema"), "_stateSchema.* does not exist", marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_gone_or_not_whole_is_named(
+    spark: SparkSession, damaged: Callable[[Damage], Path], damage: Damage, told: str
+) -> None:
+    folder = damaged(damage)
+    with pytest.raises(bl.CheckpointError, match=told) as refused:
+        run(spark, folder)
+    assert f"the checkpoint {folder / 'checkpoint'}" in str(refused.value)
+    assert ANEW in str(refused.value)
+
+
+@pytest.mark.spark
+def test_a_number_of_shards_that_was_edited_is_refused(
+    spark: SparkSession, damaged: Callable[[Damage], Path]
+) -> None:
+    for shards in (None, 3):
+        with pytest.raises(
+            bl.CheckpointError, match="says 3 shards, and its state has 2: put that number back"
+        ):
+            run(spark, damaged(change(shards=3)), shards=shards)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("gone", "empty"),
+    [
+        ([], ["commits/2"]),
+        pytest.param(["commits/2"], ["sources/0/2"], marks=pytest.mark.slow),
+        pytest.param(["commits/2"], ["offsets/2", "sources/0/2"], marks=pytest.mark.slow),
+    ],
+)
+def test_what_a_power_cut_leaves_empty_is_written_again(
+    spark: SparkSession, damaged: Callable[[Damage], Path], gone: list[str], empty: list[str]
+) -> None:
+    def after(folder: Path) -> None:
+        for damage in [*map(remove, gone), *(cut(name, 0) for name in empty)]:
+            damage(folder)
+
+    folder = damaged(after)
+    # The batch in hand is done again.
+    assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF - 1)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_runs_and_savepoints_sync_what_spark_writes(
+    spark: SparkSession, damaged: Callable[[Damage], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, disk = damaged(lambda _: None), Disk(monkeypatch)
+    savepoints.save(str(folder / "checkpoint"), str(tmp_path / "saved"), session=spark)
+    synced = [call.of for call in disk.calls[: disk.renamed_at(tmp_path / "saved" / "savepoint.json")]]
+    parts = [path for path in (tmp_path / "saved").rglob("*") if path.name != "savepoint.json"]
+    assert len(parts) > 2 * kept.SHARDS
+    assert {path.stat().st_ino for path in parts} <= {*synced}
+    run(spark, folder)
+    last = max(
+        int(path.name) for path in (folder / "checkpoint" / "commits").iterdir() if path.name.isdigit()
+    )
+    written = [folder / "checkpoint" / "offsets" / str(last)]
+    written += (folder / "checkpoint" / "state").glob(f"*/*/{last + 1}.changelog")
+    assert len(written) == 1 + 2 * kept.SHARDS
+    assert {path.stat().st_ino for path in written} <= {call.of for call in disk.calls}
+
+
+@pytest.mark.spark
+def test_a_checkpoint_that_was_moved_within_a_batch_is_refused(
+    spark: SparkSession, damaged: Callable[[Damage], Path], tmp_path: Path
+) -> None:
+    folder = damaged(remove("commits/2"))
+    for name in ("plays", "checkpoint"):
+        shutil.copytree(folder / name, tmp_path / name)
+    with pytest.raises(bl.CheckpointError, match=r"was moved within a batch.*move it back"):
+        run(spark, tmp_path)
+
+
+@pytest.mark.parametrize("offset", ["-", "5", '{"topic": {"0": 7}}', '[1, "2"]', "null"])
+def test_offsets_of_sources_that_are_no_files_name_none(offset: str) -> None:
+    assert [*taken(Checkpoint(cast(Any, None), "c"), "sources/0", offset)] == []
+
+
+# Manifests
+
+
+def manifest() -> dict[str, Any]:
+    """One of a run that has begun."""
+    plan = kept.pipeline(kept.DATA, bl.Memory(), bl.Memory()).plan()
+    return {**new_manifest(describe(plan, kept.SHARDS)), "begun": True}
+
+
+def without(*names: str) -> dict[str, Any]:
+    return {name: fact for name, fact in manifest().items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ("null", "names no encoding of state: put it back from a copy"),
+        ("[4]", "names no encoding"),
+        ("", "is no JSON: put it back from a copy"),
+        (without("encoding"), "names no encoding"),
+        (without("restoring"), "'restoring' is missing or damaged: put it back"),
+        (manifest() | {"shards": "2"}, "'shards' is missing or damaged"),
+        (manifest() | {"stages": {"games": {}}}, "'stages: games' is missing or damaged"),
+        (
+            without("restoring", "levels") | {"encoding": 1},
+            f"state of encoding 1, and this version of beamlike knows 3 and {ENCODING}: go on with the version",
+        ),
+        (manifest() | {"encoding": ENCODING + 1}, f"encoding {ENCODING + 1}, and this version.*: go on with"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused_before_spark_starts(
+    found: str | dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "beamlike" / "manifest.json"
+    file.parent.mkdir()
+    file.write_text(found if isinstance(found, str) else json.dumps(found))
+    plan = kept.pipeline(kept.DATA, bl.Memory(), bl.Memory()).plan()
+    with pytest.raises(bl.CheckpointError, match=f"the checkpoint {tmp_path} has .*{told}.*{ANEW}"):
+        refuse_early(plan, str(tmp_path), None, draining=False)
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    assert parse(json.dumps(manifest()), "it") == manifest() | {"run": ANY}
+
+
+# Storage
+
+
+@contextmanager
+def full(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_storage_that_is_full_or_cannot_be_written_is_told(tmp_path: Path) -> None:
+    files = HadoopFiles(cast(Any, None))  # of another machine's files it would ask Spark
+    (tmp_path / "file").write_text("old")
+    name = str(tmp_path / "file")
+    with (
+        full(100),
+        pytest.raises(bl.CheckpointError, match=f"cannot write {name}: .*is there room.*run again"),
+    ):
+        files.write(name, "new" * 100)
+    assert files.read(name) == "old"
+    for refused in (
+        files.make,
+        lambda name: files.write(name, ""),
+        lambda name: Checkpoint(cast(Any, None), name).lock("x"),
+    ):
+        with pytest.raises(bl.CheckpointError, match=f"cannot write {name}/deep"):
+            refused(f"{name}/deep")
+    with pytest.raises(bl.CheckpointError, match=f"cannot read {tmp_path}: "):
+        files.read(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            "Traceback (most recent call last):\n"
+            "beamlike.errors.CheckpointError: cannot write /c: [Errno 28] No; see to",
+            r"cannot write /c: \[Errno 28\] No; see to$",
+        ),
+        (
+            "[CANNOT_WRITE_STATE_STORE] Error.\nCaused by: java.io.IOException: No space left on device\n",
+            "cannot write /c: java.io.IOException: No space left on device; see to",
+        ),
+        (
+            "java.io.FileNotFoundException: /c/offsets/.1.tmp (Permission denied)",
+            "cannot write /c: java.io.File",
+        ),
+        ("java.io.FileNotFoundException: /plays/1.json (Permission denied)", None),
+        ("beamlike.errors.SinkError: py4j.protocol.Py4JJavaError: No space left on device", None),
+        ("org.apache.spark.SparkException: Permission granted", None),
+    ],
+)
+def test_a_query_that_storage_stopped_says_so(message: str, told: str | None) -> None:
+    found = failure(f"{message}\n=== Streaming Query ===\nof /c", Checkpoint(cast(Any, None), "/c"))
+    assert isinstance(found, bl.CheckpointError) == (found is not None) == (told is not None)
+    assert told is None or re.match(told, str(found))
+
+
+def test_a_function_that_failed_is_no_fault_of_the_checkpoint() -> None:
+    found = failure(
+        "Traceback (most recent call last):\nKeyError: 'No space'", Checkpoint(cast(Any, None), "/c")
+    )
+    assert type(found) is bl.RunError

@@ -1,0 +1,92 @@
+"""A run on Spark that is halfway through its input, kept in `tests/data` once for each encoding of state.
+
+`python -m tests.support.kept` makes `encoding-<number>.tar.xz` anew: to be done, and the file committed, when the
+encoding is another one. Those of earlier encodings stay as they are.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+import beamlike as bl
+from stages.state.store import ENCODING
+from tests.support.places import ROOT
+
+DATA: Final = ROOT / "tests" / "data"
+FILES: Final = 6
+HALF: Final = 3
+SHARDS: Final = 2
+DELAY: Final = 8  # seconds
+_FOLDER: Final = Path("/tmp/kept")  # the files that were read have names in the checkpoint
+
+
+def write(folder: Path, first: int, last: int) -> None:
+    """Plays of twelve users, ten seconds a file; every user's plays end in gaps of their own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(first, last):
+        rows = [
+            {
+                "user": f"u{user}",
+                "game": -(2**user),
+                "at": 10 * number + (user * 7 + number) % 10,
+                "score": user,
+            }
+            for user in range(12)
+            if (user + number) % 3
+        ]
+        pl.DataFrame(rows).write_ndjson(folder / f"{number}.jsonl")
+
+
+def pipeline(folder: Path, sessions: bl.Memory, games: bl.Memory) -> bl.Pipeline:
+    """Sessions, which merge, and after them windows of twenty seconds of them."""
+    p = bl.Pipeline("kept")
+    source = bl.JSONLines(
+        folder, schema={"user": str, "game": int, "at": int, "score": int}, max_files_per_trigger=1
+    )
+    plays = p.read(
+        "plays",
+        source,
+        timestamp="at",
+        timestamp_unit="s",
+        watermark=bl.BoundedOutOfOrderness(timedelta(seconds=DELAY)),
+    )
+    grouped = plays.window_into(bl.Sessions("12s")).group_by("user", "game", name="sessions")
+    totals = grouped.aggregate(total=bl.sum("score"), most=bl.max("score"), n=bl.count())
+    totals.write("sessions out", sessions)
+    windows = totals.window_into(bl.FixedWindows("20s")).group_by("game", name="games")
+    windows.aggregate(n=bl.sum("n")).write("games out", games)
+    return p
+
+
+def panes(*sinks: bl.Memory) -> list[tuple[Any, ...]]:
+    """Of all sinks together, in an order that does not depend on shards."""
+    return sorted((row for sink in sinks for row in sink.frame().rows()), key=repr)
+
+
+def expected(folder: Path, before: int) -> list[tuple[Any, ...]]:
+    """What is still to come of all plays in a folder, drained, when so many of its files have been read."""
+    sessions, games = bl.Memory(), bl.Memory()
+    pipeline(folder, sessions, games).run()
+    read = pl.read_ndjson([folder / f"{number}.jsonl" for number in range(before)])
+    watermark = datetime.fromtimestamp(read.select(pl.col("at").max()).item() - DELAY, UTC)
+    return [pane for pane in panes(sessions, games) if pane[1] > watermark]
+
+
+def main() -> None:
+    """Makes the archive of the present encoding."""
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+    write(_FOLDER / "plays", 0, HALF)
+    runner = bl.SparkRunner(str(_FOLDER / "checkpoint"), shards=SHARDS, master="local[2]")
+    pipeline(_FOLDER / "plays", bl.Memory(), bl.Memory()).run(runner)
+    with tarfile.open(DATA / f"encoding-{ENCODING}.tar.xz", "w:xz") as archive:
+        archive.add(_FOLDER / "checkpoint", "checkpoint")
+
+
+if __name__ == "__main__":
+    main()
