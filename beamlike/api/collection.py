@@ -9,6 +9,7 @@ import attrs
 import narwhals as nw
 import polars as pl
 
+from beamlike.api.html import collection_html
 from beamlike.errors import PlanError, WrongType
 from beamlike.logical import checks
 from beamlike.logical.origins import (
@@ -82,9 +83,9 @@ class Collection:
         return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
 
     def _repr_html_(self) -> str:
-        from beamlike.observe.html import collection_html
-
-        return collection_html(self)
+        title = f"Collection {self.name!r} of pipeline {self.pipeline.name!r}"
+        inputs = [before.name for before in self.inputs]
+        return collection_html(title, self.origin, inputs, self.schema, self.windowing)
 
     def named(self, name: str) -> Collection:
         """The same, with this name for its step: names appear in errors, metrics, plans and state.

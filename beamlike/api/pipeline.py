@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 import attrs
 
 from beamlike.api.collection import Collection
+from beamlike.api.html import pipeline_html
 from beamlike.errors import DuplicateName, WrongType
 from beamlike.logical import checks
 from beamlike.logical.origins import read
@@ -174,9 +175,7 @@ class Pipeline:
         return plot(self.plan())
 
     def _repr_html_(self) -> str:
-        from beamlike.observe.html import pipeline_html
-
-        return pipeline_html(self)
+        return pipeline_html(self.name, lambda: self.plot().svg(f"pipeline-{self.name}"), self.explain)
 
     def run(self, runner: Runner | None = None) -> Any:
         """Runs the pipeline: in this process, unless another runner is given. Gives what the runner gives."""

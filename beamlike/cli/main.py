@@ -168,7 +168,7 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
 
     The checkpoint stays as it is; from the savepoint another run can begin: see `restore`.
     """
-    from beamlike.spark.checkpoint import savepoint as savepoints
+    from beamlike.spark.savepoint import savepoint as savepoints
 
     saved = _plainly(lambda: savepoints.save(checkpoint, savepoint, master=master))
     click.echo(f"{saved.path}: the run after batch {saved.batch}, on {saved.manifest['shards']} shards")
@@ -193,7 +193,7 @@ def restore(
     The pipeline may have changed; a number of shards of its own can be given. The run that was saved must not go on:
     both would write what comes next.
     """
-    from beamlike.spark.checkpoint import savepoint as savepoints
+    from beamlike.spark.savepoint import savepoint as savepoints
 
     left_out = _plainly(
         lambda: savepoints.restore(savepoint, checkpoint, pipeline.plan(), shards=shards, master=master)

@@ -19,18 +19,18 @@ from beamlike.io.files.files import Files
 from beamlike.logical.checks import require_name
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.compiler import Plan, SourcePlan, StagePlan
-from beamlike.records.in_hand import Desk, at, seated
+from beamlike.plan.stepped import steps_of
 from beamlike.records.keys_seen import came
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.rows.dead_letters import UNCLAIMED, Letters
-from beamlike.rows.early_times import EarlyTimes
 from beamlike.runtime.arrival import in_order
 from beamlike.runtime.build_records import source_record, stage_record
 from beamlike.runtime.dead_letter_folder import folder_of_letters, hold_letters
 from beamlike.runtime.dead_letter_limit import Tally
 from beamlike.runtime.drops import Drops
+from beamlike.runtime.early_times import EarlyTimes
 from beamlike.runtime.file_order import FileOrder
-from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step, steps_of
+from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.sinks import (
@@ -44,6 +44,7 @@ from beamlike.runtime.sinks import (
 )
 from beamlike.runtime.stage_output import route_step
 from beamlike.runtime.summary import Shown
+from beamlike.system.in_hand import Desk, at, seated
 from beamlike.system.signals import Interrupted, held_back, signals
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, must_wait, together

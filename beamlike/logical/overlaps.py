@@ -12,8 +12,9 @@ from typing import Any, Final
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import describe
 from beamlike.io.files.files import Files
-from beamlike.io.files.paths import absolute, is_hidden, is_pattern, is_remote, root_of
+from beamlike.io.files.paths import absolute, is_hidden, is_pattern, root_of
 from beamlike.io.sql.table import Table
+from beamlike.system.path_names import is_remote
 
 _WILD: Final = re.compile(r"[*?\[]")
 _S3: Final = re.compile(r"^s3[an]://")

@@ -14,13 +14,13 @@ import numpy as np
 from beamlike.observe.charts.axes import Numbers
 from beamlike.observe.charts.layers import Frame
 from beamlike.observe.charts.series import RunSeries
-from beamlike.observe.present import Present
 from beamlike.observe.totals import totals
 from beamlike.observe.why.blocking import Trail
 from beamlike.observe.why.explain import going, stands
-from beamlike.observe.words import clock, length, rows
+from beamlike.observe.words import clock, in_hand_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import furthest_behind
+from beamlike.records.present import Present
 from windowing.time import MAX_TIME
 
 _SECOND = 1_000_000
@@ -44,7 +44,7 @@ class Health:
     def verdict(self) -> list[str]:
         """One or two sentences."""
         batch = self.present.batch
-        in_hand = self.present.in_words()
+        in_hand = in_hand_text(self.present)
         if batch is None:
             return ["No batch is complete yet", *([in_hand] if in_hand else [])]
         if self.history.closed == "failed" or self.history.alive is False:

@@ -16,9 +16,9 @@ except ModuleNotFoundError as error:
         "metrics need prometheus-client: pip install 'beamlike[metrics]'", name=error.name
     ) from None
 
-from beamlike.observe.present import Present
-from beamlike.records.in_hand import Desk
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
+from beamlike.records.present import Present
+from beamlike.system.in_hand import Desk
 from windowing.time import MIN_TIME
 
 _SECOND = 1_000_000

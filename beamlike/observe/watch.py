@@ -14,11 +14,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from beamlike.observe.present import Present
 from beamlike.observe.totals import others, totals
-from beamlike.observe.words import clock, holder_text, length
+from beamlike.observe.words import clock, holder_text, in_hand_text, length
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
+from beamlike.records.present import Present
 from windowing.time import MAX_TIME, format_time
 
 REFRESH_SECONDS = 0.5
@@ -57,7 +57,7 @@ def frame(history: History, now: int | None = None) -> RenderableType:
     """What stands on the terminal at `now` (us; by default this machine's). Readable in eighty columns."""
     present = history.present(now)
     batch, name = present.batch, history.plan.pipeline
-    text = present.in_words()
+    text = in_hand_text(present)
     in_hand = [] if text is None else [Text(text)]
     if batch is None:
         return Group(Text(f"{name}: no batch yet"), *in_hand)

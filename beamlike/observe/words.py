@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from beamlike.records.present import Present
 from stages.state.index import Holder
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
 
@@ -49,6 +50,19 @@ def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str
 def holding_text(holder: Holder) -> str:
     """What of that window holds."""
     return "has a pane that may be taken back" if holder.pane else "has elements that wait for a pane"
+
+
+def in_hand_text(present: Present) -> str | None:
+    """Which batch has been at what for how long; None where none is in hand."""
+    in_hand, lasts = present.in_hand, present.in_hand_for
+    if in_hand is None:
+        return None
+    which = f"batch {in_hand.batch}"
+    if lasts is None:
+        return f"it was in {which}" + "".join(f", in {work}" for work in in_hand.works[:1])
+    works = [f"{work}, for {length(present.at_for(work))}" for work in in_hand.works]
+    what = "; ".join(works) or "it is between two operations, or waits for free cores"
+    return f"{which} has been at it for {length(lasts)}: {what}"
 
 
 def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:

@@ -21,7 +21,7 @@ from beamlike.io import Rows
 from beamlike.io.files.files import Files
 from beamlike.logical.origins import EventTime
 from beamlike.plan.compiler import Plan, SourcePlan, StagePlan
-from beamlike.runtime.ingest import steps_of
+from beamlike.plan.stepped import steps_of
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import format_duration

@@ -10,8 +10,9 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
-from beamlike.rows.dead_letters import UNCLAIMED, Letters, OnError, Trial
+from beamlike.rows.dead_letters import UNCLAIMED, Letters, OnError
 from beamlike.steps.base import Step
+from beamlike.steps.trial import Trial
 
 Output = Literal["main", "dead_letters", "late"]
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from beamlike.errors import ViewError
-from beamlike.io.files.paths import is_remote, path_text
+from beamlike.io.files.paths import path_text
 from beamlike.records.writer import PLAN_LINE, RECORDS_FILE
+from beamlike.system.path_names import is_remote
 
 _DEPTH = 3
 _MOST_LISTED = 5

@@ -10,12 +10,12 @@ from typing import Any
 import attrs
 
 from beamlike.errors import ViewError, listed, nearest
-from beamlike.observe.present import Present
 from beamlike.records.find import find_run, is_run
 from beamlike.records.graph import RunDescription
-from beamlike.records.in_hand import InHand
 from beamlike.records.model import BatchRecord
+from beamlike.records.present import Present
 from beamlike.records.slips import read_slip, slip_of, with_tasks
+from beamlike.system.in_hand import InHand
 from beamlike.system.locks import is_locked
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from beamlike.records.in_hand import desk
 from beamlike.system.durable import replace
+from beamlike.system.in_hand import desk
 from stages.keys import key_hash
 
 _BITS: Final = 1 << 20

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from beamlike.runtime.uses import Uses, as_uses
+from beamlike.rows.uses import Uses, as_uses
 from beamlike.system.printable import printable
 from stages.progress.watermarks import held_percentiles
 from stages.state.index import Holder

@@ -12,7 +12,7 @@ from typing import IO, Any, Final
 import attrs
 
 from beamlike.errors import RecordsInUse
-from beamlike.records.in_hand import InHand, Work
+from beamlike.system.in_hand import InHand, Work
 from beamlike.system.locks import open_locked
 
 _LOOKS: Final = 5

@@ -14,7 +14,7 @@ import attrs
 
 from beamlike.errors import TooManyDeadLetters
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.uses import Uses, as_uses
+from beamlike.rows.uses import Uses, as_uses
 
 _LOG = logging.getLogger("beamlike")
 

@@ -12,13 +12,14 @@ import polars as pl
 from beamlike.errors import StepError
 from beamlike.io.base import Faulty, FromFile, Pieces, Unreadable
 from beamlike.io.test_stream.stream import TestStream
-from beamlike.plan.compiler import Plan, SourcePlan
+from beamlike.plan.compiler import SourcePlan
 from beamlike.plan.route import follow, join
-from beamlike.records.in_hand import at
-from beamlike.rows.dead_letters import EXPRESSION_ERRORS, Letters, Trial, dead_letters, error_text
+from beamlike.rows.dead_letters import EXPRESSION_ERRORS, Letters, dead_letters, error_text
 from beamlike.rows.event_time import Future, count_rows, read_event_time, split_dead_letters
 from beamlike.steps.base import Step
 from beamlike.steps.timestamps import WithTimestamps
+from beamlike.steps.trial import Trial
+from beamlike.system.in_hand import at
 from stages.progress.splits import SourceSummary, announced, known, merge, read_to_end, summarize
 from stages.strategies.announced import AnnouncedWatermark
 from windowing.columns import EVENT_TIME
@@ -239,9 +240,3 @@ def ingest_step(source: SourcePlan, number: int) -> tuple[Ingested, int]:
         return ingest(source, step.elements.lazy(), step.processing_time), step.processing_time
     told = isinstance(source.watermark, AnnouncedWatermark) and step.summary
     return Ingested({}, announced(step.summary) if told else {}), step.processing_time
-
-
-def steps_of(plan: Plan) -> int | None:
-    """How many steps the longest test stream of the plan has; None if its sources are others."""
-    streams = [source.source for source in plan.sources.values() if isinstance(source.source, TestStream)]
-    return max(len(stream.steps) for stream in streams) if streams else None

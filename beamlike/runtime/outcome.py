@@ -11,11 +11,11 @@ import attrs
 
 from beamlike.plan.compiler import Plan
 from beamlike.records.graph import describe_run
-from beamlike.records.in_hand import Desk, Follower
 from beamlike.records.keys_seen import keys_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.slips import RunSlip, tasks_of, with_tasks
 from beamlike.records.writer import Ending, RecordWriter
+from beamlike.system.in_hand import Desk, Follower
 
 _OURS = re.compile(r".+-\d+(\.new)?")
 

@@ -8,8 +8,11 @@ from typing import Protocol, cast
 
 from beamlike.plan.compiler import Plan
 from beamlike.records.model import BatchRecord
+from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.dead_letter_limit import rows_text
 from beamlike.runtime.drops import dropped_rows
+from beamlike.runtime.html import bullets, page, table
+from beamlike.runtime.tables import TOTALS, total_rows
 
 
 class Run(Protocol):
@@ -33,9 +36,7 @@ class Shown:
         return run_text(cast(Run, self))
 
     def _repr_html_(self) -> str:
-        from beamlike.observe.html import run_html
-
-        return run_html(cast(Run, self))
+        return _run_html(cast(Run, self))
 
 
 def run_text(run: Run) -> str:
@@ -43,6 +44,22 @@ def run_text(run: Run) -> str:
     count = len(run.batches)
     batches = "1 batch" if count == 1 else f"{count:,} batches"
     return f"<{type(run).__name__} of {run.plan.name!r}: {'; '.join([batches, *lost_rows(run)])}>"
+
+
+def _run_html(run: Run) -> str:
+    """What came and went in it, the rows of its sinks, and what it could not use or dropped."""
+    written = sum((Counter(record.sinks) for record in run.batches), Counter[str]())
+    sinks = [
+        (run.dead_letters if name == UNCLAIMED else name, f"{count:,}")
+        for name, count in sorted({**dict.fromkeys(run.plan.sinks, 0), **written}.items())
+    ]
+    count = len(run.batches)
+    return page(
+        f"{type(run).__name__} of {run.plan.name!r}: {count:,} batch{'es' if count != 1 else ''}",
+        table(TOTALS, total_rows(run.batches)),
+        table(("sink", "rows"), sinks),
+        *bullets(lost_rows(run)),
+    )
 
 
 def lost_rows(run: Run) -> Iterator[str]:

@@ -20,13 +20,12 @@ from beamlike.io.files.paths import absolute, path_text, uri
 from beamlike.logical.watermark import require_alignable
 from beamlike.plan.compiler import Plan
 from beamlike.plan.manifest import describe
-from beamlike.records.in_hand import Desk
+from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE, Ending
-from beamlike.rows.early_times import EarlyTimes
 from beamlike.runtime.dead_letter_limit import Counts, Tally
 from beamlike.runtime.drops import Drops
-from beamlike.runtime.ingest import steps_of
+from beamlike.runtime.early_times import EarlyTimes
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.sinks import Replacement, beside, check_sinks, hold_sinks, start_sinks
@@ -34,7 +33,6 @@ from beamlike.runtime.summary import Shown
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.hadoop import stored
 from beamlike.spark.checkpoint.memory_rows import digest_of_streams, with_rows_as_files
-from beamlike.spark.checkpoint.scratch import temporary_checkpoint
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.failures import failure
 from beamlike.spark.options import is_positive, is_trigger
@@ -45,9 +43,11 @@ from beamlike.spark.query.leftovers import Leftovers, tell_of_copies
 from beamlike.spark.query.listing import Listings, require_files
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.sinks import BatchWriter, PartWriter
+from beamlike.spark.session.scratch import temporary_checkpoint
 from beamlike.spark.session.session import interpret, open_session, ship, worker_environment
 from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
+from beamlike.system.in_hand import Desk
 from beamlike.system.signals import held_back, signals
 from windowing.time import MIN_TIME
 

@@ -12,11 +12,11 @@ import polars.selectors as cs
 
 from beamlike.errors import StepError, listed
 from beamlike.expressions.describe import function_name
-from beamlike.records.in_hand import at
 from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
 from beamlike.rows.dtypes import type_name
 from beamlike.steps.base import Row, Step
 from beamlike.steps.python_results import as_columns
+from beamlike.system.in_hand import at
 from windowing.columns import SYSTEM_COLUMNS
 from windowing.python_rows import BEYOND, each, python_has
 

@@ -1,1 +1,1 @@
-"""What the operating system gives: locks, files that outlive a power cut, signals, and text safe on a terminal."""
+"""Of processes: locks, files that outlive a power cut, signals, text safe on a terminal, what one is at right now."""

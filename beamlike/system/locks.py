@@ -17,7 +17,7 @@ from typing import IO, Final, Self
 
 import attrs
 
-from beamlike.io.files.paths import is_remote
+from beamlike.system.path_names import is_remote
 
 _LOCKS: Final = find_spec("fcntl") is not None
 _WITHOUT_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)

@@ -1,13 +1,20 @@
-"""Names of steps as parts of paths: whatever is in them, one file or folder, where it is meant to be."""
+"""Paths as text: names of steps as parts of them, and whether one is of this machine's file system."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Final
 from urllib.parse import quote
 
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LONGEST: Final = 100
 """Bytes: with what is put before and after it, a name stays below the 255 that file systems allow."""
+
+
+def is_remote(path: str) -> bool:
+    """Whether the path has a scheme, such as `s3://`, and so is not of this machine's file system."""
+    return _SCHEME.match(path) is not None
 
 
 def file_name(name: str, *, blanks: bool = False) -> str:

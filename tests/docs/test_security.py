@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from beamlike.spark.checkpoint.scratch import scratch
+from beamlike.spark.session.scratch import scratch
 from tests.support.places import ROOT
 
 _LISTENS = "0A"

@@ -11,8 +11,9 @@ import attrs
 import polars as pl
 
 from beamlike.plan.compiler import Plan
+from beamlike.plan.stepped import steps_of
 from beamlike.records.model import StageRecord, merged
-from beamlike.runtime.ingest import ingest, steps_of
+from beamlike.runtime.ingest import ingest
 from beamlike.spark.query.control import Order, obey
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology
 from beamlike.spark.query.level import Level

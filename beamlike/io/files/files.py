@@ -12,8 +12,8 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Declared, Faulty, FromFile, Part, Pieces, declared
-from beamlike.io.chunking import limited, together
 from beamlike.io.files import hive
+from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.order import Found, Order, in_order

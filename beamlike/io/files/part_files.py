@@ -14,10 +14,10 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from beamlike.io.base import Part
-from beamlike.io.files.paths import file_system, is_pattern, is_remote, leads_back
+from beamlike.io.files.paths import file_system, is_pattern, leads_back
 from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.locks import left_by_killed
-from beamlike.system.path_names import file_name
+from beamlike.system.path_names import file_name, is_remote
 
 _NUMBERS: Final = r"\d{6,}-\d{3,}"
 _TRIES: Final = 9

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, Final
 
 from beamlike.errors import nearest
 from beamlike.io.files.order import Found, in_order
+from beamlike.system.path_names import is_remote
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
 _WILDCARD: Final = re.compile(r"[*?\[]")
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\]")  # of Hadoop's globs
@@ -33,11 +33,6 @@ def path_text(path: object) -> str:
     if not text:
         raise ValueError("a path must not be empty")
     return _FILE_SCHEME.sub("", text, count=1)
-
-
-def is_remote(path: str) -> bool:
-    """Whether the path has a scheme, such as `s3://`, and so is not of this machine's file system."""
-    return _SCHEME.match(path) is not None
 
 
 def absolute(path: str) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from beamlike.observe.present import Present
 from beamlike.observe.words import holder_text, holding_text, length, moment, rows
 from beamlike.records.graph import RunDescription
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind
+from beamlike.records.present import Present
 from stages.state.index import Holder
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from beamlike.observe.why.blocking import Trail
 from beamlike.observe.why.window_query import UnknownWindow, Window, parse_window
 from beamlike.observe.why.window_status import verdict
-from beamlike.observe.words import clock, length, moment
+from beamlike.observe.words import clock, in_hand_text, length, moment
 from beamlike.records.history import History
 from beamlike.records.model import is_a_time
 from windowing.time import MAX_TIME
@@ -31,7 +31,7 @@ def why(
     if stage is not None:
         history.require_stage(stage)
     present = history.present(now)
-    in_hand = [text] if (text := present.in_words()) is not None else []
+    in_hand = [text] if (text := in_hand_text(present)) is not None else []
     if present.batch is None:
         none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {going(history)}"
         return [none, *in_hand]

@@ -1,1 +1,1 @@
-"""What is kept of a run: checkpoints, savepoints and temporary folders."""
+"""What is kept of a run: its checkpoint."""

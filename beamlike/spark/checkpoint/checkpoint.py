@@ -11,13 +11,14 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
-from beamlike.io.files.paths import is_remote, uri
+from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.compiler import Plan
 from beamlike.plan.manifest import Remedy, describe, differences, new_manifest, parse, refusal
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.system.locks import InUse, Lock
+from beamlike.system.path_names import is_remote
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

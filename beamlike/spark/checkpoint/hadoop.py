@@ -14,8 +14,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
-from beamlike.io.files.paths import is_remote, path_text, uri
+from beamlike.io.files.paths import path_text, uri
 from beamlike.system import durable
+from beamlike.system.path_names import is_remote
 
 _VERSION: Final = re.compile(r"\.\d{9}")  # after the name
 

@@ -12,12 +12,12 @@ import polars as pl
 
 from beamlike.errors import CheckpointError, WrongType
 from beamlike.io import Parquet, Rows
-from beamlike.io.files.paths import is_remote
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.plan.compiler import Plan, SourcePlan
 from beamlike.rows.dtypes import type_name
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.system.durable import make_folder, sync_tree
+from beamlike.system.path_names import is_remote
 from stages.state.store import encode
 
 _CHUNK_ROWS = 250_000

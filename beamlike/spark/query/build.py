@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from beamlike.io import SparkSink, SparkSource
 from beamlike.plan.compiler import Plan
 from beamlike.plan.manifest import needs_ticks
-from beamlike.runtime.ingest import steps_of
+from beamlike.plan.stepped import steps_of
 from beamlike.spark.query.desks import TaskDesks
 from beamlike.spark.query.envelope import Topology
 from beamlike.spark.query.ingest import control_envelopes, source_envelopes

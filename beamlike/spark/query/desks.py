@@ -13,9 +13,9 @@ import attrs
 import pyarrow as pa
 from pyspark import TaskContext
 
-from beamlike.records.in_hand import Desk, InHand, seated
 from beamlike.records.slips import write_slip
 from beamlike.spark.session.workers import Batches
+from beamlike.system.in_hand import Desk, InHand, seated
 
 
 @attrs.frozen

@@ -12,9 +12,10 @@ from pyspark import TaskContext
 
 from beamlike.io.base import Sink
 from beamlike.io.files.files import Files
-from beamlike.io.files.paths import is_remote, read_by_polars
-from beamlike.records.in_hand import at
+from beamlike.io.files.paths import read_by_polars
 from beamlike.runtime.sinks import writing
+from beamlike.system.in_hand import at
+from beamlike.system.path_names import is_remote
 
 _LOG = logging.getLogger("beamlike")
 

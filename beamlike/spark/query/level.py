@@ -11,13 +11,13 @@ import attrs
 import polars as pl
 
 from beamlike.plan.compiler import Plan, StagePlan
-from beamlike.records.in_hand import at
 from beamlike.records.keys_seen import came
 from beamlike.rows.dead_letters import Letters
 from beamlike.runtime.arrival import in_order
 from beamlike.runtime.build_records import source_record, stage_record
 from beamlike.runtime.stage_output import route_step
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology, note, sender, shard_name
+from beamlike.system.in_hand import at
 from stages.grouping.combiner_lifting import is_lifted, lift
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, together

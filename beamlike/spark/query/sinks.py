@@ -21,7 +21,6 @@ from beamlike.io.files.files import Files
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.memory import Memory
 from beamlike.plan.compiler import Plan
-from beamlike.records.in_hand import Desk, at, seated
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import UNCLAIMED, Letters
 from beamlike.runtime.build_records import source_record
@@ -33,6 +32,7 @@ from beamlike.spark.query.desks import TaskDesks, batch_of
 from beamlike.spark.query.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
 from beamlike.spark.query.leftovers import AGAIN, Leftovers, is_again
 from beamlike.spark.session.workers import settled
+from beamlike.system.in_hand import Desk, at, seated
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME

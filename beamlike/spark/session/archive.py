@@ -16,7 +16,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from beamlike.spark.checkpoint.scratch import scratch
+from beamlike.spark.session.scratch import scratch
 
 OWN_PACKAGES = ("beamlike", "stages", "windowing")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip entry: an archive depends on its contents only

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 
-from beamlike.spark.checkpoint.scratch import scratch
+from beamlike.spark.session.scratch import scratch
 
 MINIMUM = 17
 _INSTALL = (

@@ -20,8 +20,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from beamlike.spark.checkpoint.scratch import scratch
 from beamlike.spark.session.java import find_java
+from beamlike.spark.session.scratch import scratch
 
 _DEFAULTS = {
     "spark.driver.memory": "2g",

@@ -17,10 +17,10 @@ from beamlike.observe.report import report
 from beamlike.observe.watch import watch
 from beamlike.observe.why.explain import why
 from beamlike.records.history import History
-from beamlike.records.in_hand import Desk
 from beamlike.records.model import BatchRecord
 from beamlike.records.slips import RunSlip
 from beamlike.system import locks
+from beamlike.system.in_hand import Desk
 from tests.beamlike.observe.test_report import Page
 from tests.beamlike.observe.test_system_lag import SECOND, Clock
 from tests.support.histories import PLAN, history, waiting

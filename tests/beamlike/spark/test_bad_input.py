@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord
+from beamlike.rows.uses import Unused, Uses
 from beamlike.runtime.dead_letter_limit import Tally
-from beamlike.runtime.uses import Unused, Uses
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,7 @@ from beamlike.system.locks import InUse, Lock, is_locked, left_by_killed
 
 HOLD = """
 import sys
-from beamlike.locks import Lock
+from beamlike.system.locks import Lock
 lock = Lock.take(sys.argv[1], "the run of 'scores'")
 print("held", flush=True)
 sys.stdin.read()

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.plan.manifest import describe, new_manifest, parse
-from beamlike.spark.checkpoint import savepoint as savepoints
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sourcelog import taken
 from beamlike.spark.failures import failure
+from beamlike.spark.savepoint import savepoint as savepoints
 from stages.state.store import ENCODING
 from tests.beamlike.system.test_durable import Disk
 from tests.support import kept

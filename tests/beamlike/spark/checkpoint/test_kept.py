@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.spark.checkpoint import savepoint as savepoints
+from beamlike.spark.savepoint import savepoint as savepoints
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from tests.support import kept
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.spark.checkpoint import savepoint as savepoints
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
+from beamlike.spark.savepoint import savepoint as savepoints
 from tests.support import kept
 
 pytestmark = pytest.mark.spark

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.spark.checkpoint.resharding import Loading, take_apart
 from beamlike.spark.query.envelope import Envelope
+from beamlike.spark.savepoint.resharding import Loading, take_apart
 from tests.support.shards import Batch, Query
 
 WINDOWS = {

@@ -22,7 +22,6 @@ from beamlike.plan.compiler import Plan, StagePlan
 from beamlike.plan.manifest import Remedy, checked, describe, differences, needs_ticks, new_manifest, refusal
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
-from beamlike.spark.checkpoint.resharding import INPUTS, Loading, take_apart
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 from beamlike.spark.query.build import labels
@@ -30,6 +29,7 @@ from beamlike.spark.query.envelope import DDL, Topology, to_arrow
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.operators import apply_level
+from beamlike.spark.savepoint.resharding import INPUTS, Loading, take_apart
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
 

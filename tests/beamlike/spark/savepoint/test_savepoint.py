@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.runtime.dead_letter_limit import Tally
-from beamlike.spark.checkpoint import savepoint as savepoints
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.savepoint import savepoint as savepoints
 
 pytestmark = pytest.mark.spark
 

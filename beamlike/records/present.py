@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from beamlike.observe.words import length
-from beamlike.records.in_hand import InHand, Work
 from beamlike.records.model import BatchRecord, is_a_time
+from beamlike.system.in_hand import InHand, Work
 
 
 @attrs.frozen
@@ -62,17 +61,6 @@ class Present:
             work.kind == "source" or work.inside.startswith("source ") for work in self.in_hand.works
         )
         return self.in_hand_for if any(of_sources) else 0
-
-    def in_words(self) -> str | None:
-        """Which batch has been at what for how long; None where none is in hand."""
-        if self.in_hand is None:
-            return None
-        which = f"batch {self.in_hand.batch}"
-        if self.in_hand_for is None:
-            return f"it was in {which}" + "".join(f", in {work}" for work in self.in_hand.works[:1])
-        text = f"{which} has been at it for {length(self.in_hand_for)}: "
-        works = [f"{work}, for {length(self.at_for(work))}" for work in self.in_hand.works]
-        return text + ("; ".join(works) or "it is between two operations, or waits for free cores")
 
     def at_for(self, work: Work) -> int:
         """How long (us) the batch in hand has been in this."""

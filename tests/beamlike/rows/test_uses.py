@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.records.model import BatchRecord, SourceRecord
 from beamlike.rows.dead_letters import Letters
-from beamlike.runtime.uses import Unused, Uses
+from beamlike.rows.uses import Unused, Uses
 from beamlike.spark.query.envelope import RECORDS
 from tests.support.histories import goes_on
 from tests.support.shards import Query

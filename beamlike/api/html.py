@@ -1,0 +1,62 @@
+"""What notebooks show of collections and pipelines. All text that is not ours is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+
+import polars as pl
+
+from beamlike.errors import PlanError
+from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
+from beamlike.logical.origins import Configure, DeadLetters, Flatten, Group, Late, Origin, Read
+from beamlike.rows.dtypes import type_name
+from beamlike.runtime.html import page, table
+from windowing.windowing import Windowing
+
+_WORDS = {
+    DeadLetters: "dead letters",
+    Flatten: "the rows of several collections",
+    Late: "dropped elements",
+    Configure: "the same rows",
+}
+
+
+def collection_html(
+    title: str, origin: Origin, inputs: Sequence[str], schema: pl.Schema, windowing: Windowing
+) -> str:
+    """A collection: its step, what it is made from, the columns, and the windowing."""
+    facts = {"step": _made_by(origin)}
+    if inputs:
+        facts["from"] = ", ".join(inputs)
+    facts |= windowing_choices(windowing)
+    columns = [(name, type_name(dtype)) for name, dtype in schema.items()]
+    return page(title, table(("column", "type"), columns), table(("", ""), facts.items()))
+
+
+def _made_by(origin: Origin) -> str:
+    match origin:
+        case Read(source=source, watermark=watermark):
+            return f"read {describe(source)}, {describe(watermark)}"
+        case Group(keys=keys, aggregates=aggregates):
+            what = ", ".join(
+                f"{name} = {aggregate_text(aggregate)}" for name, aggregate in aggregates.items()
+            )
+            return f"group by {', '.join(keys) or 'window'}: {what}"
+        case DeadLetters() | Flatten() | Late() | Configure():
+            return _WORDS[type(origin)]
+    return f"{origin.kind} {origin.detail()}"
+
+
+def pipeline_html(name: str, picture: Callable[[], str], text: Callable[[], str]) -> str:
+    """The graph of a pipeline: the picture, or as text where there is no matplotlib."""
+    return page(f"Pipeline {name!r}", _graph(picture, text))
+
+
+def _graph(picture: Callable[[], str], text: Callable[[], str]) -> str:
+    try:
+        return picture()
+    except PlanError as error:
+        return f"<p>{escape(str(error))}</p>"
+    except ModuleNotFoundError:
+        return f"<pre>{escape(text())}</pre>"

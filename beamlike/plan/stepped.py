@@ -1,0 +1,12 @@
+"""Plans that are played step by step, as test streams say."""
+
+from __future__ import annotations
+
+from beamlike.io.test_stream.stream import TestStream
+from beamlike.plan.compiler import Plan
+
+
+def steps_of(plan: Plan) -> int | None:
+    """How many steps the longest test stream of the plan has; None if its sources are others."""
+    streams = [source.source for source in plan.sources.values() if isinstance(source.source, TestStream)]
+    return max(len(stream.steps) for stream in streams) if streams else None
