@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from beamlike.spark.checkpoint import scratch
+from beamlike.spark.session import scratch
 from beamlike.system.locks import Lock
 
 HOLD = """
 import sys
-from beamlike.spark.scratch import scratch
+from beamlike.spark.session.scratch import scratch
 (scratch() / "big").touch()
 print(scratch(), flush=True)
 sys.stdin.read()

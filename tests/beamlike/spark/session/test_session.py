@@ -271,7 +271,7 @@ def test_only_noise_is_kept_off_the_terminal(capfd: pytest.CaptureFixture[str]) 
 CLUSTER = """
 import os, sys
 before = dict(os.environ)
-from beamlike.spark.scratch import scratch
+from beamlike.spark.session.scratch import scratch
 from beamlike.spark.session import open_session, ship, worker_environment
 import rules
 
