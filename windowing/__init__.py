@@ -5,9 +5,9 @@ from windowing.custom import CustomWindows
 from windowing.panes import Accumulation
 from windowing.time import Duration, format_duration, format_time, microseconds
 from windowing.timestamp_combiners import TimestampCombiner, TimestampOf
-from windowing.triggers.base import AfterCount, AfterWatermark, Trigger
-from windowing.triggers.basic import Always, DefaultTrigger, Never
-from windowing.triggers.composites import AfterAll, AfterAny, AfterEach, OrFinally, Repeatedly
+from windowing.triggers.base import OrFinally, Repeatedly, Trigger
+from windowing.triggers.basic import AfterCount, AfterWatermark, Always, DefaultTrigger, Never
+from windowing.triggers.composites import AfterAll, AfterAny, AfterEach
 from windowing.triggers.processing_time import AfterProcessingTime, AfterSynchronizedProcessingTime
 from windowing.windowing import Windowing
 from windowing.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn

@@ -9,8 +9,8 @@ import attrs
 from windowing.panes import ALWAYS, IF_NON_EMPTY, Accumulation
 from windowing.time import GLOBAL_WINDOW_END, format_duration, microseconds
 from windowing.timestamp_combiners import TimestampCombiner, TimestampOf
-from windowing.triggers.base import AfterWatermark, Trigger, is_trigger
-from windowing.triggers.basic import DefaultTrigger
+from windowing.triggers.base import Trigger, is_trigger
+from windowing.triggers.basic import AfterWatermark, DefaultTrigger
 from windowing.windows import GlobalWindows, WindowFn
 
 Choice = TypeVar("Choice", Accumulation, TimestampCombiner)

@@ -3,22 +3,22 @@
 A cell is a column of the state of a window. `on_elements`, `on_fire` and `on_merge` return a new environment,
 `ready`, `finished` and `deadline` are expressions over it, so a composite is the combination of its children's
 expressions, and one `with_columns` evaluates any trigger over all windows at once. The machines are those of Beam's
-runners. Those that are made of others are in `composites`, those that wait for a clock in `processing_time`.
+runners. `OrFinally` is here, as every trigger makes one, and `Repeatedly`, which goes on as one does; others are in
+`basic`, `composites` and `processing_time`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import or_
+from typing import Any, Final, Literal
 
 import attrs
 import polars as pl
 
 from windowing.columns import WINDOW_END
 from windowing.time import MIN_TIME
-
-if TYPE_CHECKING:
-    from windowing.triggers.composites import OrFinally
 
 Env = Mapping[str, pl.Expr]
 ROOT: Final = "__trigger"
@@ -33,6 +33,9 @@ BARE: Final = "bare"
 """Metadata of an attribute that has a default, but is written without its name."""
 
 NO_DEADLINE: Final = pl.lit(None, pl.Int64)
+
+EVERYWHERE: Final = pl.lit(True)
+"""The mask of children between which their parent chooses: its own would come again at each level below."""
 
 
 @attrs.frozen
@@ -177,8 +180,6 @@ class Trigger:
 
     def or_finally(self, until: Trigger) -> OrFinally:
         """This trigger until `until` is ready, which then emits for the last time."""
-        from windowing.triggers.composites import OrFinally  # It is a trigger, too.
-
         return OrFinally(self, until)
 
 
@@ -249,148 +250,93 @@ class Finishing(Trigger):
         return True
 
 
-def _at_least_one(owner: object, attribute: attrs.Attribute[int], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"AfterCount: count must be a whole number of at least 1, not {value!r}")
-
-
 @attrs.frozen(repr=False)
-class AfterCount(Finishing):
-    """Emits once, when at least `count` elements have come since the last pane; more may, as bundles are whole."""
+class Repeatedly(Trigger):
+    """Begins its trigger anew each time that it has finished, so a window is never closed before its time."""
 
-    count: int = attrs.field(validator=_at_least_one)
-
-    def own_cells(self) -> dict[str, Cell]:
-        return {"count": Cell(pl.Int64(), 0, "sum"), **super().own_cells()}
-
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
-        seen = f"{at}.count"
-        return {**env, seen: where(mask, env[seen] + count, env[seen])}
-
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return (env[f"{at}.count"] >= self.count) & ~env[f"{at}.done"]
-
-    def continuation(self) -> Trigger:
-        return AfterCount(1)
-
-
-def _optional_trigger(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None:
-        is_trigger(owner, attribute, value)
-
-
-def _percentile(owner: AfterWatermark, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 99:
-        raise ValueError(f"AfterWatermark: percentile must be a whole number from 1 to 99, not {value!r}")
-    if owner.early is not None or owner.late is not None:
-        raise ValueError(
-            f"AfterWatermark: percentile={value} stands alone, without early and late; give it as the early "
-            f"trigger: AfterWatermark(early=AfterWatermark(percentile={value}))"
-        )
-
-
-@attrs.frozen(repr=False)
-class AfterWatermark(Trigger):
-    """Emits when the watermark passes the end of the window; before that as `early`, after it as `late` say.
-
-    Both are repeated. Without `late` it finishes at the end of the window. With `percentile=66` it looks at the
-    watermark of that share of the input instead, which passes the end of the window sooner.
-    """
-
-    early: Trigger | None = attrs.field(default=None, validator=_optional_trigger)
-    late: Trigger | None = attrs.field(default=None, validator=_optional_trigger)
-    percentile: int | None = attrs.field(default=None, validator=_percentile, kw_only=True)
+    trigger: Trigger = attrs.field(validator=is_trigger)
 
     def children(self) -> tuple[Trigger, ...]:
-        return tuple(child for child in (self.early, self.late) if child is not None)
-
-    def own_cells(self) -> dict[str, Cell]:
-        return {"past": Cell(pl.Boolean(), False, "any")}
-
-    @property
-    def _clock(self) -> str:
-        return WATERMARK if self.percentile is None else percentile_clock(self.percentile)
-
-    def _over(self, moment: Moment) -> pl.Expr:
-        return pl.col(WINDOW_END) <= moment.time(self._clock)
-
-    def _places(self, at: str) -> tuple[str, str, str]:
-        late = 0 if self.early is None else 1
-        return f"{at}.past", f"{at}.0", f"{at}.{late}"
-
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
-        past, early, late = self._places(at)
-        # A merge may take a session back to its early phase, so there both count all elements.
-        anyway = pl.lit(moment.merging)
-        was_past = env[past]
-        if self.early is not None:
-            env = self.early.on_elements(env, early, mask & (anyway | ~was_past), count, moment)
-        if self.late is not None:
-            env = self.late.on_elements(env, late, mask & (anyway | was_past), count, moment)
-        return env
-
-    def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
-        # With early or late, that the end has passed is the finished bit of the early trigger, not its own.
-        past = f"{at}.past"
-        return env if self.children() else {**env, past: where(mask, pl.lit(finished), env[past])}
+        return (self.trigger,)
 
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        past, early, late = self._places(at)
-        before = self._over(moment)
-        if self.early is not None:
-            before = before | self.early.ready(env, early, moment)
-        after = pl.lit(False) if self.late is None else self.late.ready(env, late, moment)
-        return pl.when(env[past]).then(after).otherwise(before)
+        return self.trigger.ready(env, f"{at}.0", moment)
 
     def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        past, early, late = self._places(at)
-        was_past = env[past]
-        passes = mask & ~was_past & self._over(moment)
-        # Both are repeated, whether they finish or not: after each pane they are as new.
-        if self.early is not None:
-            env = self.early.reset(env, early, mask & ~was_past)
-            env = self.early.mark(env, early, passes, True)
-        if self.late is not None:
-            env = self.late.reset(env, late, passes | (mask & was_past))
-        return {**env, past: was_past | passes}
-
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        past, early, late = self._places(at)
-        stays_past = env[past + ALL] & self._over(moment)
-        env = super().on_merge(env, at, mask, moment)
-        if self.early is not None:
-            env = self.early.reset(env, early, mask & stays_past)
-            env = self.early.mark(env, early, mask & stays_past, True)
-            env = self.early.mark(env, early, mask & ~stays_past, False)
-        if self.late is not None:
-            env = self.late.reset(env, late, mask & ~stays_past)
-        return {**env, past: where(mask, stays_past, env[past])}
-
-    def clocks(self) -> frozenset[str]:
-        return super().clocks() | {WATERMARK, self._clock}
-
-    def finished(self, env: Env, at: str) -> pl.Expr:
-        return env[f"{at}.past"] if self.late is None else pl.lit(False)
-
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
-        past, early, late = self._places(at)
-        # Even one that looks at a percentile may owe the pane at the end of the window.
-        before = end_of_window(moment, clock) if clock in (WATERMARK, self._clock) else NO_DEADLINE
-        if self.early is not None and clock in self.early.clocks():
-            before = pl.min_horizontal(before, self.early.deadline(env, early, moment, clock))
-        after = NO_DEADLINE if self.late is None else self.late.deadline(env, late, moment, clock)
-        return pl.when(env[past]).then(after).otherwise(before)
-
-    def may_finish(self) -> bool:
-        return self.late is None
-
-    @property
-    def waits_for_end(self) -> bool:
-        # What late counts of a session before its end is forgotten when it has passed.
-        return self.early is None and self.percentile is None
+        env = self.trigger.on_fire(env, f"{at}.0", mask, moment)
+        return self.trigger.reset(env, f"{at}.0", mask & self.trigger.finished(env, f"{at}.0"))
 
     def continuation(self) -> Trigger:
-        early, late = self.early and self.early.continuation(), self.late and self.late.continuation()
-        return AfterWatermark(early, late, percentile=self.percentile)
+        paced = self.trigger.continuation()
+        return paced if isinstance(paced, Repeatedly) else Repeatedly(paced)
+
+
+@attrs.frozen(repr=False)
+class OrFinally(Finishing):
+    """Emits as `actual` does until `until` is ready, emits then for the last time, and finishes.
+
+    It finishes with `actual`, too: write `Repeatedly(...).or_finally(...)` for more than one pane before.
+    """
+
+    actual: Trigger = attrs.field(validator=is_trigger)
+    until: Trigger = attrs.field(validator=is_trigger)
+
+    def __repr__(self) -> str:
+        return f"{self.actual!r}.or_finally({self.until!r})"
+
+    def children(self) -> tuple[Trigger, ...]:
+        return (self.actual, self.until)
+
+    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+        actual, until = each_ready(self, env, at, moment)
+        return (actual | until) & ~env[f"{at}.done"]
+
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+        last = self.until.ready(env, f"{at}.1", moment)
+        actual = self.actual.on_fire(env, f"{at}.0", EVERYWHERE, moment)
+        until = self.until.on_fire(env, f"{at}.1", EVERYWHERE, moment)
+        cleared = self.actual.clear(env, f"{at}.0", EVERYWHERE)
+        finished = where(last, self.until.finished(until, f"{at}.1"), self.actual.finished(actual, f"{at}.0"))
+        # `until` is not cleared by what `actual` emits: it counts all elements.
+        after = {
+            **either(self.actual.cells(f"{at}.0"), last, cleared, actual),
+            **either(self.until.cells(f"{at}.1"), last, until, env),
+            f"{at}.done": finished,
+        }
+        return all_where(mask, after, env)
+
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+        env = Trigger.on_merge(self, env, at, mask, moment)
+        return finish(env, at, mask, reduce(or_, each_finished(self, env, at)))
+
+    def may_finish(self) -> bool:
+        return self.actual.may_finish() or self.until.may_finish()
+
+    def continuation(self) -> Trigger:
+        return Repeatedly(OrFinally(self.actual.continuation(), self.until.continuation()))
+
+
+def each_ready(trigger: Trigger, env: Env, at: str, moment: Moment) -> list[pl.Expr]:
+    """Of each child, whether it is ready."""
+    return [child.ready(env, f"{at}.{index}", moment) for index, child in enumerate(trigger.children())]
+
+
+def each_finished(trigger: Trigger, env: Env, at: str) -> list[pl.Expr]:
+    """Of each child, whether it has finished."""
+    return [child.finished(env, f"{at}.{index}") for index, child in enumerate(trigger.children())]
+
+
+def either(cells: Iterable[str], condition: pl.Expr, new: Env, old: Env) -> dict[str, pl.Expr]:
+    """These cells, new where the condition holds."""
+    return {name: where(condition, new[name], old[name]) for name in cells}
+
+
+def all_where(mask: pl.Expr, after: Env, env: Env) -> Env:
+    """With all that is new where the mask holds."""
+    return {**env, **either(after, mask, after, env)}
+
+
+def finish(env: Env, at: str, mask: pl.Expr, finished: pl.Expr) -> Env:
+    """With the finished bit set to this where the mask holds."""
+    done = f"{at}.done"
+    return {**env, done: where(mask, finished, env[done])}

@@ -1,11 +1,27 @@
-"""Triggers that ask for nothing but the end of the window: the default, one that is always ready, one that never is."""
+"""Triggers that ask for one thing: the end of the window, a number of elements, anything at all, or nothing ever."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import attrs
 import polars as pl
 
-from windowing.triggers.base import NO_DEADLINE, WATERMARK, Env, Moment, Trigger, end_of_window
+from windowing.columns import WINDOW_END
+from windowing.triggers.base import (
+    ALL,
+    NO_DEADLINE,
+    WATERMARK,
+    Cell,
+    Env,
+    Finishing,
+    Moment,
+    Trigger,
+    end_of_window,
+    is_trigger,
+    percentile_clock,
+    where,
+)
 
 
 @attrs.frozen(repr=False)
@@ -46,3 +62,150 @@ class Never(Trigger):
 
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
         return pl.lit(False)
+
+
+def _at_least_one(owner: object, attribute: attrs.Attribute[int], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"AfterCount: count must be a whole number of at least 1, not {value!r}")
+
+
+@attrs.frozen(repr=False)
+class AfterCount(Finishing):
+    """Emits once, when at least `count` elements have come since the last pane; more may, as bundles are whole."""
+
+    count: int = attrs.field(validator=_at_least_one)
+
+    def own_cells(self) -> dict[str, Cell]:
+        return {"count": Cell(pl.Int64(), 0, "sum"), **super().own_cells()}
+
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+        seen = f"{at}.count"
+        return {**env, seen: where(mask, env[seen] + count, env[seen])}
+
+    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+        return (env[f"{at}.count"] >= self.count) & ~env[f"{at}.done"]
+
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+def _optional_trigger(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None:
+        is_trigger(owner, attribute, value)
+
+
+def _percentile(owner: AfterWatermark, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 99:
+        raise ValueError(f"AfterWatermark: percentile must be a whole number from 1 to 99, not {value!r}")
+    if owner.early is not None or owner.late is not None:
+        raise ValueError(
+            f"AfterWatermark: percentile={value} stands alone, without early and late; give it as the early "
+            f"trigger: AfterWatermark(early=AfterWatermark(percentile={value}))"
+        )
+
+
+@attrs.frozen(repr=False)
+class AfterWatermark(Trigger):
+    """Emits when the watermark passes the end of the window; before that as `early`, after it as `late` say.
+
+    Both are repeated. Without `late` it finishes at the end of the window. With `percentile=66` it looks at the
+    watermark of that share of the input instead, which passes the end of the window sooner.
+    """
+
+    early: Trigger | None = attrs.field(default=None, validator=_optional_trigger)
+    late: Trigger | None = attrs.field(default=None, validator=_optional_trigger)
+    percentile: int | None = attrs.field(default=None, validator=_percentile, kw_only=True)
+
+    def children(self) -> tuple[Trigger, ...]:
+        return tuple(child for child in (self.early, self.late) if child is not None)
+
+    def own_cells(self) -> dict[str, Cell]:
+        return {"past": Cell(pl.Boolean(), False, "any")}
+
+    @property
+    def _clock(self) -> str:
+        return WATERMARK if self.percentile is None else percentile_clock(self.percentile)
+
+    def _over(self, moment: Moment) -> pl.Expr:
+        return pl.col(WINDOW_END) <= moment.time(self._clock)
+
+    def _places(self, at: str) -> tuple[str, str, str]:
+        late = 0 if self.early is None else 1
+        return f"{at}.past", f"{at}.0", f"{at}.{late}"
+
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+        past, early, late = self._places(at)
+        # A merge may take a session back to its early phase, so there both count all elements.
+        anyway = pl.lit(moment.merging)
+        was_past = env[past]
+        if self.early is not None:
+            env = self.early.on_elements(env, early, mask & (anyway | ~was_past), count, moment)
+        if self.late is not None:
+            env = self.late.on_elements(env, late, mask & (anyway | was_past), count, moment)
+        return env
+
+    def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
+        # With early or late, that the end has passed is the finished bit of the early trigger, not its own.
+        past = f"{at}.past"
+        return env if self.children() else {**env, past: where(mask, pl.lit(finished), env[past])}
+
+    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+        past, early, late = self._places(at)
+        before = self._over(moment)
+        if self.early is not None:
+            before = before | self.early.ready(env, early, moment)
+        after = pl.lit(False) if self.late is None else self.late.ready(env, late, moment)
+        return pl.when(env[past]).then(after).otherwise(before)
+
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+        past, early, late = self._places(at)
+        was_past = env[past]
+        passes = mask & ~was_past & self._over(moment)
+        # Both are repeated, whether they finish or not: after each pane they are as new.
+        if self.early is not None:
+            env = self.early.reset(env, early, mask & ~was_past)
+            env = self.early.mark(env, early, passes, True)
+        if self.late is not None:
+            env = self.late.reset(env, late, passes | (mask & was_past))
+        return {**env, past: was_past | passes}
+
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+        past, early, late = self._places(at)
+        stays_past = env[past + ALL] & self._over(moment)
+        env = super().on_merge(env, at, mask, moment)
+        if self.early is not None:
+            env = self.early.reset(env, early, mask & stays_past)
+            env = self.early.mark(env, early, mask & stays_past, True)
+            env = self.early.mark(env, early, mask & ~stays_past, False)
+        if self.late is not None:
+            env = self.late.reset(env, late, mask & ~stays_past)
+        return {**env, past: where(mask, stays_past, env[past])}
+
+    def clocks(self) -> frozenset[str]:
+        return super().clocks() | {WATERMARK, self._clock}
+
+    def finished(self, env: Env, at: str) -> pl.Expr:
+        return env[f"{at}.past"] if self.late is None else pl.lit(False)
+
+    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
+        past, early, late = self._places(at)
+        # Even one that looks at a percentile may owe the pane at the end of the window.
+        before = end_of_window(moment, clock) if clock in (WATERMARK, self._clock) else NO_DEADLINE
+        if self.early is not None and clock in self.early.clocks():
+            before = pl.min_horizontal(before, self.early.deadline(env, early, moment, clock))
+        after = NO_DEADLINE if self.late is None else self.late.deadline(env, late, moment, clock)
+        return pl.when(env[past]).then(after).otherwise(before)
+
+    def may_finish(self) -> bool:
+        return self.late is None
+
+    @property
+    def waits_for_end(self) -> bool:
+        # What late counts of a session before its end is forgotten when it has passed.
+        return self.early is None and self.percentile is None
+
+    def continuation(self) -> Trigger:
+        early, late = self.early and self.early.continuation(), self.late and self.late.continuation()
+        return AfterWatermark(early, late, percentile=self.percentile)

@@ -1,95 +1,30 @@
-"""Triggers that are made of others."""
+"""Triggers that are made of any number of others, side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import reduce
 from operator import and_, or_
-from typing import Final
 
 import attrs
 import polars as pl
 
 from windowing.triggers.base import (
+    EVERYWHERE,
     NO_DEADLINE,
     Env,
     Finishing,
     Moment,
+    Repeatedly,
     Trigger,
+    all_where,
     check_trigger,
-    is_trigger,
+    each_finished,
+    each_ready,
+    either,
+    finish,
     where,
 )
 from windowing.triggers.basic import Never
-
-EVERYWHERE: Final = pl.lit(True)
-"""The mask of children between which their parent chooses: its own would come again at each level below."""
-
-
-@attrs.frozen(repr=False)
-class Repeatedly(Trigger):
-    """Begins its trigger anew each time that it has finished, so a window is never closed before its time."""
-
-    trigger: Trigger = attrs.field(validator=is_trigger)
-
-    def children(self) -> tuple[Trigger, ...]:
-        return (self.trigger,)
-
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return self.trigger.ready(env, f"{at}.0", moment)
-
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        env = self.trigger.on_fire(env, f"{at}.0", mask, moment)
-        return self.trigger.reset(env, f"{at}.0", mask & self.trigger.finished(env, f"{at}.0"))
-
-    def continuation(self) -> Trigger:
-        paced = self.trigger.continuation()
-        return paced if isinstance(paced, Repeatedly) else Repeatedly(paced)
-
-
-@attrs.frozen(repr=False)
-class OrFinally(Finishing):
-    """Emits as `actual` does until `until` is ready, emits then for the last time, and finishes.
-
-    It finishes with `actual`, too: write `Repeatedly(...).or_finally(...)` for more than one pane before.
-    """
-
-    actual: Trigger = attrs.field(validator=is_trigger)
-    until: Trigger = attrs.field(validator=is_trigger)
-
-    def __repr__(self) -> str:
-        return f"{self.actual!r}.or_finally({self.until!r})"
-
-    def children(self) -> tuple[Trigger, ...]:
-        return (self.actual, self.until)
-
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        actual, until = _ready(self, env, at, moment)
-        return (actual | until) & ~env[f"{at}.done"]
-
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        last = self.until.ready(env, f"{at}.1", moment)
-        actual = self.actual.on_fire(env, f"{at}.0", EVERYWHERE, moment)
-        until = self.until.on_fire(env, f"{at}.1", EVERYWHERE, moment)
-        cleared = self.actual.clear(env, f"{at}.0", EVERYWHERE)
-        finished = where(last, self.until.finished(until, f"{at}.1"), self.actual.finished(actual, f"{at}.0"))
-        # `until` is not cleared by what `actual` emits: it counts all elements.
-        after = {
-            **_either(self.actual.cells(f"{at}.0"), last, cleared, actual),
-            **_either(self.until.cells(f"{at}.1"), last, until, env),
-            f"{at}.done": finished,
-        }
-        return _where(mask, after, env)
-
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        env = Trigger.on_merge(self, env, at, mask, moment)
-        return _finish(env, at, mask, reduce(or_, _finished(self, env, at)))
-
-    def may_finish(self) -> bool:
-        return self.actual.may_finish() or self.until.may_finish()
-
-    def continuation(self) -> Trigger:
-        return Repeatedly(OrFinally(self.actual.continuation(), self.until.continuation()))
 
 
 def _are_triggers(owner: object, attribute: attrs.Attribute[tuple[Trigger, ...]], value: object) -> None:
@@ -136,15 +71,15 @@ class AfterAny(_OfMany):
 
     def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
         after = {f"{at}.done": EVERYWHERE}
-        for index, ready in enumerate(_ready(self, env, at, moment)):
+        for index, ready in enumerate(each_ready(self, env, at, moment)):
             child, place = self.triggers[index], f"{at}.{index}"
             fired = child.on_fire(env, place, EVERYWHERE, moment)
-            after |= _either(child.cells(place), ready, fired, child.clear(env, place, EVERYWHERE))
-        return _where(mask, after, env)
+            after |= either(child.cells(place), ready, fired, child.clear(env, place, EVERYWHERE))
+        return all_where(mask, after, env)
 
     def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
         env = Trigger.on_merge(self, env, at, mask, moment)
-        return _finish(env, at, mask, reduce(or_, _finished(self, env, at)))
+        return finish(env, at, mask, reduce(or_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
         # It finishes when it fires, whatever its triggers do; among those that are never ready it never does.
@@ -159,7 +94,7 @@ class AfterAll(_OfMany):
     """Emits once, when all its triggers are ready."""
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
-        for index, done in enumerate(_finished(self, env, at)):
+        for index, done in enumerate(each_finished(self, env, at)):
             env = self.triggers[index].on_elements(env, f"{at}.{index}", mask & ~done, count, moment)
         return env
 
@@ -173,7 +108,7 @@ class AfterAll(_OfMany):
 
     def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
         env = Trigger.on_merge(self, env, at, mask, moment)
-        return _finish(env, at, mask, reduce(and_, _finished(self, env, at)))
+        return finish(env, at, mask, reduce(and_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
         # It finishes when it fires; with one that is never ready it never does.
@@ -195,7 +130,7 @@ class AfterEach(_OfMany):
         return env
 
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        both = zip(self._current(env, at), _ready(self, env, at, moment), strict=True)
+        both = zip(self._current(env, at), each_ready(self, env, at, moment), strict=True)
         return reduce(or_, [current & ready for current, ready in both])
 
     def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
@@ -204,7 +139,7 @@ class AfterEach(_OfMany):
             env = child.on_fire(env, place, mask & current, moment)
             if moment.merging:
                 env = child.clear(env, place, mask)
-        return _finish(env, at, mask, reduce(and_, _finished(self, env, at)))
+        return finish(env, at, mask, reduce(and_, each_finished(self, env, at)))
 
     def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
         after: dict[str, pl.Expr] = {}
@@ -212,9 +147,9 @@ class AfterEach(_OfMany):
         for index, child in enumerate(self.triggers):
             place = f"{at}.{index}"
             merged = child.on_merge(env, place, EVERYWHERE, moment)
-            after |= _either(child.cells(place), prior, merged, child.reset(env, place, EVERYWHERE))
+            after |= either(child.cells(place), prior, merged, child.reset(env, place, EVERYWHERE))
             prior = prior & child.finished(merged, place)
-        return _where(mask, {**after, f"{at}.done": prior}, env)
+        return all_where(mask, {**after, f"{at}.done": prior}, env)
 
     def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
         due = NO_DEADLINE
@@ -232,34 +167,12 @@ class AfterEach(_OfMany):
     def _current(self, env: Env, at: str) -> list[pl.Expr]:
         """Of each trigger, whether it is the first that has not finished."""
         current, prior = [], EVERYWHERE
-        for done in _finished(self, env, at):
+        for done in each_finished(self, env, at):
             current.append(prior & ~done)
             prior = prior & done
         return current
 
 
-def _ready(trigger: Trigger, env: Env, at: str, moment: Moment) -> list[pl.Expr]:
-    return [child.ready(env, f"{at}.{index}", moment) for index, child in enumerate(trigger.children())]
-
-
-def _finished(trigger: Trigger, env: Env, at: str) -> list[pl.Expr]:
-    return [child.finished(env, f"{at}.{index}") for index, child in enumerate(trigger.children())]
-
-
 def _ready_or_finished(trigger: Trigger, env: Env, at: str, moment: Moment) -> list[pl.Expr]:
-    both = zip(_ready(trigger, env, at, moment), _finished(trigger, env, at), strict=True)
+    both = zip(each_ready(trigger, env, at, moment), each_finished(trigger, env, at), strict=True)
     return [ready | finished for ready, finished in both]
-
-
-def _either(cells: Iterable[str], condition: pl.Expr, new: Env, old: Env) -> dict[str, pl.Expr]:
-    return {name: where(condition, new[name], old[name]) for name in cells}
-
-
-def _where(mask: pl.Expr, after: Env, env: Env) -> Env:
-    return {**env, **_either(after, mask, after, env)}
-
-
-def _finish(env: Env, at: str, mask: pl.Expr, finished: pl.Expr) -> Env:
-    """With the finished bit set to this where the mask holds."""
-    done = f"{at}.done"
-    return {**env, done: where(mask, finished, env[done])}

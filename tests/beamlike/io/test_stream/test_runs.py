@@ -16,7 +16,7 @@ from beamlike.testing import TestStream
 from tests.beamlike.io.test_stream.test_stream import EMPTY, SECOND, play
 from tests.support.shards import Query
 from windowing.time import MAX_TIME, MIN_TIME
-from windowing.triggers.composites import Repeatedly
+from windowing.triggers.base import Repeatedly
 from windowing.triggers.processing_time import AfterProcessingTime
 
 # In a pipeline
