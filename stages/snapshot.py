@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import polars as pl
 
-from stages.grouping.grouping import Admitted
+from stages.operator import Admitted
 from stages.progress.watermarks import Times, Watermarks
 from stages.stage import Stage
 from stages.state import chunks
@@ -18,7 +18,7 @@ from stages.state.working_set import Visit
 
 @attrs.frozen
 class Saved:
-    """The rows of one shard, one per (key, window), with the columns of `Layout.state`; and where it stood.
+    """The rows of one shard, one per (key, window), with the columns of its table; and where it stood.
 
     `arrived` is how many elements had come to it; where several shards become one, the most that had come to any.
     """
@@ -33,9 +33,8 @@ def save(stage: Stage, store: StateStore) -> Saved:
     """What the store has of the stage. Arrivals that waited have become part of its rows; no clock moves."""
     storage = stage.storage(store)
     index, visit = storage.index, Visit.everything(storage)
-    admitted = Admitted(visit.incoming, 0, 0, 0)
     advanced = stage.grouping.advance(
-        visit.rows, admitted, index.watermarks, index.times, index.times, visit.unmerged
+        visit.rows, Admitted(visit.incoming), index.watermarks, index.times, index.times, visit.unmerged
     )
     return Saved(advanced.rows, index.watermarks, index.times, index.arrived)
 

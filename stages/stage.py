@@ -14,7 +14,7 @@ import polars as pl
 
 from stages.errors import ResultError, StepError
 from stages.grouping.grouping import Grouping
-from stages.grouping.rejected import Refused
+from stages.operator import Refused
 from stages.progress.reports import Report
 from stages.progress.watermarks import Clock, Watermarks
 from stages.state.index import Holder, Index
@@ -81,7 +81,7 @@ class Stage:
 
     def storage(self, store: StateStore) -> Storage:
         """What the store has of this stage."""
-        index = Index.load(store, self.name, self.grouping.clocks())
+        index = Index.load(store, self.name, self.grouping.clocks)
         return Storage(self.name, self.grouping, store, index)
 
     def _step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:

@@ -128,7 +128,7 @@ def _stage(plan: StagePlan) -> StageDescription:
         windowing_choices(grouping.windowing),
         _spaced(grouping.windowing.windows),
         grouping.windowing.allowed_lateness,
-        grouping.clocks(),
+        grouping.clocks,
         _calendar(grouping.windowing.windows),
         [str(grouping.schema[key]) for key in grouping.keys],
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from beamlike.plan.compiler import StagePlan
 from beamlike.plan.route import Output, Routed, apply_routes
 from beamlike.rows.dead_letters import Letters, dead_letters, error_text
-from stages.grouping.rejected import Refused
+from stages.operator import Refused
 from stages.stage import Step
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from stages.grouping.layout import CLOSED, EMITTED, HOLD, OUTSTANDING, OUTSTANDING_HOLD, PENDING, Layout
+from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, Layout
+from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.progress.watermarks import Watermarks
 from windowing.columns import EVENT_TIME, PANE_LAST, PANE_RETRACTED, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
 from windowing.panes import ALWAYS, ON_TIME, Accumulation, describe, number_next, timing

@@ -7,6 +7,7 @@ are looked at once per bundle, which the model allows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Final
 
 import attrs
@@ -16,12 +17,13 @@ from stages.aggregates.builtin import ARRIVAL, Aggregate
 from stages.grouping.combiner_lifting import count_in, elements_in, is_lifted, lifts_early, place
 from stages.grouping.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, late_schema
 from stages.grouping.firing import collect, expires_at, fire, let_go, ready
-from stages.grouping.layout import CLOSED, COUNT, EMITTED, HOLD, NEW_HOLD, OUTSTANDING_HOLD, PENDING, Layout
+from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals
-from stages.grouping.rejected import Refused, refuse
+from stages.grouping.rejected import refuse
+from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Admitted, Advanced, Operator, Spread, Table
 from stages.progress.watermarks import Times, Watermarks
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.overlap import in_company
+from windowing.overlap import in_company, meets
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.triggers.base import ROOT, WATERMARK, Moment
 from windowing.windowing import Windowing
@@ -31,42 +33,16 @@ MANY: Final = 2
 
 
 @attrs.frozen
-class Admitted:
-    """The arrivals of a bundle: a row per (key, window) of those that are not too late; how many are.
+class _LeftOut:
+    """How many arrivals are too late and how many in no window; `rows` are there where they are asked for."""
 
-    `elements` came in all, of which `outside` are in no window. `rows` are there where they are asked for. Those that
-    were `refused` are in no count.
-    """
-
-    incoming: pl.DataFrame
-    count: int
-    elements: int
-    outside: int
+    late: int = 0
+    nowhere: int = 0
     rows: Dropped | None = None
-    refused: Refused | None = None
-
-    @property
-    def placed(self) -> int:
-        """All that came, each element counted once for every window that it is in, or once if it is in none."""
-        return int(self.incoming[COUNT].sum()) + self.count + self.outside
-
-
-@attrs.frozen
-class Advanced:
-    """What a step gives: the rows that live on, the panes, how many elements are in these for the first time.
-
-    And how many arrivals were dropped, why, and which.
-    """
-
-    rows: pl.DataFrame
-    panes: pl.DataFrame
-    emitted: int
-    dropped: Mapping[str, int]
-    late: pl.DataFrame
 
 
 @attrs.frozen(slots=False)
-class Grouping:
+class Grouping(Operator):
     """Aggregates per key and window. `schema` has the types of the arrivals' columns, keys included.
 
     `merge_windows=False` takes windows as they come, as after an earlier grouping that has merged them.
@@ -113,6 +89,32 @@ class Grouping:
         times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
         return pl.DataFrame(schema={**{name: self.schema[name] for name in self.columns}, **times})
 
+    @cached_property
+    def table(self) -> Table:
+        """A row per (key, window)."""
+        in_order = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
+        return Table(
+            self.keys,
+            WINDOW_COLUMNS,
+            self.layout.state,
+            self.layout.incoming,
+            missing=self.layout.missing(),
+            spread=self._spread(),
+            waits_until={WATERMARK: WINDOW_END} if self.waits else None,
+            holds_as_a_whole=self.holds_as_a_whole,
+            merges=self.merging,
+            in_turn=self.merging and in_order,
+        )
+
+    def _spread(self) -> Spread | None:
+        """Windows that are the same for all keys lie by their end."""
+        windows = self.windowing.windows
+        if windows.span is None:
+            return None
+        return Spread(
+            WINDOW_END, windows.period or windows.span, windows.span + self.windowing.allowed_lateness
+        )
+
     @property
     def waits(self) -> bool:
         """Whether arrivals need not be looked at until their window is over: nothing depends on the ones before.
@@ -138,6 +140,15 @@ class Grouping:
         """Arrivals that have been admitted as the state rows that they are by themselves."""
         return self._absorb(incoming, Moment(now.times, self.merging))
 
+    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+        """Of each of these admitted arrivals, whether one of these rows is of its window, or merges with it."""
+        if self.merging:
+            return meets(incoming, rows, self.windowing.windows, self.keys)
+        window = [*self.keys, *WINDOW_COLUMNS]
+        numbered = incoming.select(window).with_row_index("__row")
+        hit = numbered.join(rows, on=window, how="semi", nulls_equal=True)["__row"]
+        return numbered["__row"].is_in(hit.implode())
+
     def admit(self, arrivals: pl.DataFrame, before: Watermarks, arrived: int) -> Admitted:
         """Arrivals with their windows; those whose window has been collected already are too late.
 
@@ -147,26 +158,34 @@ class Grouping:
         placed, outside = place(arrivals, self.windowing.windows)
         in_time = expires_at(self.layout) > before.input
         admitted = placed.filter(in_time)
-        count = count_in(placed) - count_in(admitted)
         incoming = reduce_arrivals(self._lifted(admitted, before, arrived), self.layout, self.merging)
         wanted = self.late_columns is not None
         rows = Dropped(placed.filter(~in_time), outside, admitted) if wanted else None
-        return Admitted(incoming, count, elements_in(arrivals), count_in(outside), rows, refused)
+        late, nowhere = count_in(placed) - count_in(admitted), count_in(outside)
+        return Admitted(
+            incoming,
+            elements_in(arrivals),
+            int(incoming[COUNT].sum()) + late + nowhere,
+            refused,
+            _LeftOut(late, nowhere, rows),
+        )
 
     def _lifted(self, admitted: pl.DataFrame, before: Watermarks, arrived: int) -> pl.DataFrame:
         """With accumulators, a count, and the hold that each row may place: what is late holds nothing.
 
-        Judged by the input watermark, which all shards share, and so the same for any number of them.
+        Judged by the input watermark, which all shards share, and so the same for any number of them. Where the hold
+        follows from the window, it is left out: as a constant it takes no room.
         """
+        combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
         if is_lifted(admitted):
             hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*self.layout.parts, COUNT)}
         else:
-            combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
             hold = combiner.element_hold(windows.ends_before(admitted) if combiner.adjusted else None)
             lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
             if self.layout.numbered:
                 admitted = admitted.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
-        holding = pl.when(hold >= before.input).then(hold).alias(NEW_HOLD)
+        holds = pl.lit(False) if combiner.depends_on_window else hold >= before.input
+        holding = pl.when(holds).then(hold).alias(NEW_HOLD)
         return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
 
     @property
@@ -181,7 +200,7 @@ class Grouping:
         before: Watermarks,
         then: Times,
         now: Times,
-        unmerged: pl.DataFrame | None = None,
+        unmerged: pl.DataFrame | None,
     ) -> Advanced:
         """Elements with the watermarks before this step, then the clocks: one decision per window each.
 
@@ -199,14 +218,14 @@ class Grouping:
             )
             panes = pl.concat([panes, due])
         rows = let_go(rows, self.layout, Moment(now.times, self.merging))
+        left_out: _LeftOut = admitted.aside or _LeftOut()
         dropped = {
-            LATE: admitted.count,
+            LATE: left_out.late,
             CLOSED_WINDOW: int(closed.rows[COUNT].sum()),
-            NO_WINDOW: admitted.outside,
+            NO_WINDOW: left_out.nowhere,
         }
-        return Advanced(
-            rows, panes.drop(EMITTED), int(panes[EMITTED].sum()), dropped, self._late(admitted, closed)
-        )
+        late = self._late(left_out.rows, closed)
+        return Advanced(rows, panes.drop(EMITTED), int(panes[EMITTED].sum()), dropped, late)
 
     def _elements(
         self,
@@ -283,7 +302,7 @@ class Grouping:
         env = {name: pl.col(name) for name in trigger.cells()}
         return [
             (trigger.deadline(env, ROOT, then, clock) <= now.time(clock)).fill_null(False)
-            for clock in self.clocks()
+            for clock in self.clocks
             if clock != WATERMARK
         ]
 
@@ -298,20 +317,26 @@ class Grouping:
         fired, panes = fire(firing, self.layout, before, moment)
         return pl.concat([marked.filter(~pl.col("__ready")).drop("__ready"), fired]), panes
 
-    def _late(self, admitted: Admitted, closed: Combined) -> pl.DataFrame:
+    def _late(self, left_out: Dropped | None, closed: Combined) -> pl.DataFrame:
         """The arrivals that were dropped, if somebody wants to see them."""
-        if admitted.rows is None:
+        if left_out is None:
             return pl.DataFrame(schema=self.late_schema)
         windows = self.windowing.windows
         in_parts = self.merging and windows.merges_in_parts
         late = Late(self.keys, self.late_schema, windows if in_parts else None)
-        return late.rows(admitted.rows, closed)
+        return late.rows(left_out, closed)
 
+    @property
     def clocks(self) -> tuple[str, ...]:
         """The clocks that its windows wait for: the watermark, and those of its trigger."""
         return (WATERMARK, *sorted(self.windowing.trigger.clocks() - {WATERMARK}))
 
-    def deadline(self, moment: Moment, clock: str) -> pl.Expr:
+    def deadlines(self, times: Times) -> dict[str, pl.Expr]:
+        """Of each clock the time after `times` at which a window must be looked at."""
+        moment = Moment(times.times, self.merging)
+        return {clock: self._deadline(moment, clock) for clock in self.clocks}
+
+    def _deadline(self, moment: Moment, clock: str) -> pl.Expr:
         """The time of this clock, after `moment`, at which a window must be looked at.
 
         Its trigger may be ready then, it is collected, or it is over and lets go of what it may take back.

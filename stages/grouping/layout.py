@@ -14,6 +14,7 @@ import polars as pl
 
 from stages.aggregates.builtin import Aggregate, Part
 from stages.aggregates.combine_fn import PICKLE, Combine
+from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from windowing.columns import (
     EVENT_TIME,
     PANE_COLUMNS,
@@ -26,16 +27,13 @@ from windowing.columns import (
 from windowing.panes import PANE_STATE, Accumulation
 from windowing.windowing import Windowing
 
-PENDING: Final = "__pending"
-"""Elements since the last pane."""
-HOLD: Final = "__hold"
-"""Where the pending elements hold the output watermark, in microseconds; null: nowhere."""
 CLOSED: Final = "__closed"
 """The trigger has finished: what comes for this very window is dropped until it is collected."""
 OUTSTANDING: Final = "__outstanding"
-"""Where panes are taken back: those that were emitted and that no later one has replaced yet."""
-OUTSTANDING_HOLD: Final = "__outstanding_hold"
-"""Where these hold the output watermark, in microseconds; null: nowhere."""
+"""Where panes are taken back: those that were emitted and that no later one has replaced yet.
+
+Where these hold the output watermark is in `OUTSTANDING_HOLD`, as where the pending elements do is in `HOLD`.
+"""
 EMITTED: Final = "__emitted"
 """Of panes, inside a step only: elements that are in one for the first time."""
 COUNT: Final = "__count"
@@ -124,18 +122,8 @@ class Layout:
         return pl.Schema({**{key: self.schema[key] for key in self.keys}, **results, **times, **numbering})
 
     @cached_property
-    def no_rows(self) -> pl.DataFrame:
-        """State without rows. What is empty is made once: it would be made several times in every step."""
-        return pl.DataFrame(schema=self.state)
-
-    @cached_property
-    def no_arrivals(self) -> pl.DataFrame:
-        """Reduced arrivals without rows."""
-        return pl.DataFrame(schema=self.incoming)
-
-    @cached_property
     def no_panes(self) -> pl.DataFrame:
-        """The panes, inside a step, of windows of which none emits."""
+        """The panes, inside a step, of windows of which none emits: made once, not in every step."""
         return pl.DataFrame(schema={**self.panes, EMITTED: pl.Int64()})
 
     def accumulators(self, name: str) -> dict[str, pl.Expr]:
@@ -195,7 +183,10 @@ class Layout:
         return {name: _literal(part) for name, part in self.parts.items()}
 
     def missing(self) -> dict[str, pl.Expr]:
-        """What rows have in columns that state of an earlier plan or version may lack."""
+        """What rows have in columns that state of an earlier plan or version may lack.
+
+        An aggregate that was added since then has seen nothing of these windows.
+        """
         return self.empty() | ({OUTSTANDING_HOLD: pl.lit(None, pl.Int64)} if self.retracts else {})
 
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:

@@ -7,7 +7,8 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.grouping.layout import CLOSED, COUNT, HOLD, NEW_HOLD, PENDING, Layout
+from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, Layout
+from stages.operator import HOLD, PENDING
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
 from windowing.triggers.base import ALL, ROOT, Moment

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import polars as pl
 
 from stages.grouping.layout import Layout
-
-
-@attrs.frozen
-class Refused:
-    """Arrivals, and for each what a user's function has raised."""
-
-    rows: pl.DataFrame
-    errors: tuple[Exception, ...]
+from stages.operator import Refused
 
 
 def refuse(arrivals: pl.DataFrame, layout: Layout) -> tuple[pl.DataFrame, Refused | None]:

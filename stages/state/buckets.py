@@ -1,4 +1,4 @@
-"""Placing rows of state in buckets: by the end of their window, and as a bucket grows, by the hash of their key.
+"""Placing rows of state in buckets: by when they are due, and as a bucket grows, by the hash of their key.
 
 The number of a bucket is `part * TIMES + turn`. Part 1 has all keys; parts 2p and 2p + 1 have the two halves of part p,
 by the next bit of the hash. A row is in the deepest part that there is for its key.
@@ -14,16 +14,15 @@ import numpy as np
 import polars as pl
 
 from stages.keys import key_hash
-from windowing.columns import WINDOW_END
-from windowing.windowing import Windowing
+from stages.operator import Spread
 
 BUCKET: Final = "__bucket"
 
 TIMES: Final = 128
-"""Buckets by window end, taken in turn: live windows seldom meet in one, and there are never more."""
+"""Buckets by time, taken in turn: live rows of different times seldom meet in one, and there are never more."""
 
 LIVE: Final = 32
-"""About how many of them have live windows."""
+"""About how many of them have live rows."""
 
 SPLIT_BYTES: Final = 16_000_000
 """A bucket whose rows take more, in memory, is divided: what a step does for one bucket stays within bounds."""
@@ -34,10 +33,10 @@ _HASH_BITS: Final = 64
 
 @attrs.frozen
 class Buckets:
-    """The buckets of a grouping, of which these exist."""
+    """The buckets of a table, of which these exist."""
 
     keys: tuple[str, ...]
-    windowing: Windowing
+    spread: Spread | None
     existing: tuple[int, ...]
 
     def place(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -65,14 +64,11 @@ class Buckets:
         return attrs.evolve(self, existing=(*others, *(deeper * TIMES + turn for deeper in parts)))
 
     def _turn(self) -> pl.Expr:
-        """Windows that are the same for all keys are spread by their end, others only by key."""
-        windows = self.windowing.windows
-        if windows.span is None:
+        """Rows that are due at the same times for all keys are spread by these, others only by key."""
+        if self.spread is None:
             return pl.lit(0, pl.Int64)
-        step = windows.period or windows.span
-        live = windows.span + self.windowing.allowed_lateness
-        width = -(-live // LIVE // step) * step
-        return pl.col(WINDOW_END) // width % TIMES
+        width = -(-self.spread.live // LIVE // self.spread.step) * self.spread.step
+        return pl.col(self.spread.column) // width % TIMES
 
     def _table(self, depth: int) -> pl.Series:
         """The bucket of each (turn, prefix of that many bits)."""

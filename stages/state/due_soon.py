@@ -1,11 +1,11 @@
 """Rows that are due soon, kept apart from their buckets.
 
-Sessions end everywhere: in every step some row is due in nearly every bucket by key. So when a bucket is looked at, the
-rows of it that are due next come into one place for the whole shard, which every step reads, and the bucket itself is
-not due before all of these are. A row there that is due is alone in its window, unless arrivals have reached it since:
-these it takes up at once, though their bucket is not looked at, and it is `stale` from then on, as are all rows of its
-key: what it has become may overlap with rows or waiting arrivals in its bucket. When a stale row is due, or is reached
-again where the order of arrivals may count, its bucket is looked at.
+Where each key has times of its own, as sessions do, some row is due in nearly every bucket by key in every step. So
+when a bucket is looked at, the rows of it that are due next come into one place for the whole shard, which every step
+reads, and the bucket itself is not due before all of these are. A row there that is due merges with no other, unless
+arrivals have reached it since: these it takes up at once, though their bucket is not looked at, and it is `stale` from
+then on, as are all rows of its key: what it has become may merge with rows or waiting arrivals in its bucket. When a
+stale row is due, or is reached again where the order of arrivals may count, its bucket is looked at.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from typing import Final
 import attrs
 import polars as pl
 
+from stages.operator import Operator
 from stages.state.buckets import BUCKET
-from windowing.columns import WINDOW_COLUMNS
-from windowing.overlap import meets
-from windowing.windows import WindowFn
 
 NEAR: Final = -1
 """The number of that place in the index."""
@@ -31,31 +29,28 @@ SHARE: Final = 16
 FROM_BYTES: Final = 500_000
 """Smaller buckets are cheap to look at as they are."""
 
-_ROW: Final = "__row"
-
 
 @attrs.frozen
 class Near:
-    """The rows that are due soon, with their bucket; windows of a key may be merged by a function."""
+    """The rows of an operator that are due soon, with their bucket."""
 
     rows: pl.DataFrame
-    keys: tuple[str, ...]
-    merged_by: WindowFn | None
+    operator: Operator
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns by which rows are placed."""
+        return self.operator.table.keys
 
     def reached(self, placed: pl.DataFrame) -> pl.Series:
         """Which of these arrivals reach a row here."""
         if self.rows.is_empty():
             return pl.repeat(False, len(placed), dtype=pl.Boolean, eager=True)
-        if self.merged_by is not None:
-            return meets(placed, self.rows, self.merged_by, self.keys)
-        window = [*self.keys, *WINDOW_COLUMNS]
-        numbered = placed.select(window).with_row_index(_ROW)
-        hit = numbered.join(self.rows, on=window, how="semi", nulls_equal=True)[_ROW]
-        return numbered[_ROW].is_in(hit.implode())
+        return self.operator.reached(placed, self.rows)
 
     def with_arrivals(self, reaching: pl.DataFrame) -> Near:
-        """After these have reached rows here: all rows of their keys are stale, where windows may grow."""
-        if reaching.is_empty() or self.merged_by is None:
+        """After these have reached rows here: all rows of their keys are stale, where rows may merge."""
+        if reaching.is_empty() or not self.operator.table.merges:
             return self
         return attrs.evolve(self, rows=mark_stale(self.rows, reaching, self.keys))
 

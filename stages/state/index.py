@@ -8,13 +8,12 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from stages.grouping.layout import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.keys import key_shown
+from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Table
 from stages.progress.watermarks import Times, Watermarks
 from stages.state.buckets import BUCKET
 from stages.state.store import StateStore, decode, encode
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
-from windowing.columns import WINDOW_END, WINDOW_START
 from windowing.time import MIN_TIME, format_time
 
 KEY: Final = "index"
@@ -84,7 +83,7 @@ class Index:
 
     @classmethod
     def load(cls, store: StateStore, stage: str, clocks: Sequence[str]) -> Index:
-        """The index as it was saved last; empty in the beginning. `clocks` are those that windows may wait for."""
+        """The index as it was saved last; empty in the beginning. `clocks` are those that rows may wait for."""
         value = store.get(stage, KEY)
         if value is None:
             return cls(pl.DataFrame(schema=_schema(clocks)))
@@ -110,7 +109,7 @@ class Index:
         store.put(stage, KEY, encode(self.buckets, facts))
 
     def due(self, now: Times) -> list[int]:
-        """The buckets in which a window is due when the clocks stand so."""
+        """The buckets in which a row is due when the clocks stand so."""
         reached = [
             pl.col(column) <= now.times.get(column.removeprefix(DEADLINE), MIN_TIME)
             for column in self.buckets.columns
@@ -199,7 +198,7 @@ def _schema(clocks: Sequence[str]) -> pl.Schema:
 
 def summarize(
     rows: pl.DataFrame,
-    keys: tuple[str, ...],
+    table: Table,
     deadlines: Mapping[str, pl.Expr],
     sizes: Mapping[int, Size],
 ) -> pl.DataFrame:
@@ -211,17 +210,17 @@ def summarize(
     if rows.is_empty():
         return pl.DataFrame(schema=schema)
     # Keys get names of ours: a user's may be those of the index's own columns.
-    named = {f"__key.{number}": pl.col(key) for number, key in enumerate(keys)}
+    named = {f"__key.{number}": pl.col(key) for number, key in enumerate(table.keys)}
     due = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
     least = pl.col("hold").arg_min()
     name = pl.concat_str([key_shown(key) for key in named], separator=", ")
-    bounds = (WINDOW_START, WINDOW_END)
+    start, end = table.bounds
     stored = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
     pane = pl.col(OUTSTANDING_HOLD) if OUTSTANDING_HOLD in rows.columns else pl.lit(None, pl.Int64)
     by_pane = pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True)
     holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane}
     return (
-        rows.select(BUCKET, *bounds, pl.col(PENDING).alias("pending"), **holds, **named, **due)
+        rows.select(BUCKET, start, end, pl.col(PENDING).alias("pending"), **holds, **named, **due)
         .group_by(BUCKET)
         .agg(
             pl.len().cast(pl.Int64).alias("rows"),
@@ -229,11 +228,11 @@ def summarize(
             _distinct(list(named)).cast(pl.Int64).alias("keys"),
             pl.col("hold", *due).min(),
             *(pl.col(key).get(least) for key in named),
-            pl.col(WINDOW_START).get(least).alias("holder_start"),
-            pl.col(WINDOW_END).get(least).alias("holder_end"),
+            pl.col(start).get(least).alias("holder_start"),
+            pl.col(end).get(least).alias("holder_end"),
             pl.col("pane").get(least).alias("holder_pane"),
         )
-        .with_columns((name if keys else pl.lit("")).alias("holder_key"))
+        .with_columns((name if table.keys else pl.lit("")).alias("holder_key"))
         .join(pl.DataFrame(stored, schema=[BUCKET, *SIZES], orient="row"), on=BUCKET)
         .select(list(schema))
     )

@@ -8,8 +8,7 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from stages.grouping.grouping import Grouping
-from stages.grouping.layout import NEW_HOLD
+from stages.operator import Operator, Table
 from stages.progress.watermarks import Times
 from stages.state import chunks
 from stages.state.buckets import BUCKET, Buckets, partition
@@ -17,7 +16,6 @@ from stages.state.due_soon import NEAR, STALE, Near
 from stages.state.index import Index, Size, histograms, summarize
 from stages.state.store import StateStore
 from stages.strategies.histogram import Histogram
-from windowing.triggers.base import Moment
 
 
 @attrs.frozen(slots=False)
@@ -25,9 +23,14 @@ class Storage:
     """What the store has of the stage of this name when a step begins."""
 
     stage: str
-    grouping: Grouping
+    operator: Operator
     store: StateStore
     index: Index
+
+    @property
+    def table(self) -> Table:
+        """What is to be known of its rows."""
+        return self.operator.table
 
     @cached_property
     def sizes(self) -> dict[int, Size]:
@@ -38,35 +41,33 @@ class Storage:
     def buckets(self) -> Buckets:
         """Where rows belong."""
         existing = tuple(bucket for bucket in self.sizes if bucket != NEAR)
-        return Buckets(self.grouping.keys, self.grouping.windowing, existing)
+        return Buckets(self.table.keys, self.table.spread, existing)
 
     def rows(self, buckets: Iterable[int]) -> pl.DataFrame:
         """The rows in these buckets."""
-        schema = self.grouping.layout.state
+        schema = self.table.schema
         frames = [
             frame
             for bucket in sorted(buckets)
             for frame in self._read(bucket, range(self._size(bucket).base), schema)
         ]
-        return pl.concat([self.grouping.layout.no_rows, *frames])
+        return pl.concat([self.table.no_rows, *frames])
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
         """The arrivals that wait in these buckets, in the order in which they came."""
-        schema = self.grouping.layout.incoming
+        schema = self.table.incoming
         frames = [
             frame
             for bucket in sorted(buckets)
             for frame in self._read(bucket, range(self._size(bucket).base, self._size(bucket).chunks), schema)
         ]
-        return pl.concat([self.grouping.layout.no_arrivals, *frames])
+        return pl.concat([self.table.nothing_incoming, *frames])
 
     def near(self, *, wanted: bool) -> Near:
         """The rows that are due soon, if they are wanted; else none of them."""
-        nothing = self.grouping.layout.no_rows.with_columns(pl.lit(False).alias(STALE))
+        nothing = self.table.no_rows.with_columns(pl.lit(False).alias(STALE))
         frames = self._read(NEAR, range(self._size(NEAR).base if wanted else 0), nothing.schema)
-        rows = pl.concat([nothing, *frames])
-        windows = self.grouping.windowing.windows
-        return Near(self.buckets.place(rows), self.grouping.keys, windows if self.grouping.merging else None)
+        return Near(self.buckets.place(pl.concat([nothing, *frames])), self.operator)
 
     def replace(
         self, looked: Collection[int], rows: Collection[pl.DataFrame], near: pl.DataFrame, now: Times
@@ -85,22 +86,18 @@ class Storage:
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
         """Puts arrivals, with their bucket, beside its rows; `index` describes the rows already."""
-        if self.grouping.windowing.timestamp_combiner.depends_on_window:
-            # Then the hold follows from the window; as a constant it takes no room.
-            waiting = waiting.with_columns(pl.lit(None, pl.Int64).alias(NEW_HOLD))
         sizes = {}
         for bucket, part in partition(waiting, waiting[BUCKET].unique().sort().to_list()).items():
             written = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part)
             sizes[bucket] = Size(chunks=len(written), log=sum(written))
-        alone = self.grouping.alone(waiting.drop(BUCKET), now).with_columns(waiting[BUCKET])
+        alone = self.operator.alone(waiting.drop(BUCKET), now).with_columns(waiting[BUCKET])
         return index.add(self._summary(alone, sizes, now), _holds(alone, now))
 
     def _size(self, bucket: int) -> Size:
         return self.sizes.get(bucket, Size())
 
     def _read(self, bucket: int, numbers: Iterable[int], schema: pl.Schema) -> list[pl.DataFrame]:
-        # An aggregate that was added since then has seen nothing of these windows.
-        return chunks.read(self.store, self.stage, bucket, numbers, schema, self.grouping.layout.missing())
+        return chunks.read(self.store, self.stage, bucket, numbers, schema, self.table.missing)
 
     def _write(self, parts: Mapping[int, pl.DataFrame]) -> dict[int, Size]:
         sizes = {}
@@ -110,9 +107,7 @@ class Storage:
         return sizes
 
     def _summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
-        moment = Moment(now.times, self.grouping.merging)
-        deadlines = {clock: self.grouping.deadline(moment, clock) for clock in self.grouping.clocks()}
-        return summarize(rows, self.grouping.keys, deadlines, sizes)
+        return summarize(rows, self.table, self.operator.deadlines(now), sizes)
 
 
 def _holds(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:

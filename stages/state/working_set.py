@@ -14,8 +14,7 @@ from stages.state.buckets import BUCKET, partition
 from stages.state.due_soon import FROM_BYTES, NEAR, STALE, Near, divide, mark_stale
 from stages.state.index import Index, Size
 from stages.state.storage import Storage
-from windowing.columns import WINDOW_END
-from windowing.triggers.base import WATERMARK, Moment
+from windowing.triggers.base import WATERMARK
 
 SMALL_BYTES: Final = 64_000
 """A bucket that has less is looked at whenever something comes: that costs no more than to put it off."""
@@ -47,7 +46,7 @@ class Visit:
         looked = frozenset(looked)
         here = placed[BUCKET].is_in(list(looked)) | reached
         stale = near.stale_keys() if looked else near.rows.clear()
-        near_rows = near.rows.select(list(storage.grouping.layout.state))
+        near_rows = near.rows.select(list(storage.table.schema))
         return cls(
             storage,
             looked,
@@ -61,7 +60,7 @@ class Visit:
     @classmethod
     def everything(cls, storage: Storage) -> Visit:
         """Reads all rows and all that waits."""
-        nothing = storage.buckets.place(storage.grouping.layout.no_arrivals)
+        nothing = storage.buckets.place(storage.table.nothing_incoming)
         near, looked = storage.near(wanted=True), set(storage.sizes) - {NEAR}
         return cls.of(storage, looked, near, nothing, near.reached(nothing))
 
@@ -93,11 +92,11 @@ class Visit:
 
     def _apart(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
         """(rows of a bucket that go near, the others)."""
-        grouping = self.storage.grouping
-        by_key = grouping.windowing.windows.span is None and grouping.keys
-        if not by_key or not grouping.waits or chunks.size_of(part) < FROM_BYTES:
+        table = self.storage.table
+        by_key = table.spread is None and table.keys
+        if not by_key or table.waits_until is None or chunks.size_of(part) < FROM_BYTES:
             return part.clear(), part
-        return divide(part, grouping.deadline(Moment(now.times, grouping.merging), WATERMARK))
+        return divide(part, self.storage.operator.deadlines(now)[WATERMARK])
 
 
 def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
@@ -107,10 +106,8 @@ def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
     near = storage.near(wanted=bool(due) or len(placed) > 0)
     reached = near.reached(placed)
     reaching = placed.filter(reached)
-    ordered = any(aggregate.ordered for aggregate in storage.grouping.layout.aggregates.values())
-    # What waits in a bucket must not be overtaken: it may be part of the session that grows here.
-    overtakes = ordered and near.merged_by is not None
-    again = _with_waiting(storage, reaching) if overtakes else []
+    # What waits in a bucket may be part of the row that grows here.
+    again = _with_waiting(storage, reaching) if storage.table.in_turn else []
     near = near.with_arrivals(reaching)
     looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
     return Visit.of(storage, looked - {NEAR}, near, placed, reached)
@@ -134,19 +131,19 @@ def _stale_and_due(storage: Storage, near: Near, now: Times) -> Iterable[int]:
     """The buckets of near rows that are due, and may not be alone."""
     if near.rows.is_empty():
         return ()
-    grouping = storage.grouping
     # Deadlines are those of the time before: at that of now, what has just passed waits for the next one.
-    before = Moment(storage.index.times.times, grouping.merging)
-    overdue = [grouping.deadline(before, clock) <= now.time(clock) for clock in grouping.clocks()]
+    deadlines = storage.operator.deadlines(storage.index.times)
+    overdue = [deadline <= now.time(clock) for clock, deadline in deadlines.items()]
     return near.stale_and(pl.any_horizontal(*overdue))
 
 
 def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
     """The buckets whose arrivals cannot wait, or had better not."""
-    grouping, touched = storage.grouping, placed[BUCKET].unique().to_list()
-    if not grouping.waits or (now.percentiles and grouping.holds_as_a_whole):
+    table, touched = storage.table, placed[BUCKET].unique().to_list()
+    if table.waits_until is None or (now.percentiles and table.holds_as_a_whole):
         return touched
-    over = placed.filter(pl.col(WINDOW_END) <= now.time(WATERMARK))[BUCKET].unique().to_list()
+    come = [pl.col(column) <= now.time(clock) for clock, column in table.waits_until.items()]
+    over = placed.filter(pl.any_horizontal(come))[BUCKET].unique().to_list()
     return [*over, *(bucket for bucket in touched if not _may_grow(storage.sizes.get(bucket, Size())))]
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from stages.aggregates.builtin import Aggregate, Collect, Count, Sum
 from stages.aggregates.combine_fn import CombineFn
 from stages.grouping.grouping import Grouping
-from stages.grouping.rejected import Refused
+from stages.operator import Refused
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from stages.aggregates.builtin import Collect, Count, First, Last, Sum
 from stages.aggregates.combine_fn import Combine
+from stages.operator import Spread
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
@@ -212,7 +213,7 @@ def test_nothing_but_the_index_is_kept_when_all_windows_are_collected(
 @given(st.lists(st.integers(0, 6), max_size=6), st.integers(1, 400))
 def test_buckets_that_are_split_again_and_again_share_the_keys_out(splits: list[int], count: int) -> None:
     rows = pl.DataFrame({"key": np.arange(count).astype(str), WINDOW_END: np.arange(count) % 3})
-    buckets = Buckets(("key",), Windowing(FixedWindows(us(1))), ())
+    buckets = Buckets(("key",), Spread(WINDOW_END, 1, 1), ())
     before = buckets.place(rows)
     assert set(before[BUCKET]) <= {TIMES, TIMES + 1, TIMES + 2}
     for split in splits:

@@ -19,8 +19,8 @@ from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
 from stages import keys
-from stages.grouping.layout import HOLD, PENDING
 from stages.keys import key_hash, shard_of
+from stages.operator import HOLD, PENDING, Table
 from stages.progress.watermarks import Clock, Times, Watermarks
 from stages.state.buckets import TIMES, Buckets
 from stages.state.index import DEADLINE, SCHEMA, Index, Size, summarize
@@ -30,8 +30,8 @@ from tests.support.model import MAX_TIME, MIN_TIME
 from tests.support.places import ROOT
 from tests.support.runs import StageRun
 from tests.support.strategies import us
-from windowing import FixedWindows, Sessions, Windowing
-from windowing.columns import WINDOW_END, WINDOW_START
+from windowing import FixedWindows, Windowing
+from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.triggers.base import WATERMARK
 
 law = settings(max_examples=settings().max_examples // 5)
@@ -125,6 +125,7 @@ def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
 
 
 CLOCKS = (WATERMARK,)
+TABLE = Table(("key",), WINDOW_COLUMNS, pl.Schema(), pl.Schema())
 SIZES = {1: Size(1, 2, 5, 3), **{bucket: Size(1, 1, 4) for bucket in (2, 4, 5, 6)}}
 DEADLINES = {WATERMARK: pl.col(WINDOW_END)}
 
@@ -134,7 +135,7 @@ def new_index() -> Index:
 
 
 def index_of(*holds: tuple[int, str | None, int | None]) -> Index:
-    return new_index().replace([], summarize(rows(*holds), ("key",), DEADLINES, SIZES))
+    return new_index().replace([], summarize(rows(*holds), TABLE, DEADLINES, SIZES))
 
 
 def at(watermark: int) -> Times:
@@ -150,7 +151,7 @@ def test_a_bucket_is_due_at_the_first_deadline_in_it() -> None:
 
 def test_replacing_describes_the_touched_buckets_anew_and_leaves_the_others() -> None:
     index = index_of((1, "a", 5), (4, "c", 30), (6, "d", None))
-    new = summarize(rows((4, "x", 7), (5, "y", 8)), ("key",), DEADLINES, SIZES)
+    new = summarize(rows((4, "x", 7), (5, "y", 8)), TABLE, DEADLINES, SIZES)
     index = index.replace([1, 4, 5], new)  # nothing is left in bucket 1
     assert list(index.sizes()) == [4, 5, 6]
     assert index.due(at(18)) == [4, 5]
@@ -161,7 +162,7 @@ def test_adding_describes_what_comes_beside_the_rows_of_a_bucket() -> None:
     index = index_of((1, "a", 5), (4, "c", 30))
     more = summarize(
         rows((1, "x", 3), (5, "y", None)),
-        ("key",),
+        TABLE,
         DEADLINES,
         {1: Size(0, 1, 0, 7), 5: Size(0, 1, 0, 2)},
     )
@@ -186,7 +187,7 @@ def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
 )
 def test_a_key_may_be_named_as_a_column_of_the_index(name: str) -> None:
     frame = rows((1, "a", 5)).with_columns(pl.lit("b").alias(name))
-    summary = summarize(frame, ("key", name), DEADLINES, SIZES)
+    summary = summarize(frame, attrs.evolve(TABLE, keys=("key", name)), DEADLINES, SIZES)
     columns = ("rows", "keys", "bytes", DEADLINE + WATERMARK, "hold", "holder_key")
     assert summary.select(columns).rows() == [(1, 1, 5, 15, 5, "a, b")]
 
@@ -298,8 +299,7 @@ def test_a_key_has_one_place_wherever_it_stands(keys: list[str | None], shards: 
 
 def test_keys_spread_over_shards_and_within_a_shard_over_buckets() -> None:
     keys = pl.DataFrame({"k": range(4_000)})
-    windowing = Windowing(Sessions("1s"))
-    eight = Buckets(("k",), windowing, tuple(part * TIMES for part in range(8, 16)))
+    eight = Buckets(("k",), None, tuple(part * TIMES for part in range(8, 16)))
     placed = keys.select(shard_of(["k"], 5).alias("shard"), eight.number().alias("bucket"))
     counts = placed.group_by("shard", "bucket").len()["len"]
     assert len(counts) == 40

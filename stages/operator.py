@@ -1,0 +1,157 @@
+"""The inside of a stage: what comes to it, what it keeps, and what it makes of both when its clocks move.
+
+A stage, its state and the runners know an operator by this protocol alone. A windowed grouping is one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+import attrs
+import polars as pl
+
+from stages.progress.watermarks import Times, Watermarks
+
+PENDING: Final = "__pending"
+"""Of a row of state: elements in it that are in no output yet."""
+HOLD: Final = "__hold"
+"""Of a row of state: where these elements hold the output watermark, in microseconds; null: nowhere."""
+OUTSTANDING_HOLD: Final = "__outstanding_hold"
+"""Of a row of state, if its operator takes back what it gave: where that holds the output watermark; null: nowhere."""
+
+
+@attrs.frozen
+class Spread:
+    """Rows that are due at the same times for all keys: buckets of state are cut by that time.
+
+    `column` has the time in microseconds, a multiple of `step` from some origin on. Rows live for about `live`
+    microseconds of event time.
+    """
+
+    column: str
+    step: int
+    live: int
+
+
+@attrs.frozen(slots=False, eq=False)
+class Table:
+    """What the store must know of the rows that an operator keeps. Each has the columns `PENDING` and `HOLD`.
+
+    `keys` are the columns by which rows are placed; `bounds` are two columns of times, in microseconds, from when to
+    when a row is, by which people tell it from others of its key. `schema` is that of the rows, `incoming` that of
+    arrivals that have been admitted. `missing` are columns that rows of an earlier plan or version may lack.
+
+    Arrivals may wait beside the rows, unread, until a clock reaches the time in its column of `waits_until`, or until
+    a row of their bucket is due; where that is None, they are looked at as they come. `holds_as_a_whole`: where
+    arrivals that wait hold the watermark is known only together with the rows that they become part of.
+
+    `merges`: rows of a key may become one where arrivals reach them. `in_turn`: no arrival that reaches a row may be
+    taken before those of its bucket that wait.
+    """
+
+    keys: tuple[str, ...]
+    bounds: tuple[str, str]
+    schema: pl.Schema
+    incoming: pl.Schema
+    missing: Mapping[str, pl.Expr] = attrs.field(factory=dict)
+    spread: Spread | None = None
+    waits_until: Mapping[str, str] | None = None
+    holds_as_a_whole: bool = False
+    merges: bool = False
+    in_turn: bool = False
+
+    @cached_property
+    def no_rows(self) -> pl.DataFrame:
+        """State without rows. What is empty is made once: it would be made several times in every step."""
+        return pl.DataFrame(schema=self.schema)
+
+    @cached_property
+    def nothing_incoming(self) -> pl.DataFrame:
+        """Admitted arrivals without rows."""
+        return pl.DataFrame(schema=self.incoming)
+
+
+@attrs.frozen
+class Refused:
+    """Arrivals, and for each what a user's function has raised."""
+
+    rows: pl.DataFrame
+    errors: tuple[Exception, ...]
+
+
+@attrs.frozen
+class Admitted:
+    """The arrivals of a bundle: those that may become part of the state are `incoming`.
+
+    `elements` came in all; `placed` counts each as often as the state does, those that are dropped included. Those that
+    were `refused` are in no count. `aside` is what the operator itself will ask for when it advances.
+    """
+
+    incoming: pl.DataFrame
+    elements: int = 0
+    placed: int = 0
+    refused: Refused | None = None
+    aside: Any = None
+
+
+@attrs.frozen
+class Advanced:
+    """What a step gives: the rows that live on, the panes, how many elements are in these for the first time.
+
+    And how many arrivals were dropped, why, and which, if somebody wants to see them.
+    """
+
+    rows: pl.DataFrame
+    panes: pl.DataFrame
+    emitted: int
+    dropped: Mapping[str, int] = attrs.field(factory=dict)
+    late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
+
+
+class Operator(Protocol):
+    """The inside of a stage. It keeps nothing itself: its rows are given to it, and are what it leaves.
+
+    Law: what it gives depends on what came and on where the clocks stood, not on how rows lie in buckets. A row that is
+    not due, and that no arrival reaches, need not be shown to it.
+    """
+
+    @property
+    def table(self) -> Table:
+        """The rows that it keeps."""
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The clocks that its rows may wait for, by name."""
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""
+
+    def admit(self, arrivals: pl.DataFrame, before: Watermarks, arrived: int) -> Admitted:
+        """What may become part of the state; `arrived` is how much was placed in all steps before."""
+
+    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+        """Admitted arrivals as the rows that they would be if there were no others: what is known of those that wait.
+
+        It is asked only where arrivals may wait.
+        """
+        return incoming
+
+    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+        """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
+        return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
+
+    def advance(
+        self,
+        rows: pl.DataFrame,
+        admitted: Admitted,
+        before: Watermarks,
+        then: Times,
+        now: Times,
+        unmerged: pl.DataFrame | None,
+    ) -> Advanced:
+        """Arrivals with the watermarks before this step, then the clocks: they stood at `then` and move to `now`.
+
+        Of the keys in `unmerged`, rows may have to become one although nothing has come.
+        """
