@@ -9,6 +9,7 @@ import attrs
 from beamlike.api.collection import Collection
 from beamlike.api.html import pipeline_html
 from beamlike.errors import DuplicateName, WrongType
+from beamlike.io.base import WrittenBySpark, WrittenInFrames
 from beamlike.logical import checks
 from beamlike.logical.origins import read
 from beamlike.logical.overlaps import require_own_folder
@@ -117,7 +118,7 @@ class Pipeline:
     def add_sink(self, name: str, sink: Sink, collection: Collection) -> None:
         """What `collection.write` calls."""
         self.new_name(name, "")
-        if isinstance(sink, type) or not callable(getattr(sink, "write", None)):
+        if isinstance(sink, type) or not isinstance(sink, WrittenInFrames | WrittenBySpark):
             raise WrongType(f"expected a sink such as bl.Parquet('out/averages'), got {sink!r}", step=name)
         require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
         sink = fitted(sink, collection, name)

@@ -1,6 +1,14 @@
 """Sources and sinks: declarations that know how to read and write."""
 
-from beamlike.io.base import Part, Sink, Source, output_frame, output_schema
+from beamlike.io.base import (
+    Part,
+    Sink,
+    Source,
+    WrittenBySpark,
+    WrittenInFrames,
+    output_frame,
+    output_schema,
+)
 from beamlike.io.callback import Callback
 from beamlike.io.console import Console
 from beamlike.io.files.files import Files
@@ -25,6 +33,8 @@ __all__ = [
     "SparkSink",
     "SparkSource",
     "Table",
+    "WrittenBySpark",
+    "WrittenInFrames",
     "output_frame",
     "output_schema",
 ]

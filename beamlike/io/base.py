@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 import attrs
 import polars as pl
@@ -140,18 +140,28 @@ class Part:
 
 
 @runtime_checkable
-class Sink(Protocol):
-    """Where the frames of `output_frame` go."""
+class WrittenInFrames(Protocol):
+    """A sink that writes the frames of `output_frame` itself, in process and on Spark.
 
-    @property
-    def distributed(self) -> bool:
-        """Whether tasks on other machines may write, rather than the driver only."""
-
-    def start(self, run: str) -> None:
-        """Called once when a run begins from nothing: forgets what an earlier run of that name wrote."""
+    Its `path`, if it has one, is the directory that it alone writes to. With an attribute `distributed` that is true,
+    tasks of Spark write their part of a batch each; otherwise the driver writes all of it, and so it does for a sink
+    that has no such attribute. `beamlike.io.sinks` has what else a sink can do.
+    """
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes the part, or replaces it."""
+
+
+@runtime_checkable
+class WrittenBySpark(Protocol):
+    """A sink of which Spark knows how to write it. Without `write` it is for pipelines on Spark only."""
+
+    def write_by_spark(self, rows: Any, part: Part) -> None:
+        """Writes the part, which is a DataFrame of Spark's with the rows of `output_frame`; called on the driver."""
+
+
+Sink: TypeAlias = WrittenInFrames | WrittenBySpark
+"""Where the rows of a collection go."""
 
 
 def output_frame(frame: pl.DataFrame) -> pl.DataFrame:

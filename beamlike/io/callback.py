@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import attrs
 import polars as pl
@@ -20,11 +19,6 @@ class Callback:
     """
 
     fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=attrs.validators.is_callable())
-
-    distributed: ClassVar[bool] = False
-
-    def start(self, run: str) -> None:
-        """Nothing to forget."""
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Calls the function, unless there are no rows."""

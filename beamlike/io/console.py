@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 import attrs
 import polars as pl
@@ -20,11 +20,6 @@ class Console:
     """Prints a table of each batch that has rows, at most `rows` of them."""
 
     rows: int = attrs.field(default=20, validator=[attrs.validators.instance_of(int), attrs.validators.gt(0)])
-
-    distributed: ClassVar[bool] = False
-
-    def start(self, run: str) -> None:
-        """Nothing to forget."""
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Prints the table, unless there are no rows."""

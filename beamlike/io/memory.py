@@ -89,8 +89,6 @@ class Memory:
     _parts: dict[Part, pl.DataFrame] = attrs.field(factory=dict, init=False, repr=False)
     _columns: dict[str, pl.DataType] = attrs.field(factory=dict, init=False, repr=False)
 
-    distributed: ClassVar[bool] = False
-
     def start(self, run: str) -> None:
         """Forgets everything."""
         self._parts.clear()

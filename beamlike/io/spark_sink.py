@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Any, Final
 
 import attrs
-import polars as pl
 
 from beamlike.io.base import Part
-from beamlike.io.files.paths import path_text
+from beamlike.io.files.paths import path_text, uri
 
 _OWN: Final = ("txnappid", "txnversion")
 
@@ -45,17 +44,11 @@ class SparkSink:
         hash=False,
     )
 
-    distributed: ClassVar[bool] = False
-
     def options_of(self, part: Part) -> dict[str, str]:
         """The writer's options for a batch."""
         return {**self.options, "txnAppId": f"{part.query}/{part.sink}", "txnVersion": str(part.batch)}
 
-    def start(self, run: str) -> None:
-        """Nothing to forget."""
-
-    def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Raises `NotImplementedError`: only Spark can write it."""
-        raise NotImplementedError(
-            "a SparkSink can only be written by Spark: run with runner=bl.SparkRunner(...)"
-        )
+    def write_by_spark(self, rows: Any, part: Part) -> None:
+        """Appends the rows, which are a DataFrame of Spark's."""
+        writer = rows.write.format(self.format).mode("append").options(**self.options_of(part))
+        writer.save(None if self.path is None else uri(self.path))

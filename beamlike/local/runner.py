@@ -13,7 +13,7 @@ import attrs
 import polars as pl
 
 from beamlike.errors import MissingFiles, PlanError
-from beamlike.io import JSONLines, SparkSink, SparkSource
+from beamlike.io import JSONLines, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files.files import Files
 from beamlike.logical.checks import require_name
@@ -38,6 +38,7 @@ from beamlike.runtime.sinks import (
     beside,
     check_sinks,
     hold_sinks,
+    require_in_process,
     start_sink,
     start_sinks,
     write_part,
@@ -361,9 +362,7 @@ class Bundle:
 
 def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | None) -> None:
     """Before anything is written."""
-    for name, sink in plan.sinks.items():
-        if isinstance(sink.sink, SparkSink):
-            raise PlanError("only Spark can write it: run with runner=bl.SparkRunner(...)", step=name)
+    require_in_process(plan)
     sources = {name: source.source for name, source in plan.sources.items()}
     letters = "where dead letters go that nobody takes; read another folder, or run in another"
     require_outside(sources, folder_of_letters(plan.name), (f"part-{run}-000000-000.jsonl",), letters)

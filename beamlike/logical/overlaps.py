@@ -11,28 +11,27 @@ from typing import Any, Final
 
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import describe
-from beamlike.io.files.files import Files
 from beamlike.io.files.paths import absolute, is_hidden, is_pattern, root_of
-from beamlike.io.sql.table import Table
+from beamlike.io.sinks import ANY, Located, Place
 from beamlike.system.path_names import is_remote
 
 _WILD: Final = re.compile(r"[*?\[]")
 _S3: Final = re.compile(r"^s3[an]://")
-_ANY: Final = "\0"
-"""Whatever stands there in a name: no real one has it."""
 
 Names = tuple[str, ...]
-"""A path, name by name: of what is written with `_ANY` in some, of what is read perhaps with patterns."""
+"""A path, name by name: of what is written with `ANY` in some, of what is read perhaps with patterns."""
 
 
 def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
     """Files are named by run, batch and task, so two sinks of one folder would replace each other's; so with tables."""
     if isinstance(getattr(sink, "path", None), tuple):
         raise PlanError(f"writes to one directory, not to several paths: {describe(sink)}", step=step)
+    place = _place(sink)
     for name, other in others.items():
-        if isinstance(sink, Table) and isinstance(other, Table) and sink.place == other.place:
+        if place.key and place.key == _place(other).key:
             raise PlanError(
-                f"writes to table {sink.table!r}, and so does {name!r}; give it a table of its own", step=step
+                f"writes to {place.kind} {place.name!r}, and so does {name!r}; give it a {place.kind} of its own",
+                step=step,
             )
         for mine, theirs in product(_paths(sink), _paths(other)):
             _require_beside(mine, theirs, name, step)
@@ -54,9 +53,9 @@ def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
     """What a source reads is not for sinks: what they write would be its input, and be removed by them."""
     for name, sink in sinks.items():
         if path := _read_of(source, list(_written(sink))):
-            where = sink.url.database if isinstance(sink, Table) else sink.path
             raise PlanError(
-                f"reads {path!r}, and {name!r} writes to {where!r}, which is a part of that", step=step
+                f"reads {path!r}, and {name!r} writes to {_place(sink).path!r}, which is a part of that",
+                step=step,
             )
 
 
@@ -91,16 +90,19 @@ def _paths(place: Any) -> tuple[str, ...]:
     return tuple(os.fspath(path) for path in paths if isinstance(path, str | os.PathLike))
 
 
+def _place(sink: Any) -> Place:
+    """Where a sink writes, as it says itself; else the directory that is its `path`, if it has one."""
+    if isinstance(sink, Located):
+        return sink.place()
+    path = "".join(_paths(sink))
+    return Place("folder", path, path=path, names=(f"part-{ANY}",))
+
+
 def _written(sink: Any) -> Iterator[Names]:
     """What its files are named."""
-    if isinstance(sink, Table):
-        yield from _spellings(sink.place[1]) if sink.place[0] == "sqlite" else ()
-        return
-    files = isinstance(sink, Files)
-    below = [f"{column}={_ANY}" for column in (sink.partition_by if files else ())]
-    name = f"part-{_ANY}.{sink.extension}" if files else f"part-{_ANY}"
-    for path in _paths(sink):
-        yield from ((*folder, *below, name) for folder in _spellings(path))
+    place = _place(sink)
+    if place.path:
+        yield from ((*folder, *place.names) for folder in _spellings(place.path))
 
 
 def _patterns(path: str) -> Iterator[Names]:
@@ -146,12 +148,12 @@ def _leads(pattern: Names, written: Names, found: str = "") -> bool:
 
 
 def _may_be_alike(read: str, written: str) -> bool:
-    """Whether a pattern finds a name; of names with `_ANY` in them, whether beginnings and ends allow that."""
+    """Whether a pattern finds a name; of names with `ANY` in them, whether beginnings and ends allow that."""
     if written.startswith(".") and not read.startswith((".", "[.]")):
         return False  # wildcards find no such names
-    if _ANY not in written:
+    if ANY not in written:
         return fnmatch.fnmatchcase(written, read)
-    first, _, last = written.partition(_ANY)
+    first, _, last = written.partition(ANY)
     if not _WILD.search(read):
         return read.startswith(first) and read.endswith(last)
     begins, ends = _WILD.split(read)[0], re.split(r"[*?\]]", read)[-1]

@@ -9,9 +9,7 @@ from beamlike.errors import PlanError, listed
 from beamlike.expressions.describe import describe
 from beamlike.expressions.tree import copied
 from beamlike.io.base import output_schema
-from beamlike.io.files.files import Files
-from beamlike.io.files.hive import require_columns
-from beamlike.io.sql.table import Feed, RowKey, Table
+from beamlike.io.sinks import Feed, Fitted, RowKey
 from beamlike.logical.origins import Configure, DeadLetters, Flatten, Group, Late, Origin
 from beamlike.steps.base import Filter, Select, WindowInto, WithColumns
 from beamlike.steps.python import FlatMap, Map, MapBatches
@@ -27,12 +25,10 @@ _REMEDY = "write it with mode='append'"
 
 
 def fitted(sink: Sink, collection: Collection, step: str) -> Sink:
-    """The sink of `step`; a `Table` is told its columns and, if it replaces rows, what tells them apart."""
-    if isinstance(sink, Files) and sink.partition_by:
-        require_columns(sink.partition_by, output_schema(collection.shape.everything()), step)
-    if not isinstance(sink, Table):
+    """The sink of `step`, told its columns and, if it replaces rows, what tells them apart."""
+    if not isinstance(sink, Fitted):
         return sink
-    key = row_key(collection, step, per_pane=sink.per_pane) if sink.mode == "upsert" else None
+    key = row_key(collection, step, per_pane=sink.per_pane) if sink.upserts else None
     schema = output_schema(collection.shape.everything())
     return sink.fitted(Feed(step, schema, tuple(collection.schema), key))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
 from beamlike.io import Rows
 from beamlike.io.files.files import Files
+from beamlike.io.sinks import written_by_tasks
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.logical.origins import EventTime
 from beamlike.plan.compiler import Plan, SinkPlan, SourcePlan, StagePlan
@@ -152,7 +153,7 @@ def _operators(plan: Plan) -> Iterable[str]:
     for name, source in read.items():
         yield f"{name}: {_reader(source)} -> mapInArrow(ingest)"
     yield f"{'end of input' if read else 'steps'}: readStream(text) -> mapInArrow(control)"
-    by_tasks = [name for name, sink in plan.sinks.items() if getattr(sink.sink, "distributed", False)]
+    by_tasks = [name for name, sink in plan.sinks.items() if written_by_tasks(sink.sink)]
     files = f"files: {', '.join([*by_tasks, 'dead letters'])}"
     for level, names in enumerate(plan.levels, start=1):
         writes = f"; {files}" if level == len(plan.levels) else ""

@@ -10,9 +10,8 @@ import polars as pl
 
 from beamlike.errors import PlanError, SinkError, SinkInUse
 from beamlike.expressions.describe import describe
-from beamlike.io import SparkSink, Table
-from beamlike.io.base import Part, Sink, output_frame
-from beamlike.io.files.files import Files
+from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames, output_frame
+from beamlike.io.sinks import Checked, Held, Replacing, Started
 from beamlike.plan.compiler import Plan
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.system.locks import InUse
@@ -24,7 +23,7 @@ def check_sinks(sinks: Mapping[str, Sink]) -> None:
     Raises `PlanError` where it does not fit, and `SinkError` where it cannot be looked at.
     """
     for name, sink in sinks.items():
-        if isinstance(sink, Table):
+        if isinstance(sink, Checked):
             try:
                 sink.check()
             except PlanError:
@@ -40,12 +39,12 @@ def hold_sinks(plan: Plan, run: str) -> ExitStack:
     """
     with ExitStack() as held:
         for name, sink in plan.sinks.items():
-            if isinstance(sink.sink, Files | Table) and (lock := _held(name, sink.sink, run)):
+            if isinstance(sink.sink, Held) and (lock := _held(name, sink.sink, run)):
                 held.enter_context(lock)
         return held.pop_all()
 
 
-def _held(name: str, sink: Files | Table, run: str) -> AbstractContextManager[object] | None:
+def _held(name: str, sink: Held, run: str) -> AbstractContextManager[object] | None:
     try:
         return sink.hold(run)
     except InUse as error:
@@ -62,6 +61,8 @@ def _held(name: str, sink: Files | Table, run: str) -> AbstractContextManager[ob
 
 def start_sink(name: str, sink: Sink, run: str) -> None:
     """Has the sink make what it writes to. Raises `SinkError` where it cannot, and what the sink itself refuses."""
+    if not isinstance(sink, Started):
+        return
     try:
         sink.start(run)
     except (PlanError, SinkError):
@@ -70,8 +71,16 @@ def start_sink(name: str, sink: Sink, run: str) -> None:
         raise SinkError(name, f"{describe(sink)} cannot be opened: {_what(error)}") from error
 
 
+def require_in_process(plan: Plan) -> None:
+    """Raises `PlanError` for a sink that only Spark can write."""
+    for name, sink in plan.sinks.items():
+        if not isinstance(sink.sink, WrittenInFrames):
+            raise PlanError("only Spark can write it: run with runner=bl.SparkRunner(...)", step=name)
+
+
 def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
-    """Has the sink write the part. Raises `SinkError`, which names sink and batch."""
+    """Has the sink write the part, which it can do itself. Raises `SinkError`, which names sink and batch."""
+    assert isinstance(sink, WrittenInFrames)
     with writing(sink, part.sink, part.batch):
         sink.write(frame, part)
 
@@ -92,7 +101,7 @@ def start_sinks(plan: Plan, run: str) -> None:
         start_sink(name, sink.sink, run)
     for name, sink in plan.sinks.items():
         # So that a sink knows its columns even if no row ever comes.
-        if not isinstance(sink.sink, SparkSink):
+        if not isinstance(sink.sink, WrittenBySpark):
             empty = output_frame(pl.DataFrame(schema=sink.schema))
             write_part(sink.sink, empty, Part(run, 0, sink=name))
 
@@ -100,7 +109,7 @@ def start_sinks(plan: Plan, run: str) -> None:
 def beside(plan: Plan, run: str) -> Plan:
     """The plan, but its sinks write files beside those of an earlier run, which a `Replacement` ends."""
     sinks = {
-        name: attrs.evolve(sink, sink=sink.sink.beside(run)) if isinstance(sink.sink, Files) else sink
+        name: attrs.evolve(sink, sink=sink.sink.beside(run)) if isinstance(sink.sink, Replacing) else sink
         for name, sink in plan.sinks.items()
     }
     return attrs.evolve(plan, sinks=sinks)
@@ -116,7 +125,7 @@ class Replacement:
 
     def publish(self) -> None:
         """The run has been: its files replace those of an earlier one. Raises `SinkError` where they cannot."""
-        for name, sink in self._files():
+        for name, sink in self._ending():
             try:
                 sink.publish(self.run)
             except Exception as error:
@@ -124,17 +133,17 @@ class Replacement:
 
     def withdraw(self) -> None:
         """The run failed: its files go, but for dead letters, which say why."""
-        for name, sink in self._files():
+        for name, sink in self._ending():
             with suppress(OSError):  # what failed before is told
                 if name == UNCLAIMED and sink.has_beside(self.run):
                     sink.publish(self.run)
                 sink.forget(self.run)
 
-    def _files(self) -> list[tuple[str, Files]]:
+    def _ending(self) -> list[tuple[str, Replacing]]:
         """Those that end now."""
         ending = {} if self._is_over else self.sinks
         self._is_over = True
-        return [(name, sink) for name, sink in ending.items() if isinstance(sink, Files)]
+        return [(name, sink) for name, sink in ending.items() if isinstance(sink, Replacing)]
 
 
 def _what(error: Exception) -> str:

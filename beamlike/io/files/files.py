@@ -32,8 +32,17 @@ from beamlike.io.files.part_files import (
     require_folder,
     show,
 )
-from beamlike.io.files.paths import Damaged, absolute, is_pattern, list_files, path_text
+from beamlike.io.files.paths import (
+    Damaged,
+    absolute,
+    is_pattern,
+    list_files,
+    path_text,
+    read_by_polars,
+)
+from beamlike.io.sinks import ANY, Feed, Place
 from beamlike.system.locks import Lock
+from beamlike.system.path_names import is_remote
 
 _LOG = logging.getLogger("beamlike")
 
@@ -93,6 +102,8 @@ class Files:
     bounded: ClassVar[bool] = True
     distributed: ClassVar[bool] = True
     extension: ClassVar[str] = ""
+    upserts: ClassVar[bool] = False
+    per_pane: ClassVar[bool] = False
     splits: ClassVar[bool] = False
     """Whether parts of a file can be read apart."""
 
@@ -243,6 +254,22 @@ class Files:
         pieces = self._read(file, own, rows, part, parts)
         yield from hive.added(pieces, file, schema, folders) if folders else pieces
 
+    def from_anywhere(self) -> Self:
+        """The same with paths as this process means them: others have working directories of their own."""
+        path = self.path
+        return attrs.evolve(self, path=absolute(path) if isinstance(path, str) else [*map(absolute, path)])
+
+    def fitted(self, rows: Feed) -> Self:
+        """The same. Raises `PlanError` for columns of `partition_by` that the rows do not have."""
+        if self.partition_by:
+            hive.require_columns(self.partition_by, rows.schema, rows.step)
+        return self
+
+    def place(self) -> Place:
+        """The directory, and how the files in it are named."""
+        below = (f"{column}={ANY}" for column in self.partition_by)
+        return Place("folder", self.folder, path=self.folder, names=(*below, f"part-{ANY}.{self.extension}"))
+
     def beside(self, run: str) -> Self:
         """The same sink, but what it writes is seen only when `publish` has put it in place of what was there."""
         return attrs.evolve(self, beside=run)
@@ -305,10 +332,16 @@ class Files:
 
         With `again`, what other attempts at the batch left is removed before; for that the folder is listed.
         """
+        if not read_by_polars(self.folder):
+            return  # no part can have been written
         folder = self._target()
         if again:
             remove_others(folder, run, self.extension, batch, parts)
         show(folder, parts)
+
+    def shown_early(self) -> str | None:
+        """The folder, if it is in an object store, which shows files at once."""
+        return self.folder if is_remote(self.folder) else None
 
     def _target(self) -> str:
         """Where parts are written now."""

@@ -11,6 +11,7 @@ import polars as pl
 
 from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Part
+from beamlike.io.sinks import Feed, Place, RowKey
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -71,45 +72,6 @@ def _mode(owner: object, attribute: attrs.Attribute[str], value: object) -> None
 
 
 @attrs.frozen
-class RowKey:
-    """What tells rows of panes apart, as columns of `output_frame`.
-
-    `groups` are the grouping's keys and the window; `pane` has the index of the pane and `retracted` says that it was
-    taken back, None where no column does. With `per_pane` the pane is part of the key.
-    """
-
-    groups: tuple[str, ...]
-    pane: str | None
-    retracted: str | None
-    per_pane: bool = False
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """`groups`, and with `per_pane` the pane."""
-        return (*self.groups, *([self.pane] if self.per_pane and self.pane else []))
-
-
-@attrs.frozen
-class Feed:
-    """What a sink gets: of which step, columns of `output_frame`, which of them are the user's, and their key."""
-
-    step: str
-    schema: pl.Schema = attrs.field(eq=False)
-    user: tuple[str, ...]
-    key: RowKey | None = None
-
-    @property
-    def key_columns(self) -> tuple[str, ...]:
-        """None for rows that are only appended."""
-        return () if self.key is None else self.key.columns
-
-    @property
-    def required(self) -> list[str]:
-        """The columns without which the rows would say less; others are the engine's own."""
-        return [name for name in self.schema if name in (*self.user, *self.key_columns)]
-
-
-@attrs.frozen
 class Table:
     """A table of any database that SQLAlchemy has a dialect for, made at the start of a run if it is not there.
 
@@ -144,9 +106,14 @@ class Table:
         return self.url.get_backend_name() != "sqlite"
 
     @property
-    def place(self) -> tuple[str, ...]:
-        """What it writes to, however it is spelt; two sinks must not share it."""
-        return _statements().place_of(self.url, self.table)  # type: ignore[no-any-return]
+    def upserts(self) -> bool:
+        """Whether later panes replace rows."""
+        return self.mode == "upsert"
+
+    def place(self) -> Place:
+        """The table; of SQLite, with the file that it is in."""
+        file = "" if self.distributed else str(self.url.database).removeprefix("file:")
+        return Place("table", self.table, key=_statements().place_of(self.url, self.table), path=file)
 
     def fitted(self, rows: Feed) -> Self:
         """The sink, told what it gets. Raises `PlanError` for a column that no table can hold."""
@@ -192,7 +159,7 @@ class Table:
         """No other run of this name writes to the table until this is released. Raises `InUse`."""
         from beamlike.io.sql import holding
 
-        return holding.hold(self.url, self.place, run)
+        return holding.hold(self.url, self.place().key, run)
 
     def start(self, run: str) -> None:
         """Makes or checks the table. Its rows stay; what the ledger knows of an earlier run of this name goes."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from beamlike.io import SparkSink, SparkSource
+from beamlike.io import SparkSource
+from beamlike.io.base import WrittenBySpark
 from beamlike.plan.compiler import Plan
 from beamlike.plan.manifest import needs_ticks
 from beamlike.plan.stepped import steps_of
@@ -50,7 +51,7 @@ def envelopes(
 def reads_rows(plan: Plan) -> bool:
     """Whether rows of the user's pass through Spark's own operators, which a run in process has not."""
     sources = any(isinstance(source.source, SparkSource) for source in plan.sources.values())
-    return sources or any(isinstance(sink.sink, SparkSink) for sink in plan.sinks.values())
+    return sources or any(isinstance(sink.sink, WrittenBySpark) for sink in plan.sinks.values())
 
 
 def labels(session: SparkSession, shards: int) -> tuple[int, ...]:

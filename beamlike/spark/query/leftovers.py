@@ -11,11 +11,9 @@ import attrs
 from pyspark import TaskContext
 
 from beamlike.io.base import Sink
-from beamlike.io.files.files import Files
-from beamlike.io.files.paths import read_by_polars
+from beamlike.io.sinks import InTwoSteps
 from beamlike.runtime.sinks import writing
 from beamlike.system.in_hand import at
-from beamlike.system.path_names import is_remote
 
 _LOG = logging.getLogger("beamlike")
 
@@ -30,7 +28,8 @@ def is_again(context: TaskContext | None) -> bool:
 
 def tell_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
     """Where Spark runs copies of slow tasks, says which files may be those of an attempt that does not count."""
-    remote = sorted({sink.folder for sink in sinks if isinstance(sink, Files) and is_remote(sink.folder)})
+    places = {sink.shown_early() for sink in sinks if isinstance(sink, InTwoSteps)}
+    remote = sorted(place for place in places if place is not None)
     if speculation == "true" and remote:
         told = (
             "spark.speculation is on, and an object store shows files at once: those in %s may be replaced by an "
@@ -62,8 +61,7 @@ class Leftovers:
             parts[name].update(facts.get("files", {}))
             again = again or AGAIN in facts
         for name, sink in self.sinks.items():
-            # Elsewhere no part can have been written.
-            if isinstance(sink, Files) and read_by_polars(sink.folder):
+            if isinstance(sink, InTwoSteps):
                 with at("sink", name), writing(sink, name, batch):
                     sink.settle(self.run, batch, parts[name], again=again)
         self._is_first = False

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.cloudpickle import CloudPickler
 
+from beamlike.io.sinks import written_by_tasks
 from beamlike.plan.compiler import Plan
 from beamlike.spark.query.unpicklable import unpicklable
 
@@ -31,7 +32,7 @@ def modules_of(plan: Plan) -> set[str]:
     Raises `WrongType` (a `TypeError`), which names step and variable, for what cannot be pickled.
     """
     witness = _Witness()
-    sinks = {name: sink.sink for name, sink in plan.sinks.items() if sink.sink.distributed}
+    sinks = {name: sink.sink for name, sink in plan.sinks.items() if written_by_tasks(sink.sink)}
     try:
         witness.dump((plan.sources, plan.stages, sinks))  # type: ignore[no-untyped-call]
     except Exception as error:  # objects of the user's raise what they like

@@ -15,11 +15,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from beamlike.io import SparkSink
-from beamlike.io.base import Part, Sink, output_frame
-from beamlike.io.files.files import Files
-from beamlike.io.files.paths import absolute, uri
-from beamlike.io.memory import Memory
+from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames, output_frame
+from beamlike.io.sinks import Discarding, InTwoSteps, written_by_tasks
 from beamlike.plan.compiler import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import UNCLAIMED, Letters
@@ -82,7 +79,7 @@ class BatchWriter:
                 with at("sink", name):
                     self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
-            elif isinstance(sink.sink, Memory):
+            elif isinstance(sink.sink, Discarding):
                 sink.sink.discard(Part(self.run, batch, sink=name))
         notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
         self.leftovers.settle(batch, notes)
@@ -95,8 +92,8 @@ class BatchWriter:
         """A failure fails the batch, and with it the query: the next run does the batch again."""
         rows = output_frame(frame)
         with writing(sink, part.sink, part.batch):
-            if isinstance(sink, SparkSink):
-                append(envelopes.sparkSession, sink, rows, part)
+            if isinstance(sink, WrittenBySpark):
+                sink.write_by_spark(on_spark(envelopes.sparkSession, rows), part)
             else:
                 sink.write(rows, part)
 
@@ -164,13 +161,14 @@ def _quiet(before: StageRecord | None) -> StageRecord:
 class PartWriter:
     """What tasks do at the end of the query: write what is for sinks that they can write, one part per task."""
 
-    sinks: Mapping[str, Sink]
+    sinks: Mapping[str, WrittenInFrames]
     run: str
 
     @classmethod
     def of(cls, plan: Plan, run: str, dead_letters: Sink) -> PartWriter:
         sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {UNCLAIMED: dead_letters}
-        return cls({name: _anywhere(sink) for name, sink in sinks.items() if sink.distributed}, run)
+        by_tasks = {name: sink for name, sink in sinks.items() if written_by_tasks(sink)}
+        return cls({name: _anywhere(sink) for name, sink in by_tasks.items()}, run)
 
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
         """Lets through what is for others. The number of the task is the same when the batch is replayed."""
@@ -190,11 +188,11 @@ class PartWriter:
                 facts = {"rows": len(frame), "files": files}
                 yield note(parts[0].shard, RECORDS, name, Kind.RECORD, facts)
 
-    def _write(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
+    def _write(self, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
         """Files only the driver shows, when it knows which attempt counts: another may still be at it then."""
         sink = self.sinks[part.sink]
         with at("sink", part.sink), writing(sink, part.sink, part.batch):
-            if isinstance(sink, Files):
+            if isinstance(sink, InTwoSteps):
                 return sink.prepare(frame, part)
             sink.write(frame, part)
         return {}
@@ -211,16 +209,14 @@ _FOR_SPARK: Mapping[Any, Any] = {
 """Types that Spark has not, and those that hold their values."""
 
 
-def append(session: SparkSession, sink: SparkSink, frame: pl.DataFrame, part: Part) -> None:
-    """Appends the rows to what the sink names, in one file or so, as they come from the driver anyway."""
-    rows = session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)
-    writer = rows.write.format(sink.format).mode("append").options(**sink.options_of(part))
-    writer.save(None if sink.path is None else uri(sink.path))
+def on_spark(session: SparkSession, frame: pl.DataFrame) -> DataFrame:
+    """The rows as Spark's, in one partition: it writes one file or so, as they come from the driver anyway."""
+    return session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)
 
 
-def _anywhere(sink: Sink) -> Sink:
+def _anywhere(sink: WrittenInFrames) -> WrittenInFrames:
     """The sink with its path as the driver means it: executors have working directories of their own."""
-    return attrs.evolve(sink, path=absolute(sink.folder)) if isinstance(sink, Files) else sink
+    return sink.from_anywhere() if isinstance(sink, InTwoSteps) else sink
 
 
 def _batch() -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pyspark import cloudpickle
 
 from beamlike.errors import WrongType
+from beamlike.io.sinks import written_by_tasks
 from beamlike.plan.compiler import Plan
 
 _DEEPEST: Final = 10
@@ -43,7 +44,7 @@ def _parts_of(plan: Plan) -> Iterator[tuple[str, Any]]:
     for stage in plan.stages.values():
         grouping = stage.stage.grouping
         yield from ((stage.name, part) for part in (*grouping.aggregates.items(), grouping.windowing))
-    yield from ((name, sink.sink) for name, sink in plan.sinks.items() if sink.sink.distributed)
+    yield from ((name, sink.sink) for name, sink in plan.sinks.items() if written_by_tasks(sink.sink))
 
 
 def _why_not(part: Any) -> str | None:

@@ -26,6 +26,7 @@ from beamlike.io import (
     output_schema,
 )
 from beamlike.io.files.files import Files
+from beamlike.io.sinks import written_by_tasks
 from windowing.columns import (
     EVENT_TIME,
     PANE_FIRST,
@@ -86,7 +87,7 @@ def test_times_that_no_datetime_shows_are_null() -> None:
 def test_a_replayed_part_replaces_the_first(files: type[Files], tmp_path: Path) -> None:
     sink = files(f"file://{tmp_path}/out")
     assert isinstance(sink, Sink)
-    assert sink.distributed
+    assert written_by_tasks(sink)
     sink.write(rows(9), Part("q", 1, 2))
     sink.write(rows(2), Part("q", 1, 2))
     assert names(tmp_path / "out") == [f"part-q-000001-002.{sink.extension}"]
@@ -267,13 +268,12 @@ def test_memory_replaces_parts_and_forgets_at_the_start() -> None:
     assert sink.frame().schema == {"n": pl.Int64}
     assert sink != Memory()
     assert isinstance(sink, Sink)
-    assert not sink.distributed
+    assert not written_by_tasks(sink)
 
 
 def test_a_callback_gets_each_batch_with_rows() -> None:
     seen: list[Any] = []
     sink = Callback(lambda frame, batch: seen.append((frame["n"].to_list(), batch)))
-    sink.start("q")
     sink.write(pl.DataFrame({"n": [1]}), Part("q", 4))
     sink.write(pl.DataFrame(schema={"n": pl.Int64}), Part("q", 5))
     assert seen == [([1], 4)]
@@ -283,7 +283,6 @@ def test_the_console_shows_a_short_table_that_names_its_sink(capsys: pytest.Capt
     ends = [datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in range(2, 8, 2)]
     frame = pl.DataFrame({"window_end": ends, "mean": [1 / 3, None, 2e9], "user": ["[b]x", "y", "z"]})
     sink = Console(rows=2)
-    sink.start("q")
     sink.write(frame.clear(), Part("q", 6, sink="averages"))
     assert capsys.readouterr().out == ""
     sink.write(frame, Part("q", 7, sink="averages"))

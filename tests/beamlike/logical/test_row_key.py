@@ -9,7 +9,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import PlanError
-from beamlike.io.sql.table import RowKey
+from beamlike.io.sinks import RowKey
 from beamlike.logical.row_key import row_key
 from tests.support.pipelines import plays
 

@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 from beamlike.io import Part
+from beamlike.io.sinks import Feed, RowKey
 from beamlike.io.sql import bulk
-from beamlike.io.sql.table import Feed, RowKey, Table
+from beamlike.io.sql.table import Table
 from tests.support.databases import execute, postgres, rows_of
 
 SCHEMA = pl.Schema({"k": pl.String(), "n": pl.Int64()})

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from beamlike.errors import PlanError
 from beamlike.io import Part
+from beamlike.io.sinks import Feed, RowKey
 from beamlike.io.sql.statements import column_types, table_of
-from beamlike.io.sql.table import Feed, RowKey, Table
+from beamlike.io.sql.table import Table
 from tests.support.databases import execute, postgres, rows_of
 
 KINDS = ("sqlite", "plain", "postgres")

@@ -1,0 +1,164 @@
+"""What a sink can do besides writing: each protocol is asked for by name, and a sink without it does without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Final, Protocol, Self, TypeGuard, runtime_checkable
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Part, Sink, WrittenInFrames
+
+ANY: Final = "\0"
+"""Whatever stands there in a name: no real one has it."""
+
+
+@attrs.frozen
+class Place:
+    """Where a sink writes: `kind` is what that is, such as a table, and `name` what the user calls it.
+
+    Two places with the same `key` are one, however they are spelt. `path` is the file or directory in which the place
+    lies, if it lies in one; what is written into a directory has such `names`, folder by folder, with `ANY` in them.
+    """
+
+    kind: str
+    name: str
+    key: tuple[str, ...] = ()
+    path: str = ""
+    names: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Located(Protocol):
+    """A sink that knows more of where it writes than its `path`. No other sink and no source may be there."""
+
+    def place(self) -> Place:
+        """Where it writes."""
+
+
+@attrs.frozen
+class RowKey:
+    """What tells rows of panes apart, as columns of `output_frame`.
+
+    `groups` are the grouping's keys and the window; `pane` has the index of the pane and `retracted` says that it was
+    taken back, None where no column does. With `per_pane` the pane is part of the key.
+    """
+
+    groups: tuple[str, ...]
+    pane: str | None
+    retracted: str | None
+    per_pane: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """`groups`, and with `per_pane` the pane."""
+        return (*self.groups, *([self.pane] if self.per_pane and self.pane else []))
+
+
+@attrs.frozen
+class Feed:
+    """What a sink gets: of which step, columns of `output_frame`, which of them are the user's, and their key."""
+
+    step: str
+    schema: pl.Schema = attrs.field(eq=False)
+    user: tuple[str, ...]
+    key: RowKey | None = None
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of the key; none for rows that are only appended."""
+        return () if self.key is None else self.key.columns
+
+    @property
+    def required(self) -> list[str]:
+        """The columns without which the rows would say less; others are the engine's own."""
+        return [name for name in self.schema if name in (*self.user, *self.key_columns)]
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A sink that is told, when it is declared, which columns it gets and what tells their rows apart."""
+
+    @property
+    def upserts(self) -> bool:
+        """Whether a row replaces the one with its key, so that the collection must have a key."""
+
+    @property
+    def per_pane(self) -> bool:
+        """Whether each pane has a row of its own."""
+
+    def fitted(self, rows: Feed) -> Self:
+        """The sink that is run. Raises `PlanError` for columns that it cannot hold."""
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A sink that looks at what it writes to before anything is read, each time that a run begins or goes on."""
+
+    def check(self) -> None:
+        """Raises `PlanError` where that does not fit; another error says that it cannot be looked at."""
+
+
+@runtime_checkable
+class Held(Protocol):
+    """A sink that only one run of a name may write to at a time."""
+
+    def hold(self, run: str) -> AbstractContextManager[object] | None:
+        """Until it is left, no other run of this name gets it. Raises `InUse`; None where nothing can tell."""
+
+
+@runtime_checkable
+class Started(Protocol):
+    """A sink that makes ready what it writes to."""
+
+    def start(self, run: str) -> None:
+        """Called once when a run begins from nothing: forgets what an earlier run of that name wrote."""
+
+
+@runtime_checkable
+class Replacing(Protocol):
+    """A sink that can write a whole run beside what is there, which it replaces when the run is over."""
+
+    def beside(self, run: str) -> Self:
+        """The sink, but what it writes is seen only when `publish` has put it in place of what was there."""
+
+    def publish(self, run: str) -> None:
+        """Puts what was written beside in place of what an earlier run of this name left."""
+
+    def has_beside(self, run: str) -> bool:
+        """Whether something was written beside."""
+
+    def forget(self, run: str) -> None:
+        """Removes what was written beside."""
+
+
+@runtime_checkable
+class Discarding(Protocol):
+    """A sink that the driver writes, and that can take a part back: a batch done again may have no rows any more."""
+
+    def discard(self, part: Part) -> None:
+        """Forgets the part, if it has it."""
+
+
+@runtime_checkable
+class InTwoSteps(WrittenInFrames, Protocol):
+    """A sink whose parts tasks write where nobody sees them, and the driver shows: it knows which attempts count."""
+
+    def from_anywhere(self) -> Self:
+        """The sink with its paths as this process means them: tasks have working directories of their own."""
+
+    def prepare(self, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
+        """Writes the part unseen: which files, and the names that they are to have."""
+
+    def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
+        """Shows the parts of a batch, of all its tasks; `again`: other attempts may have left something."""
+
+    def shown_early(self) -> str | None:
+        """Where the parts are seen before they are settled; None if they are not."""
+
+
+def written_by_tasks(sink: Sink) -> TypeGuard[WrittenInFrames]:
+    """Whether tasks on other machines write it, rather than the driver."""
+    return isinstance(sink, WrittenInFrames) and bool(getattr(sink, "distributed", False))
