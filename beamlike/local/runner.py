@@ -20,11 +20,9 @@ from beamlike.logical.checks import require_name
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.compiler import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
-from beamlike.records.keys_seen import came
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.rows.dead_letters import UNCLAIMED, Letters
-from beamlike.runtime.arrival import in_order
-from beamlike.runtime.build_records import source_record, stage_record
+from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.dead_letter_folder import folder_of_letters, hold_letters
 from beamlike.runtime.dead_letter_limit import Tally
 from beamlike.runtime.drops import Drops
@@ -43,13 +41,12 @@ from beamlike.runtime.sinks import (
     start_sinks,
     write_part,
 )
-from beamlike.runtime.stage_output import route_step
+from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.runtime.summary import Shown
 from beamlike.system.in_hand import Desk, at, seated
 from beamlike.system.signals import Interrupted, held_back, signals
 from stages.progress.inputs import Arrived, Inputs
-from stages.progress.reports import Report, must_wait, together
-from stages.stage import Step
+from stages.progress.reports import Report, must_wait
 from stages.state.store import DictStore
 from stages.strategies.validators import SourceFile
 
@@ -213,24 +210,20 @@ class LocalRun(Shown):
         reports: dict[str, Report] = {}
         stages: dict[str, StageRecord] = {}
         for name, plan in self.plan.stages.items():
-            with at("stage", name):
-                reports[name], step, upstream = self._step(plan, bundle, reports)
+            turn = self._step(plan, bundle, reports)
             self._desk.done(name)
-            finished = self._inputs[name].now + self._elapsed(bundle)
-            stages[name] = stage_record(step, upstream, finished)
+            reports[name] = turn.report
+            stages[name] = turn.record(turn.inputs.now + self._elapsed(bundle))
         now = max(bundle.times.values())
         rows = {}
         for name, sink in sinks.items():
             with at("sink", name):
                 rows[name] = self._write(name, sink)
         rows = {name: count for name, count in rows.items() if count}
-        finished, made = now + self._elapsed(bundle), self._letters
         lost = reduce(Letters.plus, (got.lost for got in bundle.ingested.values()), Letters())
-        errors, uses = {**lost.errors, **made.errors}, lost.plus(made).uses
-        record = BatchRecord(
-            len(self.batches), now, sources, stages, finished, rows, made.counts, errors, uses=uses
-        )
-        self.batches.append(record.following(self.batches[-1] if self.batches else None))
+        finished, before = now + self._elapsed(bundle), self.batches[-1] if self.batches else None
+        record = BatchRecord(len(self.batches), now, sources, stages, finished, rows)
+        self.batches.append(with_letters(record, lost, self._letters).following(before))
         return self.batches[-1]
 
     def _elapsed(self, bundle: Bundle) -> int:
@@ -251,28 +244,20 @@ class LocalRun(Shown):
         record = source_record(name, inputs, strategy)
         return attrs.evolve(record, elements=got.elements, dead_letters=got.dead_letters, read=got.read)
 
-    def _step(
-        self, plan: StagePlan, bundle: Bundle, reports: Mapping[str, Report]
-    ) -> tuple[Report, Step, dict[str, Report]]:
-        """A stage takes its step: where it stands after it, what it did, and where what is upstream stood."""
+    def _step(self, plan: StagePlan, bundle: Bundle, reports: Mapping[str, Report]) -> StageTurn:
+        """A stage takes its step, and what comes of it is sent on."""
         sources = {name: self.plan.sources[name].watermark for name in plan.inputs if name not in reports}
-        times = [bundle.times[name] if name in sources else self._inputs[name].now for name in plan.inputs]
-        arrived = bundle.arrived(
-            sources, max(times), {name: reports[name] for name in plan.inputs if name in reports}
+        upstream = {name: reports[name] for name in plan.inputs if name in reports}
+        times = [bundle.times[name] for name in sources] + [self._inputs[name].now for name in upstream]
+        task = StageTask(plan, sources, {name: [name] for name in upstream})
+        inputs = task.receive(
+            self._inputs.get(plan.name, Inputs()), bundle.arrived(sources, max(times), upstream)
         )
-        stages = {name: [name] for name in plan.inputs if name in reports}
-        inputs = self._inputs.get(plan.name, Inputs()).receive(arrived, sources, stages=stages)
+        turn = task.step(inputs, self._arrived.pop(plan.name, []), self._store)
         self._inputs[plan.name] = inputs
-        upstream = {
-            name: inputs.report(name, [name]).moved_back(plan.skews.get(name, 0)) for name in plan.inputs
-        }
-        frames = in_order(plan, self.plan.sources, self._arrived.pop(plan.name, []))
-        arrivals = pl.concat(frames) if frames else plan.stage.grouping.no_arrivals()
-        came(plan.name, arrivals, plan.stage.grouping.keys)
-        step = plan.stage.step(self._store, arrivals, inputs.clock(upstream.values()))
-        for _, routed in route_step(plan, step):
+        for routed in turn.routed.values():
             self._send(plan.name, routed.frames, routed.letters)
-        return step.report(idle=together(upstream.values()).idle), step, upstream
+        return turn
 
     def _write(self, name: str, sink: Sink) -> int:
         """What has come for a sink in this batch is written: how many rows."""

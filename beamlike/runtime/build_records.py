@@ -1,4 +1,4 @@
-"""The records of a step and of a source, from what the engine gave."""
+"""The records of stages, sources and batches, from what the engine gave."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import polars as pl
 
 from beamlike.records.model import (
     MOST_SPLITS,
+    BatchRecord,
     SourceRecord,
     SplitRecord,
     StageRecord,
     Upstream,
     furthest_behind,
 )
+from beamlike.rows.dead_letters import Letters
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
 from stages.progress.watermarks import Watermarks
@@ -47,6 +49,15 @@ def stage_record(step: Step, upstream: Mapping[str, Report], finished: int) -> S
         pending=step.pending,
         holds=step.holds,
     )
+
+
+def with_letters(record: BatchRecord, lost: Letters, made: Letters) -> BatchRecord:
+    """The record with its dead letters: rows that were `lost` before they were elements, and those that steps made.
+
+    Sources count the former in their own records.
+    """
+    uses = lost.plus(made).uses
+    return attrs.evolve(record, dead_letters=made.counts, errors={**lost.errors, **made.errors}, uses=uses)
 
 
 def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> SourceRecord:

@@ -11,22 +11,17 @@ import attrs
 import polars as pl
 
 from beamlike.plan.compiler import Plan, StagePlan
-from beamlike.records.keys_seen import came
-from beamlike.rows.dead_letters import Letters
-from beamlike.runtime.arrival import in_order
-from beamlike.runtime.build_records import source_record, stage_record
-from beamlike.runtime.stage_output import route_step
+from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology, note, sender, shard_name
-from beamlike.system.in_hand import at
-from stages.grouping.combiner_lifting import is_lifted, lift
 from stages.progress.inputs import Arrived, Inputs
-from stages.progress.reports import Report, together
+from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary, merge
 from stages.state.store import StateStore
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
 
-_INPUTS: Final = "inputs"
+INPUTS: Final = "inputs"
+"""Where a shard of a stage keeps its `Inputs`: whatever has taken a step has them."""
 
 
 @attrs.frozen
@@ -104,59 +99,37 @@ class Level:
         self, plan: StagePlan, shard: int, arrived: list[Envelope], store: StateStore, now: int | None
     ) -> Iterator[Envelope]:
         sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
+        origins = {name: self.topology.origins(name) for name in plan.inputs if name not in sources}
+        task = StageTask(plan, sources, origins, shard, len(self.topology.labels), self.started)
         mail = Mail.read(arrived, sources, now)
-        stages = {name: self.topology.origins(name) for name in plan.inputs if name not in sources}
-        inputs = self._load(plan, store).receive(mail.arrived, sources, self.started, stages)
-        store.put(plan.name, _INPUTS, json.dumps(inputs.facts(), sort_keys=True).encode())
-        upstream = {
-            name: inputs.report(name, self.topology.origins(name)).moved_back(plan.skews.get(name, 0))
-            for name in plan.inputs
-        }
-        with at("stage", plan.name):
-            arrivals = _together(in_order(plan, sources, mail.frames), plan)
-            came(plan.name, arrivals, plan.stage.grouping.keys, shard, len(self.topology.labels))
-            step = plan.stage.step(store, arrivals, inputs.clock(upstream.values()))
-            ways = list(route_step(plan, step))
-        origin = shard_name(plan.name, shard)
-        letters = Letters()
-        for output, routed in ways:
-            letters = letters.plus(routed.letters)
-            for consumer, frame in routed.frames.items():
-                # After the panes, for a consumer that takes several.
-                way = origin if output == "main" else f"{origin}:{output}"
-                yield from self.topology.data(consumer, frame, way)
-        report = step.report(idle=together(upstream.values()).idle)
-        yield from self._report(plan, origin, report, inputs.now)
+        inputs = task.receive(_load(plan, store), mail.arrived)
+        store.put(plan.name, INPUTS, json.dumps(inputs.facts(), sort_keys=True).encode())
+        turn = task.step(inputs, mail.frames, store)
+        yield from self._send(plan, shard_name(plan.name, shard), turn)
         facts = {
-            "stage": attrs.asdict(stage_record(step, upstream, self._finished(inputs.now))),
-            "sources": {
-                name: attrs.asdict(source_record(name, inputs, strategy))
-                for name, strategy in sources.items()
-            },
-            "letters": letters.facts(),
+            "stage": attrs.asdict(turn.record(self._finished(inputs.now))),
+            "sources": {name: attrs.asdict(record) for name, record in task.source_records(inputs).items()},
+            "letters": turn.letters.facts(),
             "now": inputs.now,
         }
         yield note(self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, facts)
 
-    def _load(self, plan: StagePlan, store: StateStore) -> Inputs:
-        value = store.get(plan.name, _INPUTS)
-        return Inputs() if value is None else Inputs.load(json.loads(value))
+    def _send(self, plan: StagePlan, origin: str, turn: StageTurn) -> Iterator[Envelope]:
+        """Rows on their ways, and where the shard stands, to every shard of every stage downstream."""
+        for output, routed in turn.routed.items():
+            # After the panes, for a consumer that takes several.
+            way = origin if output == "main" else f"{origin}:{output}"
+            for consumer, frame in routed.frames.items():
+                yield from self.topology.data(consumer, frame, way)
+        facts = {"report": turn.report.facts(), "now": turn.inputs.now}
+        for consumer in sorted({route.consumer for route in plan.routes} & self.topology.keys.keys()):
+            yield from self.topology.broadcast(consumer, origin, Kind.REPORT, facts)
 
     def _finished(self, now: int) -> int:
         """The processing time (us) at which a stage is done; where no run has begun, time is simulated and stands."""
         return now if self.started == MIN_TIME else max(now, time.time_ns() // 1000)
 
-    def _report(self, plan: StagePlan, origin: str, report: Report, now: int) -> Iterator[Envelope]:
-        """Where the shard stands, to every shard of every stage downstream."""
-        facts = {"report": report.facts(), "now": now}
-        for consumer in sorted(
-            {route.consumer for route in plan.routes if route.consumer in self.topology.keys}
-        ):
-            yield from self.topology.broadcast(consumer, origin, Kind.REPORT, facts)
 
-
-def _together(frames: list[pl.DataFrame], plan: StagePlan) -> pl.DataFrame:
-    """Chunks in order as one frame: if some were lifted in their tasks, so are the others."""
-    if any(map(is_lifted, frames)):
-        frames = [lift(frame, plan.stage.grouping.layout) for frame in frames]
-    return pl.concat(frames) if frames else plan.stage.grouping.no_arrivals()
+def _load(plan: StagePlan, store: StateStore) -> Inputs:
+    value = store.get(plan.name, INPUTS)
+    return Inputs() if value is None else Inputs.load(json.loads(value))

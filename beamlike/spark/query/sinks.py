@@ -20,7 +20,7 @@ from beamlike.io.sinks import Discarding, InTwoSteps, written_by_tasks
 from beamlike.plan.compiler import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import UNCLAIMED, Letters
-from beamlike.runtime.build_records import source_record
+from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.file_order import FileOrder
 from beamlike.runtime.ingest import newest_of
 from beamlike.runtime.sinks import writing
@@ -114,11 +114,8 @@ class BatchWriter:
             {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
             now if self.clock is None else max(now, self.clock()),
             rows,
-            made.counts,
-            {**lost.errors, **made.errors},
-            uses=lost.plus(made).uses,
         )
-        return record.following(self.latest)
+        return with_letters(record, lost, made).following(self.latest)
 
     def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
         """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""

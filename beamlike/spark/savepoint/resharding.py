@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import polars as pl
 
 from beamlike.plan.compiler import StagePlan
 from beamlike.spark.query.envelope import Envelope, Topology, shard_name
-from beamlike.spark.query.level import Level
+from beamlike.spark.query.level import INPUTS, Level
 from stages.progress.inputs import Inputs
 from stages.progress.reports import together
 from stages.progress.splits import SourceState
@@ -24,9 +24,6 @@ from stages.snapshot import Saved, restore, save
 from stages.state.store import DictStore, StateStore
 
 Name = TypeVar("Name", str, int)
-
-INPUTS: Final = "inputs"
-"""Where a level keeps the `Inputs` of a stage's shard: whatever has taken a step has them."""
 
 
 class Piece(StrEnum):

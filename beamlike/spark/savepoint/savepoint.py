@@ -26,10 +26,11 @@ from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 from beamlike.spark.query.build import labels
 from beamlike.spark.query.envelope import DDL, Topology, to_arrow
+from beamlike.spark.query.level import INPUTS
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.operators import apply_level
-from beamlike.spark.savepoint.resharding import INPUTS, Loading, take_apart
+from beamlike.spark.savepoint.resharding import Loading, take_apart
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
 

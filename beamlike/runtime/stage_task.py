@@ -1,0 +1,96 @@
+"""The step of a stage in a batch, as every runner has it taken: what has come, the clock, the step, what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+
+import attrs
+import polars as pl
+
+from beamlike.plan.compiler import StagePlan
+from beamlike.plan.route import Output, Routed
+from beamlike.records.keys_seen import came
+from beamlike.records.model import SourceRecord, StageRecord
+from beamlike.rows.dead_letters import Letters
+from beamlike.runtime.arrival import in_order
+from beamlike.runtime.build_records import source_record, stage_record
+from beamlike.runtime.stage_output import route_step
+from beamlike.system.in_hand import at
+from stages.grouping.combiner_lifting import is_lifted, lift
+from stages.progress.inputs import Arrived, Inputs
+from stages.progress.reports import Report, together
+from stages.stage import Step
+from stages.state.store import StateStore
+from stages.strategies.base import WatermarkStrategy
+from windowing.time import MIN_TIME
+
+
+@attrs.frozen
+class StageTask:
+    """A stage, or one `shard` of so many `shards` of it, which takes its steps wherever a runner has it.
+
+    `sources` has the watermark strategies of the sources that it reads, and `origins` of each stage that it reads the
+    names under which that reports, one for each shard. A source's silence before the run `started` (us) is held
+    against none.
+    """
+
+    plan: StagePlan
+    sources: Mapping[str, WatermarkStrategy]
+    origins: Mapping[str, Sequence[str]]
+    shard: int = 0
+    shards: int = 1
+    started: int = MIN_TIME
+
+    def receive(self, known: Inputs, arrived: Arrived) -> Inputs:
+        """What the shard knows of everything upstream, after what a batch has brought of it."""
+        return known.receive(arrived, self.sources, self.started, self.origins)
+
+    def step(self, inputs: Inputs, rows: Iterable[tuple[str, pl.DataFrame]], store: StateStore) -> StageTurn:
+        """The step of a batch, given what is known of upstream with it, and its `rows` by who sent them."""
+        plan = self.plan
+        upstream = {
+            name: inputs.report(name, self.origins.get(name, ())).moved_back(plan.skews.get(name, 0))
+            for name in plan.inputs
+        }
+        with at("stage", plan.name):
+            arrivals = _together(in_order(plan, self.sources, rows), plan)
+            came(plan.name, arrivals, plan.stage.grouping.keys, self.shard, self.shards)
+            step = plan.stage.step(store, arrivals, inputs.clock(upstream.values()))
+            routed = dict(route_step(plan, step))
+        return StageTurn(inputs, upstream, step, routed)
+
+    def source_records(self, inputs: Inputs) -> dict[str, SourceRecord]:
+        """Where the sources stand that it reads."""
+        return {name: source_record(name, inputs, strategy) for name, strategy in self.sources.items()}
+
+
+@attrs.frozen
+class StageTurn:
+    """What a batch was for a stage: where it stood `upstream`, the `step`, and what of each output goes where."""
+
+    inputs: Inputs
+    upstream: Mapping[str, Report]
+    step: Step
+    routed: Mapping[Output, Routed]
+
+    @property
+    def report(self) -> Report:
+        """Where the stage stands now, for those downstream."""
+        return self.step.report(idle=together(self.upstream.values()).idle)
+
+    @property
+    def letters(self) -> Letters:
+        """The dead letters of the stage and of the steps after it."""
+        return reduce(Letters.plus, (routed.letters for routed in self.routed.values()), Letters())
+
+    def record(self, finished: int) -> StageRecord:
+        """The record of the stage, which was done with the batch at this processing time (us)."""
+        return stage_record(self.step, self.upstream, finished)
+
+
+def _together(frames: list[pl.DataFrame], plan: StagePlan) -> pl.DataFrame:
+    """Chunks in order as one frame: if some were lifted before they were sent, so are the others."""
+    if any(map(is_lifted, frames)):
+        frames = [lift(frame, plan.stage.grouping.layout) for frame in frames]
+    return pl.concat(frames) if frames else plan.stage.grouping.no_arrivals()
