@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Self
 
 import attrs
 
 from stages.progress.reports import Report, of_shards, together
-from stages.progress.splits import Holder, SourceState, SourceSummary, whole_keys
+from stages.progress.splits import Holder, SourceState, SourceSummary
 from stages.progress.watermarks import Clock
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
@@ -42,6 +41,7 @@ class Inputs:
     reports: Mapping[str, Report] = attrs.field(factory=dict)
     now: int = MIN_TIME
     times: Mapping[str, int] = attrs.field(factory=dict)
+    # Facts of before there was this have one report for each shard, capped at its least hold.
     percentiles: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
 
     def receive(
@@ -100,25 +100,3 @@ class Inputs:
         """The clock of a stage that reads from these."""
         least = together(upstream)
         return Clock(least.watermark, self.now, least.percentiles)
-
-    def facts(self) -> dict[str, Any]:
-        """As data that JSON can hold."""
-        return {
-            "sources": {name: state.facts() for name, state in self.sources.items()},
-            "reports": {origin: report.facts() for origin, report in self.reports.items()},
-            "now": self.now,
-            "times": dict(self.times),
-            "percentiles": {name: dict(known) for name, known in self.percentiles.items()},
-        }
-
-    @classmethod
-    def load(cls, facts: Mapping[str, Any]) -> Self:
-        """What `facts` gave."""
-        return cls(
-            {name: SourceState.load(state) for name, state in facts["sources"].items()},
-            {origin: Report.load(report) for origin, report in facts["reports"].items()},
-            facts["now"],
-            facts["times"],
-            # Who wrote it before there was this had one report for each shard, capped at its least hold.
-            {name: whole_keys(known) for name, known in facts.get("percentiles", {}).items()},
-        )

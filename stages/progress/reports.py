@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
 
 import attrs
 
+from stages.facts import SPARSE
 from stages.progress.watermarks import held_percentiles
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.time import MAX_TIME, MIN_TIME
@@ -24,7 +24,7 @@ class Report:
     watermark: int = MIN_TIME
     percentiles: Mapping[int, int] = attrs.field(factory=dict)
     idle: bool = False
-    holds: Histogram = attrs.field(factory=dict)
+    holds: Histogram = attrs.field(factory=dict, metadata=SPARSE)
 
     def followed_by(self, report: Report) -> Report:
         """After a later report: no watermark goes back."""
@@ -40,17 +40,6 @@ class Report:
             return self
         shares = {share: _moved_back(time, by) for share, time in self.percentiles.items()}
         return Report(_moved_back(self.watermark, by), shares, self.idle)
-
-    def facts(self) -> dict[str, Any]:
-        """As data that JSON can hold."""
-        facts = attrs.asdict(self)
-        return facts if self.holds else {name: fact for name, fact in facts.items() if name != "holds"}
-
-    @classmethod
-    def load(cls, facts: Mapping[str, Any]) -> Self:
-        """What `facts` gave, also after JSON has made text of the keys."""
-        shares = {int(share): time for share, time in facts["percentiles"].items()}
-        return cls(facts["watermark"], shares, facts["idle"], facts.get("holds", {}))
 
 
 def _moved_back(watermark: int, by: int) -> int:

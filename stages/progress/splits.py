@@ -6,7 +6,7 @@ Where a strategy is not `per_split`, the source is one split with no name. One t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Self
+from typing import Final
 
 import attrs
 import polars as pl
@@ -314,26 +314,3 @@ class SourceState:
         """At the end of input: nothing is still to come, and it waits for nobody."""
         percentiles = dict.fromkeys(self.percentiles, MAX_TIME)
         return attrs.evolve(self, watermark=MAX_TIME, percentiles=percentiles, idle=False)
-
-    # As plain data
-
-    def facts(self) -> dict[str, Any]:
-        """As data that JSON can hold."""
-        return attrs.asdict(self)
-
-    @classmethod
-    def load(cls, facts: Mapping[str, Any]) -> Self:
-        """What `facts` gave, also after JSON has made text of the keys."""
-        splits = {name: _split(split) for name, split in facts["splits"].items()}
-        left = None if facts.get("left") is None else _split(facts["left"])
-        percentiles = whole_keys(facts["percentiles"])
-        return cls(**{**facts, "percentiles": percentiles, "splits": splits, "left": left})
-
-
-def _split(facts: Mapping[str, Any]) -> Split:
-    return Split(**{**facts, "percentiles": whole_keys(facts["percentiles"])})
-
-
-def whole_keys(percentiles: Mapping[Any, int]) -> dict[int, int]:
-    """As JSON gave them, which makes text of keys."""
-    return {int(share): time for share, time in percentiles.items()}

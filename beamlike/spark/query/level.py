@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -13,6 +12,7 @@ import polars as pl
 from beamlike.plan.compiler import Plan, StagePlan
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology, note, sender, shard_name
+from stages.facts import from_facts, from_json, to_facts, to_json
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary, merge
@@ -47,7 +47,7 @@ class Mail:
             origin, facts = envelope.origin, envelope.facts()
             latest = max(latest, facts["now"])
             if envelope.kind == Kind.REPORT:
-                reports[origin] = Report.load(facts["report"])
+                reports[origin] = from_facts(Report, facts["report"])
                 continue
             # Of all tasks of a source together: a strategy takes a batch as one.
             summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), facts["summary"])
@@ -102,8 +102,8 @@ class Level:
         origins = {name: self.topology.origins(name) for name in plan.inputs if name not in sources}
         task = StageTask(plan, sources, origins, shard, len(self.topology.labels), self.started)
         mail = Mail.read(arrived, sources, now)
-        inputs = task.receive(_load(plan, store), mail.arrived)
-        store.put(plan.name, INPUTS, json.dumps(inputs.facts(), sort_keys=True).encode())
+        inputs = task.receive(load_inputs(plan.name, store), mail.arrived)
+        keep_inputs(plan.name, store, inputs)
         turn = task.step(inputs, mail.frames, store)
         yield from self._send(plan, shard_name(plan.name, shard), turn)
         facts = {
@@ -121,7 +121,7 @@ class Level:
             way = origin if output == "main" else f"{origin}:{output}"
             for consumer, frame in routed.frames.items():
                 yield from self.topology.data(consumer, frame, way)
-        facts = {"report": turn.report.facts(), "now": turn.inputs.now}
+        facts = {"report": to_facts(turn.report), "now": turn.inputs.now}
         for consumer in sorted({route.consumer for route in plan.routes} & self.topology.keys.keys()):
             yield from self.topology.broadcast(consumer, origin, Kind.REPORT, facts)
 
@@ -130,6 +130,12 @@ class Level:
         return now if self.started == MIN_TIME else max(now, time.time_ns() // 1000)
 
 
-def _load(plan: StagePlan, store: StateStore) -> Inputs:
-    value = store.get(plan.name, INPUTS)
-    return Inputs() if value is None else Inputs.load(json.loads(value))
+def load_inputs(stage: str, store: StateStore) -> Inputs:
+    """What a shard of the stage knows of everything upstream; nothing before its first step."""
+    value = store.get(stage, INPUTS)
+    return Inputs() if value is None else from_json(Inputs, value)
+
+
+def keep_inputs(stage: str, store: StateStore, inputs: Inputs) -> None:
+    """Keeps that for the next step."""
+    store.put(stage, INPUTS, to_json(inputs, ordered=True))

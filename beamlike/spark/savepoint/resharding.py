@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 import polars as pl
 
 from beamlike.plan.compiler import StagePlan
 from beamlike.spark.query.envelope import Envelope, Topology, shard_name
-from beamlike.spark.query.level import INPUTS, Level
+from beamlike.spark.query.level import Level, keep_inputs, load_inputs
+from stages.facts import from_facts, to_facts
 from stages.progress.inputs import Inputs
 from stages.progress.reports import together
 from stages.progress.splits import SourceState
@@ -46,7 +47,7 @@ def take_apart(
     for envelope in now.data(stage.name, saved.rows, origin):
         yield attrs.evolve(envelope, kind=Piece.ROWS)
     facts = {
-        "inputs": _input_facts(stage, json.loads(values[INPUTS]), before, now),
+        "inputs": to_facts(_as_reported(stage, load_inputs(stage.name, store), before, now)),
         "watermarks": attrs.astuple(saved.watermarks),
         "times": dict(saved.times.times),
         "arrived": saved.arrived,
@@ -56,11 +57,8 @@ def take_apart(
         yield Envelope(now.labels[new], stage.name, origin, Piece.FACTS, 0, payload)
 
 
-def _input_facts(
-    stage: StagePlan, facts: Mapping[str, Any], before: Topology, now: Topology
-) -> dict[str, Any]:
+def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topology) -> Inputs:
     """Sources as they are, and each stage upstream as if every new shard of it had reported the least of the old."""
-    inputs = Inputs.load(facts)
     sources = {name: state for name, state in inputs.sources.items() if name in stage.inputs}
     reports = {
         origin: inputs.report(name, before.origins(name))
@@ -70,7 +68,7 @@ def _input_facts(
     }
     times = {name: time for name, time in inputs.times.items() if name in sources}
     percentiles = {name: known for name, known in inputs.percentiles.items() if name in stage.inputs}
-    return Inputs(sources, reports, inputs.now, times, percentiles).facts()
+    return Inputs(sources, reports, inputs.now, times, percentiles)
 
 
 def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore) -> None:
@@ -86,8 +84,8 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
         max(fact["arrived"] for fact in facts),
     )
     restore(stage.stage, store, saved)
-    inputs = _together([Inputs.load(fact["inputs"]) for fact in facts])
-    store.put(stage.name, INPUTS, json.dumps(inputs.facts(), sort_keys=True).encode())
+    inputs = _together([from_facts(Inputs, fact["inputs"]) for fact in facts])
+    keep_inputs(stage.name, store, inputs)
 
 
 def _together(inputs: list[Inputs]) -> Inputs:

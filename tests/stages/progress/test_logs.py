@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.errors import PlanError
+from stages.facts import from_json, to_json
 from stages.progress.logs import TimeOrderedLogs
 from stages.progress.splits import SourceState, known, merge, read_to_end, summarize
 from stages.strategies.validators import SourceFile
@@ -67,7 +67,7 @@ def advance(state: SourceState, *summaries: Any, strategy: TimeOrderedLogs = BY_
     summary: Any = {}
     for part in summaries:
         summary = merge(strategy, summary, part)
-    return SourceState.load(json.loads(json.dumps(state.advance(strategy, summary, 0).facts())))
+    return from_json(SourceState, to_json(state.advance(strategy, summary, 0)))
 
 
 def of(file: str, *times: int) -> Any:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.facts import from_json, to_json
 from stages.progress.reports import Report, must_wait, together
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -39,7 +38,7 @@ def test_nothing_has_ended_while_one_that_is_idle_may_still_speak() -> None:
 
 @given(reports)
 def test_a_report_travels_as_json(report: Report) -> None:
-    assert Report.load(json.loads(json.dumps(report.facts()))) == report
+    assert from_json(Report, to_json(report)) == report
 
 
 @given(st.lists(reports), st.lists(reports), st.lists(reports))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 import polars as pl
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.facts import from_json, to_json
 from stages.progress.logs import TimeOrderedLogs
 from stages.progress.splits import MOST_SPLITS, Holder, SourceState, announced, merge, summarize
 from stages.strategies.base import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
@@ -213,7 +213,7 @@ def test_at_its_end_a_source_is_at_the_end_of_time_and_stays_there(
 @given(strategies(), streams)
 def test_a_state_is_kept_as_json(strategy: WatermarkStrategy, stream: Stream) -> None:
     for state in play(strategy, stream):
-        kept = SourceState.load(json.loads(json.dumps(state.facts(), sort_keys=True)))
+        kept = from_json(SourceState, to_json(state, ordered=True))
         assert kept == state
         batch = summarize(strategy, frame(rows(a=5, b=7)))
         assert kept.advance(strategy, batch, 10**6) == state.advance(strategy, batch, 10**6)

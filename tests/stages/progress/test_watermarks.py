@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import accumulate, pairwise
 
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.facts import from_json, to_facts, to_json
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, of_shards
 from stages.progress.splits import WHOLE, summarize
@@ -109,7 +109,7 @@ def test_what_is_known_of_upstream_is_read_back_as_it_was() -> None:
     stages = {"s": ["s\x1f1"]}
     inputs = Inputs().receive(Arrived(summaries, frozenset({"b"}), reports, 7), strategies, stages=stages)
     assert inputs.report("s", stages["s"]) == Report(7, {33: 8}, idle=True)
-    assert Inputs.load(json.loads(json.dumps(inputs.facts()))) == inputs
+    assert from_json(Inputs, to_json(inputs)) == inputs
 
 
 def test_a_stage_stands_where_the_pending_elements_of_all_its_shards_hold_it() -> None:
@@ -121,7 +121,7 @@ def test_a_stage_stands_where_the_pending_elements_of_all_its_shards_hold_it() -
     assert of_shards(shards, {}) == Report(10, {25: 80, 50: 60, 99: 10})
     assert of_shards(shards, {}) == of_shards([told(70, 80), told(10), told(80)], {})
     assert of_shards(shards, {25: 85, 50: 7}) == Report(10, {25: 85, 50: 60, 99: 10})
-    assert "holds" not in Report(5, {33: 7}).facts()  # who asks for no percentiles pays for none
+    assert "holds" not in to_facts(Report(5, {33: 7}))  # who asks for no percentiles pays for none
 
 
 def test_what_comes_behind_a_percentile_watermark_does_not_take_it_back() -> None:

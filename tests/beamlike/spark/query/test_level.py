@@ -19,6 +19,7 @@ from beamlike.io import Part, output_frame
 from beamlike.records.model import BatchRecord
 from beamlike.spark.query import envelope as envelopes
 from beamlike.spark.query.envelope import ARROW, RECORDS, Envelope, Kind, Topology, note, shard_name, to_arrow
+from stages.facts import to_facts
 from stages.progress.reports import Report
 from tests.support.places import ROOT
 from tests.support.shards import Batch, Query
@@ -239,7 +240,7 @@ def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others(
     def heard(*reports: tuple[str, int]) -> int:
         """The input watermark of the shard after these reports."""
         sent = [
-            note(label, stage, origin, Kind.REPORT, {"report": Report(at).facts(), "now": 5})
+            note(label, stage, origin, Kind.REPORT, {"report": to_facts(Report(at)), "now": 5})
             for origin, at in reports
         ]
         return query.run(sent).stages()[stage].input
