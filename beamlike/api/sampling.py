@@ -19,8 +19,8 @@ from beamlike.io.test_stream.stream import TestStream
 from beamlike.local.runner import LocalRun, LocalRunner
 from beamlike.logical.checks import has_dead_letters
 from beamlike.plan.compiler import Plan, SourcePlan, compile_plan
-from beamlike.runtime.dead_letter_limit import Tally, rows_text
-from beamlike.runtime.drops import Drops
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit, rows_text
+from beamlike.runtime.observers import Losses
 from stages.strategies.validators import SourceFile
 
 if TYPE_CHECKING:
@@ -121,17 +121,15 @@ def sample(
 
 def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None) -> bool:
     """Runs the plan, and says whether to its end. Dead letters that nobody takes go nowhere."""
-    run, tally, drops = LocalRun(plan, LocalRunner()), Tally(limit), Drops(plan)
+    run, losses = LocalRun(plan, LocalRunner()), Losses.of(plan, DeadLetterLimit(limit))
     rows = 0
     for bundle in run.bundles():
         record = run.take(bundle, {_SINK: out})
-        drops.take(record)
-        tally.take(record)
+        losses.take(record)
         rows += record.sinks.get(_SINK, 0)
         if enough is not None and rows >= enough:
             return False
-    drops.end()
-    tally.end()
+    losses.end()
     return True
 
 

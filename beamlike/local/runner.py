@@ -24,11 +24,10 @@ from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.rows.dead_letters import UNCLAIMED, Letters
 from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.dead_letter_folder import folder_of_letters, hold_letters
-from beamlike.runtime.dead_letter_limit import Tally
-from beamlike.runtime.drops import Drops
-from beamlike.runtime.early_times import EarlyTimes
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.file_order import FileOrder
 from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step
+from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.sinks import (
@@ -183,25 +182,16 @@ class LocalRun(Shown):
     def _take_all(
         self, bundles: Iterator[Bundle], sinks: Mapping[str, Sink], outcome: Outcome, progress: Progress
     ) -> None:
-        tally, drops = Tally(self.plan.max_dead_letters), Drops(self.plan)
-        times = EarlyTimes(self.plan)
+        limit = DeadLetterLimit(self.plan.max_dead_letters)
+        observers = Observers.of(self.plan, limit, outcome, progress, self.runner.on_batch)
         self._desk.begin(0)
         for bundle in bundles:
-            record = self.take(bundle, sinks)
-            outcome.write(record)
-            progress.update(record)
-            if self.runner.on_batch is not None:
-                with at("callback", "on_batch"):
-                    self.runner.on_batch(record)
-            times.take(record)
-            drops.take(record)
-            tally.take(record)
+            observers.take(self.take(bundle, sinks))
             if self._stopped:
                 return
             # To look for more is part of the next one.
             self._desk.begin(len(self.batches))
-        drops.end()
-        tally.end()
+        observers.end()
 
     def take(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
         """One batch, of which these sinks get what is for them."""

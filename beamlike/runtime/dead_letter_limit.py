@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -50,18 +50,25 @@ def _as_counts(given: Counts | Mapping[str, Any]) -> Counts:
     return given if isinstance(given, Counts) else Counts(**given)
 
 
+def _nobody(facts: Mapping[str, Any]) -> None:
+    """Keeps nothing: the run cannot be gone on with."""
+
+
 @attrs.define
-class Tally:
+class DeadLetterLimit:
     """Counts over the batches of a run. `limit`: how many dead letters it may have, or which share of the rows read.
 
     Without it, each step must have used one of its first `ENOUGH` rows; at the end, one of those that it had.
-    `last` is of the batch of this number, which may be run again, and `before` of those before it.
+    `last` is of the batch of this number, which may be run again, and `before` of those before it. `keep` is given the
+    facts that a run has to know that goes on. `exceeded` is what it has raised.
     """
 
     limit: int | float | None = None
     batch: int | None = None
     before: Counts = attrs.field(factory=Counts, converter=_as_counts)
     last: Counts = attrs.field(factory=Counts, converter=_as_counts)
+    keep: Callable[[Mapping[str, Any]], object] = attrs.field(default=_nobody, kw_only=True, repr=False)
+    exceeded: TooManyDeadLetters | None = attrs.field(default=None, init=False)
     _errors: Mapping[str, str] = attrs.field(factory=dict, init=False)
 
     @property
@@ -89,15 +96,26 @@ class Tally:
             )
         # Only what this batch adds can be too much: a run that goes on with a new limit is not stuck at the old one.
         self._errors = {**self._errors, **record.errors}
-        if record.errors:
-            self._judge(record.errors, enough=ENOUGH)
-            self._require_uses(record.errors, enough=ENOUGH)
+        try:
+            self._require(record.errors, ENOUGH, ENOUGH)
+        finally:
+            if self.last != Counts():  # a batch in which nothing comes changes nothing
+                self.keep(self.facts())
 
     def end(self) -> None:
         """No more batches are to come. Raises `TooManyDeadLetters`."""
-        if self._errors:
-            self._judge(self._errors, enough=0)
-            self._require_uses(self._errors, enough=FEW)
+        self._require(self._errors, 0, FEW)
+
+    def _require(self, errors: Mapping[str, str], rows: int, of_a_step: int) -> None:
+        """Raises `TooManyDeadLetters` for these, judged of so many rows of the run, and of so many of a step."""
+        if not errors:
+            return
+        try:
+            self._judge(errors, enough=rows)
+            self._require_uses(errors, enough=of_a_step)
+        except TooManyDeadLetters as error:
+            self.exceeded = error
+            raise
 
     def _judge(self, errors: Mapping[str, str], *, enough: int) -> None:
         rows, letters = self.total.rows, Counter(self.total.letters)

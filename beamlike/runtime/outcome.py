@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 
 import attrs
@@ -24,13 +25,15 @@ _OURS = re.compile(r".+-\d+(\.new)?")
 class Outcome:
     """The records of a run, if somebody wants them, and the desk where it keeps what it is at.
 
-    `tasks` is the folder in which tasks note what they are at, where there is one.
+    `tasks` is the folder in which tasks note what they are at, where there is one. `storing` is entered to write a
+    record: it says what a failure of the storage means.
     """
 
     desk: Desk
     _writer: RecordWriter | None = None
     _slip: RunSlip | None = None
     tasks: str | None = None
+    storing: Callable[[], AbstractContextManager[object]] = nullcontext
 
     @classmethod
     def open(
@@ -72,7 +75,8 @@ class Outcome:
     def write(self, record: BatchRecord) -> None:
         """One more batch."""
         if self._writer is not None:
-            self._writer.write(record)
+            with self.storing():
+                self._writer.write(record)
 
     def close(self, ending: Ending) -> None:
         """The first call counts."""

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 import attrs
@@ -14,7 +15,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from beamlike.errors import TooManyDeadLetters
 from beamlike.io import JSONLines
 from beamlike.io.files.paths import absolute, path_text, uri
 from beamlike.logical.watermark import require_alignable
@@ -23,9 +23,8 @@ from beamlike.plan.manifest import describe
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE, Ending
-from beamlike.runtime.dead_letter_limit import Counts, Tally
-from beamlike.runtime.drops import Drops
-from beamlike.runtime.early_times import EarlyTimes
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.sinks import Replacement, beside, check_sinks, hold_sinks, start_sinks
@@ -153,15 +152,10 @@ class SparkRun(Shown):
     _stopped: bool = False
     _given_up: bool = False
     _result: Replacement = attrs.field(factory=Replacement)
-    _tally: Tally = attrs.field(factory=Tally)
-    _drops: Drops = attrs.field(init=False)
-    _times: EarlyTimes = attrs.field(init=False)
-    _excess: TooManyDeadLetters | None = None
+    _limit: DeadLetterLimit = attrs.field(factory=DeadLetterLimit)
+    _observers: Observers = attrs.field(init=False)
     _listings: Listings = attrs.field(factory=lambda: Listings({}))
     _watcher: Watcher | None = None
-
-    def __attrs_post_init__(self) -> None:
-        self._drops, self._times = Drops(self.plan), EarlyTimes(self.plan)
 
     def begin(self) -> None:
         """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
@@ -169,6 +163,8 @@ class SparkRun(Shown):
         try:
             self._begin()
         except BaseException:
+            if self._progress is not None:
+                self._progress.close()
             self._outcome.close("failed")
             self._result.withdraw()
             self._locks.close()
@@ -199,21 +195,27 @@ class SparkRun(Shown):
             start_sinks(self.plan, self._manifest["run"])
             self._manifest["begun"] = True
             self.checkpoint.save(self._manifest)
-        self._tally = Tally(self.plan.max_dead_letters, **self.checkpoint.tally())
+        self._limit = DeadLetterLimit(
+            self.plan.max_dead_letters, **self.checkpoint.tally(), keep=self.checkpoint.keep_tally
+        )
         records = self.checkpoint.at(RECORDS_FILE) if self.checkpoint.is_local else None
         desk = Desk(wall_clock, simulated=self._plays)
-        with stored("write", self.checkpoint.path):
+        storing = partial(stored, "write", self.checkpoint.path)
+        with storing():
             self._outcome = Outcome.open(records, self.plan, desk, fresh=False, tasks=True)
+        self._outcome.storing = storing
         self._outcome.followed_by(self.runner.on_batch)
         steps = steps_of(self.plan)
         if steps is not None:
             self.checkpoint.play(steps, tuple(self.plan.sources), digest_of_streams(self.plan))
+        self._progress = Progress(self.plan.name)
+        on_batch = self.runner.on_batch
+        self._observers = Observers.of(self.plan, self._limit, self._outcome, self._progress, on_batch)
         self._query = self._start()
         if self.runner.trigger != "available_now" and not self._plays:
             self._watcher = Watcher(self._listings, self.runner.trigger, self._is_active, self._halt)
             self._watcher.start()
         self._started.set()
-        self._progress = Progress(self.plan.name)
 
     @property
     def dead_letters(self) -> str:
@@ -227,8 +229,7 @@ class SparkRun(Shown):
             if self._goes_on and not self._stopped:
                 self._end()
             if not self._stopped:
-                self._drops.end()
-                self._tally.end()
+                self._observers.end()
             if (self.runner.drain or self._plays) and not self._stopped:
                 self._halt()
                 self._manifest["drained"] = True
@@ -240,8 +241,8 @@ class SparkRun(Shown):
                 self._is_active()  # so that what follows has a connection
             raise
         except StreamingQueryException as error:
-            if self._excess is not None:
-                raise self._excess from None
+            if self._limit.exceeded is not None:
+                raise self._limit.exceeded from None
             if told := failure(str(error), self.checkpoint):
                 raise told from None
             raise
@@ -351,22 +352,7 @@ class SparkRun(Shown):
 
     def _record(self, record: BatchRecord) -> None:
         self.batches.append(record)
-        if self._progress is not None:
-            self._progress.update(record)
-        with stored("write", self.checkpoint.path):
-            self._outcome.write(record)
-        if self.runner.on_batch is not None:
-            self.runner.on_batch(record)
-        self._times.take(record)
-        self._drops.take(record)
-        try:
-            self._tally.take(record)
-        except TooManyDeadLetters as error:
-            self._excess = error
-            raise
-        finally:
-            if self._tally.last != Counts():  # a batch in which nothing comes changes nothing
-                self.checkpoint.keep_tally(self._tally.facts())
+        self._observers.take(record)
 
     def _start(self) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))

@@ -19,7 +19,7 @@ from beamlike.records.graph import (
 )
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream
-from beamlike.runtime.dead_letter_limit import Tally
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from stages.state.index import Holder
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -123,12 +123,12 @@ def history(*batches: BatchRecord, plan: RunDescription = PLAN, closed: str | No
     return History(plan, list(batches), closed)
 
 
-def goes_on(limit: int | float | None, batches: Iterable[BatchRecord]) -> Tally:
+def goes_on(limit: int | float | None, batches: Iterable[BatchRecord]) -> DeadLetterLimit:
     """The tally of a run that goes on after these batches, of what is kept in the checkpoint."""
-    before = Tally(sys.maxsize)
+    before = DeadLetterLimit(sys.maxsize)
     for record in batches:
         before.take(record)
-    return Tally(limit, **json.loads(json.dumps(before.facts())))
+    return DeadLetterLimit(limit, **json.loads(json.dumps(before.facts())))
 
 
 def replanned(plan: RunDescription, **stages: StageDescription) -> RunDescription:

@@ -130,7 +130,7 @@ class Checkpoint:
         self.files.replace(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
 
     def tally(self) -> dict[str, Any]:
-        """What the runs on it have counted of dead letters so far, as `Tally` gave it; nothing for a new one."""
+        """What the runs on it have counted of dead letters so far, as their limit gave it; nothing for a new one."""
         text = self.files.latest(self.at("tally.json"))
         return cast(dict[str, Any], json.loads(text)) if text else {}
 

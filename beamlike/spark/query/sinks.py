@@ -84,8 +84,7 @@ class BatchWriter:
         notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
         self.leftovers.settle(batch, notes)
         self.latest = self._record(batch, notes, rows)
-        with at("callback", "on_batch"):
-            self.on_batch(self.latest)
+        self.on_batch(self.latest)
 
     @staticmethod
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import beamlike as bl
 from beamlike.records.model import BatchRecord
 from beamlike.rows.uses import Unused, Uses
-from beamlike.runtime.dead_letter_limit import Tally
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
@@ -204,12 +204,12 @@ def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_ove
 def test_what_was_used_before_is_known_on_any_file_system(spark: SparkSession, tmp_path: Path) -> None:
     spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.default.link./here", f"file://{tmp_path}")
     for path in (str(tmp_path / "local"), "viewfs:///here/remote"):
-        checkpoint, before = Checkpoint(spark, path), Tally()
+        checkpoint, before = Checkpoint(spark, path), DeadLetterLimit()
         assert checkpoint.tally() == {}
         before.take(BatchRecord(3, 0, {}, {}, uses=Uses(["parse"], {"cast": Unused(2, "why")})))
         for _ in range(2):
             checkpoint.keep_tally(before.facts())
-        after = Tally(None, **checkpoint.tally())
+        after = DeadLetterLimit(None, **checkpoint.tally())
         assert after.total == before.total
         assert after.batch == 3
 

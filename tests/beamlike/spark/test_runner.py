@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import beamlike as bl
+from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.envelope import Topology
@@ -196,14 +197,20 @@ def test_without_a_checkpoint_what_came_from_a_spark_source_stays(
     assert len(list((tmp_path / "out").glob("*.jsonl"))) == 2
 
 
-def test_a_callback_that_fails_fails_the_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_callback_that_fails_fails_the_run_and_the_record_of_its_batch_is_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+
     def fail(record: BatchRecord) -> None:
+        seen.extend(batch.batch for batch in History.open(tmp_path).batches)
         raise ValueError("no more")
 
     p = bl.Pipeline("callback")
     totals(scores(p, bl.Rows(ROWS))).write("out", bl.Memory())
     with pytest.raises(bl.RunError, match="ValueError: no more"):
         p.run(bl.SparkRunner(tmp_path, session=spark, shards=1, drain=True, on_batch=fail))
+    assert seen == [0]
 
 
 def test_without_drain_the_last_windows_stay_open(spark: SparkSession, tmp_path: Path) -> None:

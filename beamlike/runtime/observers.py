@@ -1,0 +1,79 @@
+"""Who is told of each batch when it is done: in one order, whatever runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from beamlike.plan.compiler import Plan
+from beamlike.records.model import BatchRecord
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.drops import Drops
+from beamlike.runtime.early_times import EarlyTimes
+from beamlike.runtime.outcome import Outcome
+from beamlike.runtime.progress import Progress
+from beamlike.system.in_hand import at
+
+
+@attrs.frozen
+class Losses:
+    """What a run loses, told in the log: elements that stages drop, and dead letters, of which too many fail it."""
+
+    drops: Drops
+    limit: DeadLetterLimit
+
+    @classmethod
+    def of(cls, plan: Plan, limit: DeadLetterLimit) -> Losses:
+        """Of a run of this plan."""
+        return cls(Drops(plan), limit)
+
+    def take(self, record: BatchRecord) -> None:
+        """One more batch. Raises `TooManyDeadLetters`."""
+        self.drops.take(record)
+        self.limit.take(record)
+
+    def end(self) -> None:
+        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        self.drops.end()
+        self.limit.end()
+
+
+@attrs.frozen
+class Observers:
+    """Tells of a batch in this order: its record, the terminal, the user's `on_batch`, the log, and what is lost last.
+
+    So a record is there before anybody acts on it, and what fails the run has been told.
+    """
+
+    outcome: Outcome
+    progress: Progress
+    on_batch: Callable[[BatchRecord], object] | None
+    times: EarlyTimes
+    losses: Losses
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        limit: DeadLetterLimit,
+        outcome: Outcome,
+        progress: Progress,
+        on_batch: Callable[[BatchRecord], object] | None,
+    ) -> Observers:
+        """Of a run of this plan."""
+        return cls(outcome, progress, on_batch, EarlyTimes(plan), Losses.of(plan, limit))
+
+    def take(self, record: BatchRecord) -> None:
+        """One more batch. Raises `TooManyDeadLetters`, and what `on_batch` raises."""
+        self.outcome.write(record)
+        self.progress.update(record)
+        if self.on_batch is not None:
+            with at("callback", "on_batch"):
+                self.on_batch(record)
+        self.times.take(record)
+        self.losses.take(record)
+
+    def end(self) -> None:
+        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        self.losses.end()
