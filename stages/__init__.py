@@ -1,1 +1,1 @@
-"""Stages: groupings over state that follow watermarks, as pure functions over columns. Imports `windowing` only."""
+"""Stages: operators over state that follow watermarks, as pure functions over columns. Imports `windowing` only."""

@@ -5,7 +5,7 @@ A stage, its state and the runners know an operator by this protocol alone. A wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -14,12 +14,27 @@ import polars as pl
 
 from stages.progress.watermarks import Times, Watermarks
 
+MAIN: Final = "main"
+"""The role of an operator's only input, or of the one that others go beside."""
+
 PENDING: Final = "__pending"
 """Of a row of state: elements in it that are in no output yet."""
 HOLD: Final = "__hold"
 """Of a row of state: where these elements hold the output watermark, in microseconds; null: nowhere."""
 OUTSTANDING_HOLD: Final = "__outstanding_hold"
 """Of a row of state, if its operator takes back what it gave: where that holds the output watermark; null: nowhere."""
+
+
+@attrs.frozen(eq=False)
+class Input:
+    """What comes to an operator in one role: `keys` place its rows on shards, `schema` has the columns of them."""
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+
+    def no_arrivals(self) -> pl.DataFrame:
+        """The arrivals of a bundle in which only the clock moves."""
+        return pl.DataFrame(schema=self.schema)
 
 
 @attrs.frozen
@@ -37,8 +52,9 @@ class Spread:
 
 @attrs.frozen(slots=False, eq=False)
 class Table:
-    """What the store must know of the rows that an operator keeps. Each has the columns `PENDING` and `HOLD`.
+    """What is to be known of the rows that an operator keeps. Each has the columns `PENDING` and `HOLD`.
 
+    `row` is what one is called, and `waits` what those with pending elements do: "has elements that wait for a pane".
     `keys` are the columns by which rows are placed; `bounds` are two columns of times, in microseconds, from when to
     when a row is, by which people tell it from others of its key. `schema` is that of the rows, `incoming` that of
     arrivals that have been admitted. `missing` are columns that rows of an earlier plan or version may lack.
@@ -51,6 +67,8 @@ class Table:
     taken before those of its bucket that wait.
     """
 
+    row: str
+    waits: str
     keys: tuple[str, ...]
     bounds: tuple[str, str]
     schema: pl.Schema
@@ -118,12 +136,29 @@ class Operator(Protocol):
     """
 
     @property
+    def inputs(self) -> Mapping[str, Input]:
+        """What comes to it, by role."""
+
+    @property
     def table(self) -> Table:
         """The rows that it keeps."""
 
     @property
     def clocks(self) -> tuple[str, ...]:
         """The clocks that its rows may wait for, by name."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether what it gives depends on the order in which rows come."""
+        return False
+
+    def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of one task on their way to its shards: fewer, where it needs no more to give the same."""
+        return rows
+
+    def together(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """The arrivals of a bundle, of which some may have been shrunk, in their order as one frame."""
+        return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""

@@ -18,7 +18,7 @@ from stages.state.working_set import Visit
 
 @attrs.frozen
 class Saved:
-    """The rows of one shard, one per (key, window), with the columns of its table; and where it stood.
+    """The rows of one shard, with the columns of its operator's table; and where it stood.
 
     `arrived` is how many elements had come to it; where several shards become one, the most that had come to any.
     """
@@ -33,7 +33,7 @@ def save(stage: Stage, store: StateStore) -> Saved:
     """What the store has of the stage. Arrivals that waited have become part of its rows; no clock moves."""
     storage = stage.storage(store)
     index, visit = storage.index, Visit.everything(storage)
-    advanced = stage.grouping.advance(
+    advanced = stage.operator.advance(
         visit.rows, Admitted(visit.incoming), index.watermarks, index.times, index.times, visit.unmerged
     )
     return Saved(advanced.rows, index.watermarks, index.times, index.arrived)

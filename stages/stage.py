@@ -1,8 +1,7 @@
-"""A stage of a pipeline: the grouping over its state, `(state, arrivals, clock) -> (state, panes, output watermark)`.
+"""A stage of a pipeline: an operator over its state, `(state, arrivals, clock) -> (state, panes, output watermark)`.
 
-Rows are spread over buckets, and a step looks only at those in which a window is due, and at those that arrivals reach
-unless these can wait: arrivals whose window is not over are put beside the rows of their bucket where nothing depends
-on them before.
+Rows are spread over buckets, and a step looks only at those in which a row is due, and at those that arrivals reach
+unless these can wait: they are put beside the rows of their bucket where nothing depends on them before.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import attrs
 import polars as pl
 
 from stages.errors import ResultError, StepError
-from stages.grouping.grouping import Grouping
-from stages.operator import Refused
+from stages.operator import Operator, Refused
 from stages.progress.reports import Report
 from stages.progress.watermarks import Clock, Watermarks
 from stages.state.index import Holder, Index
@@ -26,12 +24,12 @@ from stages.strategies.histogram import Histogram
 
 @attrs.frozen
 class Step:
-    """What a step of a stage gives. `holder` is the key and window with the least hold.
+    """What a step of a stage gives. `holder` is the key and row of state with the least hold.
 
-    `elements` came. An element counts in every window that it is in: `placed` of what came, `emitted` of what is in
-    panes for the first time, `pending` of what is in none yet; what was pending and placed is now emitted, dropped or
-    pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
-    `late` has the arrivals that were dropped, if the grouping shows them. `percentiles` are those of the input, and
+    `elements` came. With windows an element counts in each that it is in: `placed` of what came, `emitted` of what is
+    in panes for the first time, `pending` of what is in none yet; what was pending and placed is now emitted, dropped
+    or pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
+    `late` has the arrivals that were dropped, if the operator shows them. `percentiles` are those of the input, and
     where there are any, `holds` is where pending elements hold those of the output. What was `refused` is not among the
     elements.
     """
@@ -59,15 +57,16 @@ class Step:
 
 @attrs.frozen
 class Stage:
-    """A named grouping. Its name is the name of its state."""
+    """A named operator. Its name is the name of its state."""
 
     name: str
-    grouping: Grouping
+    operator: Operator
 
     def step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:
         """One bundle: `arrivals` are processed with the watermarks of the step before, then the clock moves.
 
-        `arrivals` has the grouping's columns, the event time, and window bounds if windows are assigned already.
+        `arrivals` has the columns that the operator reads and the event time; where it is a grouping, window bounds if
+        windows are assigned already.
         A clock that is behind changes nothing; watermarks never go back.
         """
         try:
@@ -81,17 +80,17 @@ class Stage:
 
     def storage(self, store: StateStore) -> Storage:
         """What the store has of this stage."""
-        index = Index.load(store, self.name, self.grouping.clocks)
-        return Storage(self.name, self.grouping, store, index)
+        index = Index.load(store, self.name, self.operator.clocks)
+        return Storage(self.name, self.operator, store, index)
 
     def _step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:
         storage = self.storage(store)
         index = storage.index
         before, then, now = index.watermarks, index.times, index.times.advance(clock)
-        admitted = self.grouping.admit(arrivals, before, index.arrived)
+        admitted = self.operator.admit(arrivals, before, index.arrived)
         looked = visit(storage, admitted.incoming, now)
         reached = attrs.evolve(admitted, incoming=looked.incoming)
-        advanced = self.grouping.advance(looked.rows, reached, before, then, now, looked.unmerged)
+        advanced = self.operator.advance(looked.rows, reached, before, then, now, looked.unmerged)
         index = looked.leave(advanced.rows, now)
         holder = index.holder
         hold = None if holder is None else holder.hold

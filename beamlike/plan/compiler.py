@@ -349,7 +349,7 @@ def _require_one_clock(sources: Mapping[str, SourcePlan]) -> None:
 
 def _require_percentiles(stage: StagePlan, sources: Mapping[str, SourcePlan]) -> None:
     """Percentile watermarks that the trigger looks at are kept for every source that its rows come from."""
-    clocks = stage.stage.grouping.windowing.trigger.clocks()
+    clocks = stage.stage.operator.clocks
     for percentile in (number for number in range(1, 100) if percentile_clock(number) in clocks):
         unknown = [name for name, plan in sources.items() if percentile not in plan.watermark.percentiles]
         if unknown:

@@ -14,6 +14,7 @@ from beamlike.plan.compiler import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.plan.route import Route
 from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.base import Step
+from stages.grouping.grouping import Grouping
 from windowing.columns import RESERVED_PREFIX
 from windowing.windowing import Windowing
 
@@ -78,11 +79,16 @@ def _event_time(time: EventTime | None) -> str:
 
 
 def _stage(plan: StagePlan) -> Tree:
-    grouping = plan.stage.grouping
+    operator = plan.stage.operator
+    facts = _grouping(operator) if isinstance(operator, Grouping) else {"operator": describe(operator)}
+    return _facts({**facts, "gives": schema_text(plan.schema)}, _routes(plan.routes))
+
+
+def _grouping(grouping: Grouping) -> dict[str, str]:
     choices = windowing_choices(grouping.windowing)
     if grouping.windowing.windows.merging and not grouping.merging:
         choices["windows"] += ", as an earlier grouping has merged them"
-    facts = {
+    return {
         "windows": choices["windows"],
         "trigger": choices["trigger"],
         "panes": ", ".join(_panes(choices)),
@@ -91,9 +97,7 @@ def _stage(plan: StagePlan) -> Tree:
         "aggregates": ", ".join(
             f"{name} = {aggregate_text(value)}" for name, value in grouping.aggregates.items()
         ),
-        "gives": schema_text(plan.schema),
     }
-    return _facts(facts, _routes(plan.routes))
 
 
 def _panes(choices: Mapping[str, str]) -> Iterable[str]:

@@ -22,6 +22,8 @@ from beamlike.io.files.files import Files
 from beamlike.logical.origins import EventTime
 from beamlike.plan.compiler import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
+from stages.grouping.grouping import Grouping
+from stages.operator import Operator
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import format_duration
@@ -65,6 +67,7 @@ _OF_STAGE: Final = {
     **dict.fromkeys(
         (
             "keys",
+            "operator",
             "windows",
             "merging",
             "trigger",
@@ -153,9 +156,8 @@ def _is_stage(facts: object) -> bool:
 
 
 def needs_ticks(plan: Plan) -> bool:
-    """Whether a trigger or a source waits for processing time, which must then pass also when nothing comes."""
-    triggers = [stage.stage.grouping.windowing.trigger for stage in plan.stages.values()]
-    waits = any(PROCESSING_TIME in trigger.clocks() for trigger in triggers)
+    """Whether a stage or a source waits for processing time, which must then pass also when nothing comes."""
+    waits = any(PROCESSING_TIME in stage.stage.operator.clocks for stage in plan.stages.values())
     waits = waits or any(source.watermark.needs_time for source in plan.sources.values())
     return waits and steps_of(plan) is None
 
@@ -181,26 +183,33 @@ def _watermark(strategy: WatermarkStrategy) -> str:
 
 
 def _stage(stage: StagePlan) -> dict[str, Any]:
-    grouping = stage.stage.grouping
-    windowing = grouping.windowing
-    accumulators = grouping.layout.parts
-    return {
+    table = stage.stage.operator.table
+    facts: dict[str, Any] = {
         "level": str(stage.level),
         "inputs": ", ".join(stage.inputs),
-        "keys": ", ".join(f"{key}: {grouping.schema[key]}" for key in grouping.keys),
+        "keys": ", ".join(f"{key}: {table.schema[key]}" for key in table.keys),
+        **_operator(stage.stage.operator),
+    }
+    state = {name: str(dtype) for name, dtype in table.schema.items() if name not in facts["accumulators"]}
+    return {**facts, "state": state}
+
+
+def _operator(operator: Operator) -> dict[str, Any]:
+    """What the state of an operator depends on; of a grouping choice by choice."""
+    if not isinstance(operator, Grouping):
+        return {"operator": text(operator), "aggregates": {}, "accumulators": {}}
+    windowing = operator.windowing
+    return {
         "windows": repr(windowing.windows),
-        "merging": str(grouping.merging),
+        "merging": str(operator.merging),
         "trigger": repr(windowing.trigger),
         "accumulation": windowing.accumulation.value,
         "timestamp combiner": text(windowing.timestamp_combiner),
         "allowed lateness": f"{windowing.allowed_lateness} us",
         "on_time": windowing.on_time,
         "closing": windowing.closing,
-        "aggregates": {name: aggregate_text(agg) for name, agg in grouping.aggregates.items()},
-        "accumulators": {name: str(part.dtype) for name, part in accumulators.items()},
-        "state": {
-            name: str(dtype) for name, dtype in grouping.layout.state.items() if name not in accumulators
-        },
+        "aggregates": {name: aggregate_text(agg) for name, agg in operator.aggregates.items()},
+        "accumulators": {name: str(part.dtype) for name, part in operator.layout.parts.items()},
     }
 
 

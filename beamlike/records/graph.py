@@ -9,6 +9,7 @@ import attrs
 
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
 from beamlike.plan.compiler import Plan, SinkPlan, SourcePlan, StagePlan
+from stages.grouping.grouping import Grouping
 from windowing.calendars import CalendarWindows
 from windowing.windows import FixedWindows, SlidingWindows, WindowFn
 
@@ -52,9 +53,11 @@ def _spacing(value: Spacing | Mapping[str, int] | None) -> Spacing | None:
 class StageDescription:
     """A stage: what it reads from, its keys and aggregates, and each choice of its windowing in words.
 
-    `choices` has windows, trigger, accumulation, timestamp, allowed lateness, on_time and closing. `spacing` says
-    where fixed and sliding windows lie, `calendar` has the unit, count, start and timezone of calendar windows; both
-    are None for others. `allowed_lateness` is in microseconds. `clocks` are those that its windows wait for.
+    `choices` has windows, trigger, accumulation, timestamp, allowed lateness, on_time and closing; of a stage without
+    windows it says in "operator" what that does. `spacing` says where fixed and sliding windows lie, `calendar` has the
+    unit, count, start and timezone of calendar windows; both are None for others. `allowed_lateness` is in
+    microseconds. `clocks` are those that its rows of state wait for; `row` is what such a row is called, and `waits`
+    what one does that holds the output watermark.
     """
 
     inputs: tuple[str, ...] = attrs.field(converter=_words)
@@ -67,6 +70,13 @@ class StageDescription:
     clocks: tuple[str, ...] = attrs.field(converter=_words)
     calendar: Mapping[str, Any] | None = None
     key_types: tuple[str, ...] = attrs.field(default=(), converter=_words)
+    row: str = "window"
+    waits: str = "has elements that wait for a pane"
+
+    @property
+    def windowed(self) -> bool:
+        """Whether it groups by windows."""
+        return "windows" in self.choices
 
 
 @attrs.frozen
@@ -119,18 +129,33 @@ def _source(plan: SourcePlan) -> SourceDescription:
 
 
 def _stage(plan: StagePlan) -> StageDescription:
-    grouping = plan.stage.grouping
-    return StageDescription(
+    operator = plan.stage.operator
+    table = operator.table
+    described = StageDescription(
         plan.inputs,
         plan.level,
-        grouping.keys,
-        {name: aggregate_text(aggregate) for name, aggregate in grouping.aggregates.items()},
-        windowing_choices(grouping.windowing),
-        _spaced(grouping.windowing.windows),
-        grouping.windowing.allowed_lateness,
-        grouping.clocks,
-        _calendar(grouping.windowing.windows),
-        [str(grouping.schema[key]) for key in grouping.keys],
+        table.keys,
+        {},
+        {"operator": describe(operator)},
+        None,
+        0,
+        operator.clocks,
+        key_types=[str(table.schema[key]) for key in table.keys],
+        row=table.row,
+        waits=table.waits,
+    )
+    return _windowed(described, operator) if isinstance(operator, Grouping) else described
+
+
+def _windowed(described: StageDescription, grouping: Grouping) -> StageDescription:
+    windowing = grouping.windowing
+    return attrs.evolve(
+        described,
+        aggregates={name: aggregate_text(aggregate) for name, aggregate in grouping.aggregates.items()},
+        choices=windowing_choices(windowing),
+        spacing=_spaced(windowing.windows),
+        allowed_lateness=windowing.allowed_lateness,
+        calendar=_calendar(windowing.windows),
     )
 
 

@@ -15,13 +15,13 @@ def in_order(
 ) -> list[pl.DataFrame]:
     """What has come, by the name of the source or stage that it is from -> in the order of the stage's inputs.
 
-    Rows of a source stay in their order. Those of a stage come from its shards, each with some of the keys. Where an
-    aggregate depends on the order, they are taken in order of event time, and then of their columns.
+    Rows of a source stay in their order. Those of a stage come from its shards, each with some of the keys. Where the
+    stage depends on the order, they are taken in order of event time, and then of their columns.
     """
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in plan.inputs}
     for name, frame in arrived:
         frames[name].append(frame)
-    if any(aggregate.ordered for aggregate in plan.stage.grouping.aggregates.values()):
+    if plan.stage.operator.ordered:
         frames = {
             name: found if name in sources or not found else [_sorted(found)]
             for name, found in frames.items()

@@ -78,7 +78,9 @@ def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> Sou
 
 
 def _panes(step: Step) -> dict[str, int]:
-    """How many by timing, and how many earlier ones were taken back."""
+    """How many by timing, and how many earlier ones were taken back; what has no windows has no panes."""
+    if PANE_TIMING not in step.panes.columns:
+        return {}
     timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(PANE_TIMING))
     return dict(sorted(timings.to_series().value_counts().rows()))
 

@@ -17,7 +17,7 @@ from beamlike.runtime.arrival import in_order
 from beamlike.runtime.build_records import source_record, stage_record
 from beamlike.runtime.stage_output import route_step
 from beamlike.system.in_hand import at
-from stages.grouping.combiner_lifting import is_lifted, lift
+from stages.operator import MAIN
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, together
 from stages.stage import Step
@@ -54,8 +54,9 @@ class StageTask:
             for name in plan.inputs
         }
         with at("stage", plan.name):
-            arrivals = _together(in_order(plan, self.sources, rows), plan)
-            came(plan.name, arrivals, plan.stage.grouping.keys, self.shard, self.shards)
+            operator = plan.stage.operator
+            arrivals = operator.together(in_order(plan, self.sources, rows))
+            came(plan.name, arrivals, operator.inputs[MAIN].keys, self.shard, self.shards)
             step = plan.stage.step(store, arrivals, inputs.clock(upstream.values()))
             routed = dict(route_step(plan, step))
         return StageTurn(inputs, upstream, step, routed)
@@ -87,10 +88,3 @@ class StageTurn:
     def record(self, finished: int) -> StageRecord:
         """The record of the stage, which was done with the batch at this processing time (us)."""
         return stage_record(self.step, self.upstream, finished)
-
-
-def _together(frames: list[pl.DataFrame], plan: StagePlan) -> pl.DataFrame:
-    """Chunks in order as one frame: if some were lifted before they were sent, so are the others."""
-    if any(map(is_lifted, frames)):
-        frames = [lift(frame, plan.stage.grouping.layout) for frame in frames]
-    return pl.concat(frames) if frames else plan.stage.grouping.no_arrivals()

@@ -139,7 +139,8 @@ def on_stage(transcript: Transcript) -> list[Outcome]:
     _plan(transcript)
     schema = pl.Schema({"key": pl.String(), "value": _value_type(transcript)})
     aggregates = {"value": _AGGREGATES[transcript.aggregate]()}
-    stage = Stage(transcript.name, Grouping(("key",), Windowing(**transcript.choices), aggregates, schema))
+    grouping = Grouping(("key",), Windowing(**transcript.choices), aggregates, schema)
+    stage = Stage(transcript.name, grouping)
     store, clock, outcomes = DictStore(), Clock(MIN_TIME), []
     for step in transcript.steps:
         if step.watermark is not None:
@@ -148,7 +149,7 @@ def on_stage(transcript: Transcript) -> list[Outcome]:
             clock = attrs.evolve(clock, processing_time=step.processing_time)
         rows = [(element.key, element.value, element.at) for element in step.elements]
         arrivals = pl.DataFrame(rows, {**schema, EVENT_TIME: pl.Int64()}, orient="row")
-        arrivals = arrivals.select(*stage.grouping.columns, EVENT_TIME)
+        arrivals = arrivals.select(*grouping.columns, EVENT_TIME)
         done = stage.step(store, arrivals, clock)
         panes = _panes(done.panes.rename(_COLUMNS))
         outcomes.append(Outcome(panes, attrs.asdict(done.watermarks), done.dropped))

@@ -38,6 +38,15 @@ class Dropped:
 
 
 @attrs.frozen
+class LeftOut:
+    """How many arrivals were too late and how many in no window; `rows` are there where they are asked for."""
+
+    late: int = 0
+    nowhere: int = 0
+    rows: Dropped | None = None
+
+
+@attrs.frozen
 class Late:
     """How to find them. `merged_by` merged arrivals with each other before they met the state, if anything did."""
 

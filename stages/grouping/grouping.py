@@ -6,7 +6,7 @@ are looked at once per bundle, which the model allows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -14,13 +14,32 @@ import attrs
 import polars as pl
 
 from stages.aggregates.builtin import ARRIVAL, Aggregate
-from stages.grouping.combiner_lifting import count_in, elements_in, is_lifted, lifts_early, place
-from stages.grouping.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, late_schema
+from stages.grouping.combiner_lifting import (
+    count_in,
+    elements_in,
+    is_lifted,
+    lift,
+    lift_if_smaller,
+    lifts_early,
+    place,
+)
+from stages.grouping.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, LeftOut, late_schema
 from stages.grouping.firing import collect, expires_at, fire, let_go, ready
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals
 from stages.grouping.rejected import refuse
-from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Admitted, Advanced, Operator, Spread, Table
+from stages.operator import (
+    HOLD,
+    MAIN,
+    OUTSTANDING_HOLD,
+    PENDING,
+    Admitted,
+    Advanced,
+    Input,
+    Operator,
+    Spread,
+    Table,
+)
 from stages.progress.watermarks import Times, Watermarks
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.overlap import in_company, meets
@@ -30,15 +49,6 @@ from windowing.windowing import Windowing
 
 MANY: Final = 2
 """Of windows of the keys that arrivals have, for each arrival."""
-
-
-@attrs.frozen
-class _LeftOut:
-    """How many arrivals are too late and how many in no window; `rows` are there where they are asked for."""
-
-    late: int = 0
-    nowhere: int = 0
-    rows: Dropped | None = None
 
 
 @attrs.frozen(slots=False)
@@ -84,16 +94,25 @@ class Grouping(Operator):
         """The columns of dropped arrivals, the reason, event time and window."""
         return late_schema(self.schema, self.late_columns or ())
 
-    def no_arrivals(self) -> pl.DataFrame:
-        """The arrivals of a bundle in which only the clock moves."""
+    @cached_property
+    def inputs(self) -> dict[str, Input]:
+        """The elements, with or without their windows."""
         times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
-        return pl.DataFrame(schema={**{name: self.schema[name] for name in self.columns}, **times})
+        columns = {name: self.schema[name] for name in self.columns}
+        return {MAIN: Input(self.keys, pl.Schema({**columns, **times}))}
+
+    @property
+    def ordered(self) -> bool:
+        """Whether some aggregate depends on the order of elements."""
+        return any(aggregate.ordered for aggregate in self.aggregates.values())
 
     @cached_property
     def table(self) -> Table:
         """A row per (key, window)."""
         in_order = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
         return Table(
+            "window",
+            "has elements that wait for a pane",
             self.keys,
             WINDOW_COLUMNS,
             self.layout.state,
@@ -167,7 +186,7 @@ class Grouping(Operator):
             elements_in(arrivals),
             int(incoming[COUNT].sum()) + late + nowhere,
             refused,
-            _LeftOut(late, nowhere, rows),
+            LeftOut(late, nowhere, rows),
         )
 
     def _lifted(self, admitted: pl.DataFrame, before: Watermarks, arrived: int) -> pl.DataFrame:
@@ -192,6 +211,16 @@ class Grouping(Operator):
     def lifts_early(self) -> bool:
         """Whether arrivals may be lifted before they are placed on shards: nobody then sees single late ones."""
         return self.late_columns is None and lifts_early(self.layout, self.merging)
+
+    def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """A row per (key, window) of a task, if these are fewer and change nothing else."""
+        return lift_if_smaller(rows, self.layout) if self.lifts_early else rows
+
+    def together(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """As one frame; if some were lifted in their tasks, so are the others."""
+        if any(map(is_lifted, frames)):
+            frames = [lift(frame, self.layout) for frame in frames]
+        return super().together(frames)
 
     def advance(
         self,
@@ -218,7 +247,7 @@ class Grouping(Operator):
             )
             panes = pl.concat([panes, due])
         rows = let_go(rows, self.layout, Moment(now.times, self.merging))
-        left_out: _LeftOut = admitted.aside or _LeftOut()
+        left_out: LeftOut = admitted.aside or LeftOut()
         dropped = {
             LATE: left_out.late,
             CLOSED_WINDOW: int(closed.rows[COUNT].sum()),

@@ -163,7 +163,7 @@ def test_sums_over_retractions_are_right_in_every_stage(links: list[Linked], str
         for link in links:
             sent, clock = link.step(store, sent, clock)
     for before, after in pairwise(links):
-        assert after.results() == before.totals(after.stage.grouping.windowing.windows)
+        assert after.results() == before.totals(after.stage.operator.windowing.windows)
 
 
 def test_a_session_that_absorbs_two_others_replaces_both_downstream() -> None:

@@ -42,7 +42,7 @@ class Played:
 def play(graph: Graph) -> Played:
     p, sinks = declare(graph)
     plan = p.plan()
-    naive = Naive(graph, {name: stage.stage.grouping.windowing for name, stage in plan.stages.items()})
+    naive = Naive(graph, {name: stage.stage.operator.windowing for name, stage in plan.stages.items()})
     expected = [naive.step(number) for number in range(graph.steps)]
     return Played(graph, p.run().batches, sinks, expected)
 
@@ -77,7 +77,7 @@ def test_on_any_number_of_shards_every_stage_is_where_a_naive_propagation_has_it
 ) -> None:
     p, sinks = declare(graph)
     plan = p.plan()
-    windowings = {name: stage.stage.grouping.windowing for name, stage in plan.stages.items()}
+    windowings = {name: stage.stage.operator.windowing for name, stage in plan.stages.items()}
     naive = Naive(graph, windowings)
     for number, batch in enumerate(Query(plan, shards, seed=shards).batches()):
         expected, stages = naive.step(number), batch.stages()

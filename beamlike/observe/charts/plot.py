@@ -26,9 +26,11 @@ def nodes(run: RunDescription) -> list[Node]:
 
 
 def stage_facts(stage: StageDescription) -> list[str]:
-    """Windows, trigger, keys and aggregates in words."""
+    """Windows, trigger, keys and aggregates in words; of a stage without windows what it does."""
     aggregates = ", ".join(f"{name} = {text}" for name, text in stage.aggregates.items())
     keys = [f"by {', '.join(stage.keys)}"] if stage.keys else []
+    if not stage.windowed:
+        return [stage.choices["operator"], *keys]
     return [stage.choices["windows"], stage.choices["trigger"], *keys, aggregates]
 
 

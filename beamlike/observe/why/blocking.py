@@ -12,6 +12,7 @@ from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstr
 from beamlike.records.present import Present
 from stages.state.index import Holder
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+from windowing.triggers.base import WATERMARK
 
 _TO_THE_END = "END_OF_WINDOW would let it go on to the end of the window"
 _HOLDS = {
@@ -60,14 +61,24 @@ class Trail:
             yield from self.input_waits(name)
             return
         yield self._held(name, record.window)
-        yield from self.window_waits(name, record.window.start, record.window.end)
+        if self.plan.stages[name].windowed:
+            yield from self.window_waits(name, record.window.start, record.window.end)
+        else:
+            yield from self._row_waits(name, record.window)
 
     def _held(self, name: str, window: Holder) -> str:
-        at = moment(window.hold)
-        return (
-            f"stage `{name}` holds its output watermark at {at}: {holder_text(window)} {holding_text(window)}, "
-            f"and {self.pane_stands(name)}"
-        )
+        stage = self.plan.stages[name]
+        held = f"stage `{name}` holds its output watermark at {moment(window.hold)}: "
+        if not stage.windowed:
+            return f"{held}the {stage.row} of {holder_text(window)} {stage.waits}"
+        return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_stands(name)}"
+
+    def _row_waits(self, name: str, row: Holder) -> Iterator[str]:
+        """What a row of state waits for that is no window: the end of its time, and whatever else it may wait for."""
+        stage = self.plan.stages[name]
+        others = [f", or for {other.replace('_', ' ')}" for other in stage.clocks if other != WATERMARK]
+        yield f"that {stage.row} waits for {self._to_go(name, row.end)}{''.join(others)}"
+        yield from self.input_waits(name)
 
     def pane_stands(self, name: str) -> str:
         """By which choice pending elements hold the output watermark, and what would change it."""

@@ -38,11 +38,15 @@ def _of_key(trail: Trail, name: str, key: str) -> Iterator[str]:
         yield from trail.output_waits(name)
         return
     if trail.stage(name).live == 0:
-        yield f"stage `{name}` has no windows in state, of key {key} or any other: none waits for anything"
+        row = trail.plan.stages[name].row
+        yield f"stage `{name}` has no {row}s in state, of key {key} or any other: none waits for anything"
         yield from trail.input_waits(name)
         return
     other = f"; that is {holder_text(held)}" if held is not None else ""
     yield f"key {key} is not what holds the output watermark of stage `{name}`{other}"
+    if not trail.plan.stages[name].windowed:
+        yield from trail.input_waits(name)
+        return
     if trail.fires_at_end(name):
         at = moment(trail.stage(name).input)
         yield f"its windows fire when the input watermark of stage `{name}` reaches their ends; it is at {at}"

@@ -16,9 +16,8 @@ import polars as pl
 import pyarrow as pa
 
 from beamlike.plan.compiler import Plan
-from stages.grouping.combiner_lifting import lift_if_smaller
-from stages.grouping.layout import Layout
 from stages.keys import shard_of
+from stages.operator import MAIN, Operator
 from stages.state.store import decode, encode
 
 ARROW: Final = pa.schema(
@@ -89,22 +88,18 @@ def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
 class Topology:
     """Where envelopes go: the label of each shard, which shards a stage has, and the keys that place its rows.
 
-    Labels are chosen so that Spark's hash puts each on a partition of its own. `lifts` has the stages for which rows
-    of a source may be lifted before they are placed.
+    Labels are chosen so that Spark's hash puts each on a partition of its own. `operators` are those of the stages.
     """
 
     labels: tuple[int, ...]
     keys: Mapping[str, tuple[str, ...]]
-    lifts: Mapping[str, Layout] = attrs.field(factory=dict)
+    operators: Mapping[str, Operator] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, labels: tuple[int, ...]) -> Topology:
-        groupings = {name: stage.stage.grouping for name, stage in plan.stages.items()}
-        return cls(
-            labels,
-            {name: grouping.keys for name, grouping in groupings.items()},
-            {name: grouping.layout for name, grouping in groupings.items() if grouping.lifts_early},
-        )
+        operators = {name: stage.stage.operator for name, stage in plan.stages.items()}
+        keys = {name: operator.inputs[MAIN].keys for name, operator in operators.items()}
+        return cls(labels, keys, operators)
 
     def shards(self, stage: str) -> tuple[int, ...]:
         """The shards of a stage: all of them, or one where there is no key to spread by."""
@@ -123,8 +118,8 @@ class Topology:
         return self.labels[zlib.crc32(origin.encode()) % len(self.labels)]
 
     def lift(self, consumer: str, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows of a source's task, for a consumer: where it may get one per (key, window), these if they are fewer."""
-        return lift_if_smaller(frame, self.lifts[consumer]) if consumer in self.lifts else frame
+        """Rows of a source's task, for a consumer: if that is a stage, the fewest that tell it the same."""
+        return self.operators[consumer].shrunk(frame) if consumer in self.operators else frame
 
     def data(self, consumer: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
         """The rows on their way to a stage's shards or to a sink, in chunks, numbered from `sequence`."""

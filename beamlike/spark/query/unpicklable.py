@@ -42,8 +42,7 @@ def _parts_of(plan: Plan) -> Iterator[tuple[str, Any]]:
     for source in plan.sources.values():
         yield from ((source.name, part) for part in (source.source, source.watermark))
     for stage in plan.stages.values():
-        grouping = stage.stage.grouping
-        yield from ((stage.name, part) for part in (*grouping.aggregates.items(), grouping.windowing))
+        yield stage.name, stage.stage.operator
     yield from ((name, sink.sink) for name, sink in plan.sinks.items() if written_by_tasks(sink.sink))
 
 

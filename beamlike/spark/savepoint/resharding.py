@@ -77,7 +77,7 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
     facts = [piece.facts() for piece in sent if piece.kind == Piece.FACTS]
     rows = [piece.frame() for piece in sent if piece.kind == Piece.ROWS]
     saved = Saved(
-        pl.concat([pl.DataFrame(schema=stage.stage.grouping.layout.state), *rows]),
+        pl.concat([stage.stage.operator.table.no_rows, *rows]),
         Watermarks(*(min(times) for times in zip(*(fact["watermarks"] for fact in facts), strict=True))),
         Times(_least(fact["times"] for fact in facts)),
         # The elements of a key have all come to one shard, and those to come get higher numbers.

@@ -65,7 +65,7 @@ def test_without_windows_rows_stay_in_theirs_and_other_choices_change():
     assert (second.name, second.shape) == ("plays.window_into_2", first.shape)
     plan = planned(second.aggregate(n=bl.count()))
     assert [step.name for step in plan.sources["plays"].routes[0].steps] == []
-    assert plan.stages["plays.aggregate"].stage.grouping.windowing == second.windowing
+    assert plan.stages["plays.aggregate"].stage.operator.windowing == second.windowing
 
 
 def test_windows_that_are_shipped_stay_shipped_when_only_other_choices_change():
@@ -80,7 +80,7 @@ def test_merged_windows_stay_merged_until_windows_are_given():
     assert kept.merged
     assert not kept.window_into(bl.Sessions("1m")).merged
     plan = planned(kept.aggregate(n=bl.sum("n")))
-    assert [stage.stage.grouping.merging for stage in plan.stages.values()] == [True, False]
+    assert [stage.stage.operator.merging for stage in plan.stages.values()] == [True, False]
 
 
 def test_a_collection_in_no_window_yet_can_be_given_other_choices():
@@ -193,7 +193,7 @@ def test_the_chosen_elements_are_shipped_and_the_grouping_forgets_them():
     assert grouped.windowing.timestamp_combiner is bl.EARLIEST
     plan = planned(grouped)
     assert shipped(plan, "plays") == ("user", "won", EVENT_TIME)
-    assert plan.stages["plays.aggregate"].stage.grouping.schema["won"] == pl.Boolean
+    assert plan.stages["plays.aggregate"].stage.operator.schema["won"] == pl.Boolean
     assert 'timestamp timestamp_of("won")' in grouped.pipeline.explain()
 
 
@@ -220,7 +220,7 @@ def test_custom_windows_are_shipped_and_not_the_columns_that_they_are_made_from(
     assert plan.sources["plays"].needed == (EVENT_TIME, "user", "tick")
     assert shipped(plan, "plays") == ("user", EVENT_TIME, *WINDOW_COLUMNS)
     assert shipped(plan, "plays.aggregate") == ("n", EVENT_TIME, *WINDOW_COLUMNS)
-    assert [stage.stage.grouping.columns for stage in plan.stages.values()] == [("user",), ("n",)]
+    assert [stage.stage.operator.columns for stage in plan.stages.values()] == [("user",), ("n",)]
 
 
 def test_custom_windows_that_are_assigned_earlier_need_their_columns_only_there():

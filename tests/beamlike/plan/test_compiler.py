@@ -106,7 +106,7 @@ def test_sessions_are_merged_once():
     sessions.aggregate(total=bl.sum("n")).write("out", bl.Memory())
     sessions.window_into(bl.Sessions("1m")).aggregate(total=bl.sum("n")).write("again", bl.Memory())
     stages = p.plan().stages
-    merging = {name: stage.stage.grouping.merging for name, stage in stages.items()}
+    merging = {name: stage.stage.operator.merging for name, stage in stages.items()}
     assert merging == {
         "plays.aggregate": True,
         "plays.aggregate.aggregate": False,
@@ -256,7 +256,7 @@ def test_a_plan_survives_cloudpickle_and_stays_small():
     assert len(data) < 20_000
     assert copy.levels == plan.levels
     assert copy.stages == plan.stages
-    assert copy.stages["plays.aggregate"].stage.grouping.aggregates == {"mean": Mean("score")}
+    assert copy.stages["plays.aggregate"].stage.operator.aggregates == {"mean": Mean("score")}
     function = copy.sources["plays"].routes[0].steps[1].fn
     assert function({"user": "a"}) == {"user": "a!"}
 

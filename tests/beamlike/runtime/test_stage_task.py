@@ -75,7 +75,7 @@ def test_dead_letters_of_steps_after_the_stage_are_told_with_it() -> None:
 
 def test_where_some_chunks_are_lifted_the_others_are_lifted_too() -> None:
     task, source = plan()
-    layout = task.plan.stage.grouping.layout
+    layout = task.plan.stage.operator.layout
     one, other = given(source, ("a", 3), ("b", 4)), given(source, ("a", 5), ("b", 200))
     name = task.plan.name
     inputs = task.receive(Inputs(), Arrived({"plays": other.summary}))

@@ -131,7 +131,7 @@ def run(
             schema={**schema, EVENT_TIME: pl.Int64()},
         )
         step = stage.step(store, arrivals, Clock(MAX_TIME if bundle is None else MIN_TIME))
-        assert step.panes.schema == stage.grouping.layout.panes
+        assert step.panes.schema == stage.operator.layout.panes
         panes += step.panes.select(list(aggregates)).rows(named=True)
     return panes
 

@@ -57,9 +57,9 @@ def test_a_stage_gets_every_column_only_if_somebody_wants_what_it_drops():
         return p.plan()
 
     without, with_late = plan(wanted=False), plan(wanted=True)
-    assert without.stages["totals"].stage.grouping.late_columns is None
+    assert without.stages["totals"].stage.operator.late_columns is None
     assert without.sources["plays"].routes[0].columns == ("user", EVENT_TIME)
-    assert with_late.stages["totals"].stage.grouping.late_columns == tuple(SCHEMA)
+    assert with_late.stages["totals"].stage.operator.late_columns == tuple(SCHEMA)
     assert set(with_late.sources["plays"].routes[0].columns) == {*SCHEMA, EVENT_TIME}
     routes = {route.consumer: (route.output, route.columns) for route in with_late.stages["totals"].routes}
     assert routes["lost"] == ("late", ("user", "reason", EVENT_TIME, *WINDOW_COLUMNS))

@@ -335,7 +335,7 @@ def test_percentiles_that_are_asked_for_later_find_sessions_as_if_nothing_had_wa
         run.step([("a", 1, 10), ("b", 1, 60)], 0)
         run.step([("a", 2, 5)], 1)
         clock = Clock(2, 0, {66: 17})
-        return run.stage.step(run.store, run.stage.grouping.no_arrivals(), clock).holds
+        return run.stage.step(run.store, run.stage.operator.together([]), clock).holds
 
     assert run()["buckets"] == [19, 69]
     with sizes(**PATIENT):

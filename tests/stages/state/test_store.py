@@ -125,7 +125,7 @@ def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
 
 
 CLOCKS = (WATERMARK,)
-TABLE = Table(("key",), WINDOW_COLUMNS, pl.Schema(), pl.Schema())
+TABLE = Table("window", "waits", ("key",), WINDOW_COLUMNS, pl.Schema(), pl.Schema())
 SIZES = {1: Size(1, 2, 5, 3), **{bucket: Size(1, 1, 4) for bucket in (2, 4, 5, 6)}}
 DEADLINES = {WATERMARK: pl.col(WINDOW_END)}
 
