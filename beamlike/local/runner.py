@@ -21,7 +21,7 @@ from beamlike.logical.overlaps import require_outside
 from beamlike.plan.compiler import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
-from beamlike.rows.dead_letters import UNCLAIMED, Letters
+from beamlike.rows.dead_letters import Letters
 from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.dead_letter_folder import folder_of_letters, hold_letters
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
@@ -30,14 +30,11 @@ from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step
 from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
+from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import (
-    Replacement,
-    beside,
     check_sinks,
     hold_sinks,
     require_in_process,
-    start_sink,
-    start_sinks,
     write_part,
 )
 from beamlike.runtime.stage_task import StageTask, StageTurn
@@ -144,24 +141,20 @@ class LocalRun(Shown):
 
     def _write_all(self, bundles: Iterator[Bundle], outcome: Outcome) -> None:
         """To files beside those of an earlier run, which they replace at the end."""
-        run, letters = self.run_id, JSONLines(self.dead_letters).beside(self.run_id)
-        plan = beside(self.plan, run)
-        sinks = {**{name: sink.sink for name, sink in plan.sinks.items()}, UNCLAIMED: letters}
-        result = Replacement(run, sinks)
+        letters = JSONLines(self.dead_letters)
+        sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_letters=True)
         try:
-            if os.path.isdir(letters.folder):
-                start_sink(UNCLAIMED, letters, run)
-            start_sinks(plan, run)
-            self._go(bundles, sinks, outcome)
-            self._publish(result, outcome)
+            sinks.start()
+            self._go(bundles, sinks.sinks, outcome)
+            self._publish(sinks, outcome)
         finally:
-            result.withdraw()
+            sinks.withdraw()
 
-    def _publish(self, result: Replacement, outcome: Outcome) -> None:
+    def _publish(self, sinks: RunSinks, outcome: Outcome) -> None:
         """All is done: whoever interrupts this gets the run, and all files."""
         try:
             with held_back():
-                result.publish()
+                sinks.publish()
                 outcome.close("stopped" if self._stopped else "ended")
         except KeyboardInterrupt:
             raise Interrupted(self) from None

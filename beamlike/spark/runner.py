@@ -27,7 +27,8 @@ from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
-from beamlike.runtime.sinks import Replacement, beside, check_sinks, hold_sinks, start_sinks
+from beamlike.runtime.run_sinks import RunSinks
+from beamlike.runtime.sinks import check_sinks, hold_sinks
 from beamlike.runtime.summary import Shown
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.hadoop import stored
@@ -151,7 +152,7 @@ class SparkRun(Shown):
     _outcome: Outcome = attrs.field(factory=lambda: Outcome(Desk(wall_clock)))
     _stopped: bool = False
     _given_up: bool = False
-    _result: Replacement = attrs.field(factory=Replacement)
+    _sinks: RunSinks = attrs.field(init=False)
     _limit: DeadLetterLimit = attrs.field(factory=DeadLetterLimit)
     _observers: Observers = attrs.field(init=False)
     _listings: Listings = attrs.field(factory=lambda: Listings({}))
@@ -166,7 +167,6 @@ class SparkRun(Shown):
             if self._progress is not None:
                 self._progress.close()
             self._outcome.close("failed")
-            self._result.withdraw()
             self._locks.close()
             raise
 
@@ -181,18 +181,18 @@ class SparkRun(Shown):
         require_files(self.plan, globs=at_once)
         shards = int(self.session.conf.get("spark.sql.shuffle.partitions") or 0)
         self._manifest = self.checkpoint.open(describe(self.plan, shards), draining=self.runner.drain)
-        if self.runner.checkpoint is None and not reads_rows(self.plan):
+        replaces = self.runner.checkpoint is None and not reads_rows(self.plan)
+        if replaces:
             # As in process: a later run has the same name, and so replaces its files.
-            run = self._manifest["run"] = self.plan.name
-            self._locks.enter_context(hold_sinks(self.plan, run))
-            if self.runner.trigger == "available_now":
-                self.plan = beside(self.plan, run)
-                self._result = Replacement(run, {name: sink.sink for name, sink in self.plan.sinks.items()})
+            self._manifest["run"] = self.plan.name
+            self._locks.enter_context(hold_sinks(self.plan, self.plan.name))
+        self._sinks = self._run_sinks(replaces)
+        self._locks.callback(self._sinks.withdraw)
         # Sources first: what cannot be read must not cost what an earlier run has written.
-        self.plan = with_rows_as_files(self.plan, self.checkpoint)
+        self.plan = with_rows_as_files(self._sinks.plan, self.checkpoint)
         self._listings = Listings.of(self.checkpoint, self.plan)
         if not self._manifest["begun"]:
-            start_sinks(self.plan, self._manifest["run"])
+            self._sinks.start()
             self._manifest["begun"] = True
             self.checkpoint.save(self._manifest)
         self._limit = DeadLetterLimit(
@@ -216,6 +216,13 @@ class SparkRun(Shown):
             self._watcher = Watcher(self._listings, self.runner.trigger, self._is_active, self._halt)
             self._watcher.start()
         self._started.set()
+
+    def _run_sinks(self, replaces: bool) -> RunSinks:
+        """What it writes to. At its end it may replace what an earlier run left, but with an interval it has none."""
+        run, letters = self._manifest["run"], JSONLines(self.dead_letters)
+        if replaces and self.runner.trigger == "available_now":
+            return RunSinks.replacing(self.plan, run, letters)
+        return RunSinks(self.plan, run, letters)
 
     @property
     def dead_letters(self) -> str:
@@ -327,7 +334,7 @@ class SparkRun(Shown):
         """Shows the files of a run that begins anew, if all of its batches are whole, and says how it ended."""
         with held_back():
             if not self._given_up and self._query is not None and self._query.exception() is None:
-                self._result.publish()
+                self._sinks.publish()
             self._outcome.close(ending)
 
     def _halt(self) -> None:
@@ -347,7 +354,6 @@ class SparkRun(Shown):
         if not self._is_active():
             if self._stopper is not None:
                 self._stopper.join()
-            self._result.withdraw()
             self._locks.close()
 
     def _record(self, record: BatchRecord) -> None:
@@ -358,7 +364,7 @@ class SparkRun(Shown):
         topology = Topology.of(self.plan, labels(self.session, self._manifest["shards"]))
         run = self._manifest["run"]
         clock = None if self._plays else wall_clock
-        parts = PartWriter.of(self.plan, run, JSONLines(self.dead_letters))
+        parts = PartWriter.of(self._sinks.sinks, run)
         tell_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
         leftovers = Leftovers(parts.sinks, run)
         last, desk = self._outcome.last, self._outcome.desk

@@ -27,7 +27,7 @@ from tests.support.places import ROOT
 ROWS = 50
 JOB = """
 import sys
-from tests.test_one_run_at_a_place import pipeline
+from tests.end_to_end.test_one_run_at_a_place import pipeline
 def wait(batch):
     if batch == 1:
         print("writing", flush=True)

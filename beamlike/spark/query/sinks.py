@@ -19,7 +19,7 @@ from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames, output
 from beamlike.io.sinks import Discarding, InTwoSteps, written_by_tasks
 from beamlike.plan.compiler import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
-from beamlike.rows.dead_letters import UNCLAIMED, Letters
+from beamlike.rows.dead_letters import Letters
 from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.file_order import FileOrder
 from beamlike.runtime.ingest import newest_of
@@ -161,8 +161,8 @@ class PartWriter:
     run: str
 
     @classmethod
-    def of(cls, plan: Plan, run: str, dead_letters: Sink) -> PartWriter:
-        sinks = {name: sink.sink for name, sink in plan.sinks.items()} | {UNCLAIMED: dead_letters}
+    def of(cls, sinks: Mapping[str, Sink], run: str) -> PartWriter:
+        """Of all that a run writes to."""
         by_tasks = {name: sink for name, sink in sinks.items() if written_by_tasks(sink)}
         return cls({name: _anywhere(sink) for name, sink in by_tasks.items()}, run)
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import beamlike as bl
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.run_sinks import RunSinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.envelope import Topology
 from beamlike.spark.query.ingest import source_envelopes
@@ -291,7 +292,7 @@ def test_paths_are_those_of_the_driver(tmp_path: Path, monkeypatch: pytest.Monke
     p = bl.Pipeline("paths")
     scores(p, bl.Rows(ROWS)).write("out", bl.Parquet("out"))
     monkeypatch.chdir(tmp_path)
-    writer = PartWriter.of(p.plan(), "run", bl.JSONLines("s3://bucket/letters"))
+    writer = PartWriter.of(RunSinks(p.plan(), "run", bl.JSONLines("s3://bucket/letters")).sinks, "run")
     paths = {name: sink.path for name, sink in writer.sinks.items()}
     assert paths == {"out": str(tmp_path / "out"), "@dead-letters": "s3://bucket/letters"}
 
