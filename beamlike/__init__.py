@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beamlike.api.collection import Collection
+from beamlike.api.flatten import flatten
 from beamlike.api.pipeline import Pipeline
 from beamlike.errors import CheckpointError, PlanError, RunError, SinkError, StepError, TooManyDeadLetters
 from beamlike.expressions.functions import (
@@ -46,7 +47,6 @@ from beamlike.io import (
 )
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.local.runner import LocalRunner
-from beamlike.logical.flatten import flatten
 from beamlike.logical.punctuated import Punctuated, TimeOrderedLogs
 from beamlike.logical.watermark import source_file
 from stages.aggregates.combine_fn import CombineFn

@@ -1,4 +1,4 @@
-"""Collections: what users build pipelines from. Each call adds one frozen declaration; nothing runs."""
+"""Collections: what users build pipelines from. Each call adds one frozen node; nothing runs."""
 
 from __future__ import annotations
 
@@ -11,33 +11,27 @@ import polars as pl
 
 from beamlike.api.html import collection_html
 from beamlike.errors import PlanError, WrongType
-from beamlike.logical import checks
-from beamlike.logical.origins import (
-    Configure,
-    DeadLetters,
-    Group,
-    Late,
-    Origin,
-    Read,
-    event_time_column,
-    reread,
-)
-from beamlike.logical.windowing import continued, pane_columns, require_groupable, rewindowed
+from beamlike.logical.dead_letters import dead_letters
+from beamlike.logical.event_time import event_time_column, require_event_time, require_no_windows
+from beamlike.logical.grouping import grouped, late, require_keys
+from beamlike.logical.node import Node
+from beamlike.logical.origins import Configure, Read
+from beamlike.logical.registry import Registry
+from beamlike.logical.reread import reread
+from beamlike.logical.windowing import rewindowed
 from beamlike.rows.dtypes import SchemaLike, as_schema, schema_text
-from beamlike.rows.event_time import DEAD_LETTERS
 from beamlike.steps.base import Filter, Row, Select, Step, WindowInto, WithColumns
 from beamlike.steps.columns import casts, renamed, without
-from beamlike.steps.infer import Shape, batches_schema, expressions, outputs, predicates, run_empty
-from beamlike.steps.python import FlatMap, Map, MapBatches
+from beamlike.steps.infer import batches_schema, expressions, outputs, predicates, run_empty
+from beamlike.steps.python import FlatMap, Map, MapBatches, require_arrow
 from beamlike.steps.timestamps import WithTimestamps, not_negative
 from stages.aggregates.builtin import Aggregate
-from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
+from windowing.columns import PANE_COLUMNS
 from windowing.windowing import Windowing
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from beamlike.api.pipeline import Pipeline
     from beamlike.io.base import Sink
     from stages.strategies.base import WatermarkStrategy
     from windowing.panes import Accumulation
@@ -53,84 +47,79 @@ IntoColumn = str | nw.Expr
 class Collection:
     """Rows with a schema, an event time and a windowing, that come from a source or from a step.
 
-    `origin` is the declaration that makes it from `inputs`; `base` begins the derived names of steps after
-    it. `merged` says that its windows are those that an earlier grouping has merged.
+    It is a handle on a `node` of what is declared in its `pipeline`.
     """
 
-    pipeline: Pipeline = attrs.field(repr=False)
-    name: str
-    origin: Origin
-    inputs: tuple[Collection, ...]
-    shape: Shape
-    windowing: Windowing
-    base: str
-    merged: bool = False
-    bounded: bool = True
-    repeats: bool = False
-    """Whether a row may have again what an earlier one had, as an accumulating pane does."""
+    pipeline: Registry = attrs.field(repr=False)
+    node: Node
+
+    @property
+    def name(self) -> str:
+        """That of the source or step that makes it."""
+        return self.node.name
 
     @property
     def schema(self) -> pl.Schema:
         """The user's columns and their polars types."""
-        return self.shape.user
+        return self.node.schema
 
     @property
-    def retracting(self) -> bool:
-        """Whether a row may take back an earlier one."""
-        return PANE_RETRACTED in self.shape.system
+    def windowing(self) -> Windowing:
+        """Into which windows its rows go, and when a grouping of them emits."""
+        return self.node.windowing
 
     def __repr__(self) -> str:
         return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
 
     def _repr_html_(self) -> str:
-        title = f"Collection {self.name!r} of pipeline {self.pipeline.name!r}"
-        inputs = [before.name for before in self.inputs]
-        return collection_html(title, self.origin, inputs, self.schema, self.windowing)
+        node, title = self.node, f"Collection {self.name!r} of pipeline {self.pipeline.name!r}"
+        inputs = [before.name for before in node.inputs]
+        return collection_html(title, node.origin, inputs, node.schema, node.windowing)
 
     def named(self, name: str) -> Collection:
         """The same, with this name for its step: names appear in errors, metrics, plans and state.
 
         What has been made of it before, a sink among that, is made of the step of this name, too.
         """
-        if isinstance(self.origin, Read):
+        node = self.node
+        if isinstance(node.origin, Read):
             raise PlanError(
                 "the name of a source is given in read(...) or with_watermark(...)", step=self.name
             )
-        origin = attrs.evolve(self.origin, name=name) if isinstance(self.origin, Step) else self.origin
-        after: Collection = attrs.evolve(self, name=name, base=name, origin=origin)
-        self.pipeline.rename(self, after)
-        return after
+        origin = attrs.evolve(node.origin, name=name) if isinstance(node.origin, Step) else node.origin
+        after: Node = attrs.evolve(node, name=name, base=name, origin=origin)
+        self.pipeline.rename(node, after)
+        return Collection(self.pipeline, after)
 
     def filter(self, *conditions: IntoColumn, name: str | None = None) -> Collection:
         """The rows for which all conditions are true."""
         name, base = self._new_name("filter", name)
-        step = Filter(name, predicates(self.shape, conditions, step=name))
+        step = Filter(name, predicates(self.node.shape, conditions, step=name))
         # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
         chosen = not step.needs(frozenset()).isdisjoint(PANE_COLUMNS)
-        after: Collection = attrs.evolve(self._step(step, base), repeats=self.repeats and not chosen)
-        return after
+        return self._step(step, base, repeats=self.node.repeats and not chosen)
 
     def select(self, *columns: IntoColumn, **named: Any) -> Collection:
         """Rows of only these columns: names or expressions. A keyword names its column; see also `named`."""
         step, base = self._new_name("select")
-        return self._select(expressions(self.shape, columns, named, step=step), step, base)
+        return self._select(expressions(self.node.shape, columns, named, step=step), step, base)
 
     def drop(self, *columns: str) -> Collection:
         """The rows without these columns. Event time, window and pane stay: they are no columns of the user's."""
         step, base = self._new_name("drop")
         left = without(self.schema, columns, step)
-        return self._select(expressions(self.shape, left, {}, step=step), step, base)
+        return self._select(expressions(self.node.shape, left, {}, step=step), step, base)
 
     def rename(self, names: Mapping[str, str]) -> Collection:
         """The rows with columns renamed: `rename({"old": "new"})`; the others stay, and all keep their places."""
         step, base = self._new_name("rename")
         chosen = renamed(self.schema, names, step)
-        return self._select(expressions(self.shape, chosen, {}, step=step), step, base)
+        return self._select(expressions(self.node.shape, chosen, {}, step=step), step, base)
 
     def with_columns(self, *columns: IntoColumn, **named: Any) -> Collection:
         """The rows with these columns added or replaced. A keyword names its column; see also `named`."""
         step, base = self._new_name("with_columns")
-        return self._with_columns(expressions(self.shape, columns, named, step=step), step, base)
+        return self._with_columns(expressions(self.node.shape, columns, named, step=step), step, base)
 
     def cast(self, types: SchemaLike) -> Collection:
         """The rows with columns of other types: `cast({"score": float})`. See `map` for how types are written.
@@ -139,7 +128,7 @@ class Collection:
         """
         step, base = self._new_name("cast")
         chosen = casts(self.schema, types, step)
-        return self._with_columns(expressions(self.shape, chosen, {}, step=step), step, base)
+        return self._with_columns(expressions(self.node.shape, chosen, {}, step=step), step, base)
 
     def map(
         self, fn: Callable[[Row], Row], schema: SchemaLike | None = None, *, name: str | None = None
@@ -171,10 +160,10 @@ class Collection:
         rows of that batch go to `dead_letters()`.
         """
         name, base = self._new_name("map_batches", name)
-        checks.require_arrow(self.schema, name)
+        require_arrow(self.schema, name)
         step = MapBatches(name, *self._function(fn, schema, name))
         if schema is None:
-            step = attrs.evolve(step, schema=batches_schema(self.shape, step))
+            step = attrs.evolve(step, schema=batches_schema(self.node.shape, step))
         return self._step(step, base, infer=False)
 
     def with_timestamps(
@@ -191,8 +180,8 @@ class Collection:
         moves back further goes to `dead_letters()`, as it could be late through no fault of its source.
         """
         name, base = self._new_name("with_timestamps", name)
-        checks.require_event_time(self, name)
-        checks.require_no_windows(self.shape, name)
+        require_event_time(self.node, name)
+        require_no_windows(self.node.shape, name)
         event_time_column(self.schema, column, timestamp_unit, name)
         skew = not_negative("allowed_skew", allowed_skew, name)
         return self._step(WithTimestamps(name, column, timestamp_unit, skew), base)
@@ -211,11 +200,8 @@ class Collection:
         of the source is used elsewhere, too, is read twice.
         """
         name, base = self._new_name("with_watermark", name)
-        origin = reread(self, watermark, timestamp, timestamp_unit, name)
-        shape = attrs.evolve(self.shape, system=origin.system)
-        after: Collection = attrs.evolve(self, name=name, base=base, origin=origin, inputs=(), shape=shape)
-        self.pipeline.register(name)
-        return after
+        again = reread(self.node, self.pipeline.latest, watermark, timestamp, timestamp_unit, name, base)
+        return self._after(again)
 
     def window_into(
         self,
@@ -239,7 +225,7 @@ class Collection:
         accumulating panes each time that they come.
         """
         name, base = self._new_name("window_into", name)
-        checks.require_event_time(self, name)
+        require_event_time(self.node, name)
         changes = {
             "windows": windows,
             "trigger": trigger,
@@ -251,18 +237,18 @@ class Collection:
             "allow_data_loss": allow_data_loss,
             "allow_repeats": allow_repeats,
         }
-        windowing = rewindowed(self, changes, name)
+        windowing = rewindowed(self.node, changes, name)
         if windows is None:
             return self._next(name=name, base=base, origin=Configure(), windowing=windowing)
-        after = self._step(WindowInto(name, windowing), base, infer=False)
-        shape = attrs.evolve(self.shape, system=self.shape.with_windows(windows))
-        return attrs.evolve(after, shape=shape, windowing=windowing, merged=False)
+        shape = attrs.evolve(self.node.shape, system=self.node.shape.with_windows(windows))
+        origin = WindowInto(name, windowing)
+        return self._next(name=name, base=base, origin=origin, shape=shape, windowing=windowing, merged=False)
 
     def group_by(self, *keys: str, name: str | None = None) -> Grouped:
         """Groups by these columns and by window: `.aggregate(...)` on the result says what to compute."""
         step, _ = self._new_name("aggregate", name)
-        checks.require_event_time(self, step)
-        checks.require_keys(self.schema, keys, step)
+        require_event_time(self.node, step)
+        require_keys(self.schema, keys, step)
         return Grouped(self, keys, name)
 
     def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Collection:
@@ -279,8 +265,7 @@ class Collection:
         `run.dead_letters` in process.
         """
         name, base = self._new_name("dead_letters", name)
-        checks.require_letters(self, name)
-        return self._next(name=name, base=base, origin=DeadLetters(), shape=Shape(DEAD_LETTERS, ()))
+        return self._after(dead_letters(self.node, name, base))
 
     def late(self, name: str | None = None) -> Collection:
         """The elements that this grouping dropped: the columns of its input, and a String column `reason`.
@@ -291,24 +276,13 @@ class Collection:
         to group them, give them windows that are still open, such as `bl.GlobalWindows()` with a trigger.
         """
         name, base = self._new_name("late", name)
-        if not isinstance(self.origin, Group):
-            raise PlanError("only the output of a grouping has late elements; call it there", step=name)
-        (before,) = self.inputs
-        return self._next(
-            name=name,
-            base=base,
-            origin=Late(),
-            shape=checks.dropped(before.shape, name),
-            windowing=before.windowing,
-            merged=before.merged,
-            repeats=before.repeats,
-        )
+        return self._after(late(self.node, name, base))
 
     def head(self, n: int = 10, *, input_rows: int | None = 10_000) -> pl.DataFrame:
         """The first `n` rows, as a sink gets them, of a run in process on a part of the input; see `collect`."""
         from beamlike.api.sampling import sample
 
-        return sample(self, "head", input_rows=input_rows, enough=n)
+        return sample(self.pipeline, self.node, "head", input_rows=input_rows, enough=n)
 
     def collect(self, *, input_rows: int | None = 100_000) -> pl.DataFrame:
         """The rows, as a sink gets them, of a run in process on the first `input_rows` rows of each source (None: all).
@@ -318,27 +292,27 @@ class Collection:
         """
         from beamlike.api.sampling import sample
 
-        return sample(self, "collect", input_rows=input_rows)
+        return sample(self.pipeline, self.node, "collect", input_rows=input_rows)
 
     def write(self, name: str, sink: Sink) -> Collection:
         """Writes the rows to the sink, under this name; the collection again, for more steps."""
-        self.pipeline.add_sink(name, sink, self)
+        self.pipeline.add_sink(name, sink, self.node)
         return self
 
     def _select(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Collection:
-        return self._step(Select(step, chosen, self._names(chosen, step), self.shape.system), base)
+        return self._step(Select(step, chosen, self._names(chosen, step), self.node.shape.system), base)
 
     def _with_columns(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Collection:
         return self._step(WithColumns(step, chosen, self._names(chosen, step)), base)
 
     def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
         """The columns that each expression gives."""
-        return tuple(tuple(schema) for schema in outputs(self.shape, chosen, step=step))
+        return tuple(tuple(schema) for schema in outputs(self.node.shape, chosen, step=step))
 
     def _new_name(self, kind: str, name: str | None = None) -> tuple[str, str]:
         """The step's name, and the base for names after it, which a given name begins anew."""
-        new = self.pipeline.new_name(name, f"{self.base}.{kind}")
-        return new, self.base if name is None else new
+        new = self.pipeline.new_name(name, f"{self.node.base}.{kind}")
+        return new, self.node.base if name is None else new
 
     def _function(
         self, fn: Callable[..., Any], schema: SchemaLike | None, step: str
@@ -350,18 +324,21 @@ class Collection:
             raise PlanError("schema= has no columns; give at least one", step=step)
         return fn, tuple(self.schema), declared
 
-    def _step(self, step: Step, base: str, *, infer: bool = True) -> Collection:
+    def _step(self, step: Step, base: str, *, infer: bool = True, **changes: Any) -> Collection:
         user = step.schema if isinstance(step, Map | FlatMap | MapBatches) else self.schema
         if infer:
-            user = run_empty(self.shape, step)
-        shape = attrs.evolve(self.shape, user=user)
-        return self._next(name=step.name, base=base, origin=step, shape=shape)
+            user = run_empty(self.node.shape, step)
+        shape = attrs.evolve(self.node.shape, user=user)
+        return self._next(name=step.name, base=base, origin=step, shape=shape, **changes)
 
     def _next(self, **changes: Any) -> Collection:
-        """A new collection, made from this one; its name is taken from now on."""
-        after: Collection = attrs.evolve(self, inputs=(self,), **changes)
-        self.pipeline.register(after.name)
-        return after
+        """What a step makes of this one."""
+        return self._after(attrs.evolve(self.node, inputs=(self.node,), **changes))
+
+    def _after(self, node: Node) -> Collection:
+        """A new collection; its name is taken from now on."""
+        self.pipeline.register(node.name)
+        return Collection(self.pipeline, node)
 
 
 @attrs.frozen
@@ -374,18 +351,7 @@ class Grouped:
 
     def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Collection:
         """One row per key, window and pane: the keys, then these aggregates, each named by its keyword."""
-        before = self.collection
-        step = before.pipeline.new_name(self.name, f"{before.base}.aggregate")
-        checks.require_event_time(before, step)
-        user = checks.aggregated(before.schema, self.keys, unnamed, aggregates, step)
-        require_groupable(before, aggregates, step)
-        windowing = before.windowing
-        return before._next(
-            name=step,
-            base=step,
-            origin=Group(self.keys, dict(aggregates)),
-            shape=Shape(user, (EVENT_TIME, *WINDOW_COLUMNS, *pane_columns(windowing))),
-            windowing=continued(windowing, step),
-            merged=windowing.windows.merging,
-            repeats=windowing.may_repeat(),
-        )
+        before, pipeline = self.collection.node, self.collection.pipeline
+        step = pipeline.new_name(self.name, f"{before.base}.aggregate")
+        require_event_time(before, step)
+        return self.collection._after(grouped(before, self.keys, unnamed, aggregates, step))

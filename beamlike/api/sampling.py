@@ -5,26 +5,25 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import attrs
 import polars as pl
 
-from beamlike.api.pipeline import Write
 from beamlike.errors import WrongType
 from beamlike.io import Memory, SparkSource
 from beamlike.io.base import Faulty, Part, Pieces, Source, Unreadable, output_frame
 from beamlike.io.files.files import Files
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.local.runner import LocalRun, LocalRunner
-from beamlike.logical.checks import has_dead_letters
-from beamlike.plan.compiler import Plan, SourcePlan, compile_plan
+from beamlike.logical.dead_letters import has_dead_letters
+from beamlike.logical.node import Node
+from beamlike.logical.registry import Registry, Write
+from beamlike.plan.compiler import compile_plan
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit, rows_text
 from beamlike.runtime.observers import Losses
 from stages.strategies.validators import SourceFile
-
-if TYPE_CHECKING:
-    from beamlike.api.collection import Collection
 
 _LOG = logging.getLogger("beamlike")
 
@@ -91,20 +90,20 @@ def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:
 
 
 def sample(
-    collection: Collection, what: str, *, input_rows: int | None, enough: int | None = None
+    pipeline: Registry, node: Node, what: str, *, input_rows: int | None, enough: int | None = None
 ) -> pl.DataFrame:
-    """The rows of a collection, as a sink gets them, of the first `input_rows` rows of each source.
+    """The rows of a node, as a sink gets them, of the first `input_rows` rows of each source.
 
     The run ends when there are `enough`. The log is told if that is not what the whole input gives; of dead letters and
     dropped elements it is told as in any run, and what fails one raises here, too.
     """
     _require_count(f"{what}: input_rows", input_rows, 1)
     _require_count(f"{what}: n", enough, 0)
-    plan = _plan(collection, input_rows)
+    plan = _plan(pipeline, node, input_rows)
     out = Memory()
     out.write(output_frame(pl.DataFrame(schema=plan.sinks[_SINK].schema)), Part(_SINK, 0))
     # Who looks at dead letters is to see them, however many.
-    limit = sys.maxsize if has_dead_letters(collection) else plan.max_dead_letters
+    limit = sys.maxsize if has_dead_letters(node) else plan.max_dead_letters
     whole = _run(plan, out, enough, limit)
     rows = out.frame() if enough is None else out.frame().head(enough)
     cut = [name for name, source in plan.sources.items() if getattr(source.source, "cut", False)]
@@ -112,7 +111,7 @@ def sample(
         _LOG.warning(
             "%s of %r has seen only the first %s of %s, as if there were no more; input_rows= says how many it sees",
             what,
-            collection.name,
+            node.name,
             rows_text(input_rows or 0),
             " and ".join(map(repr, cut)),
         )
@@ -133,10 +132,10 @@ def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None)
     return True
 
 
-def _plan(collection: Collection, input_rows: int | None) -> Plan:
-    """The plan of what leads to the collection, without the sinks of its pipeline, which stays as it is."""
-    alone = attrs.evolve(collection.pipeline)
-    alone.writes.append(Write(_SINK, Memory(), collection))
+def _plan(pipeline: Registry, node: Node, input_rows: int | None) -> Plan:
+    """The plan of what leads to the node, without the sinks of its pipeline, which stays as it is."""
+    alone = attrs.evolve(pipeline)
+    alone.writes.append(Write(_SINK, Memory(), node))
     plan = compile_plan(alone)
     if input_rows is None:
         return plan

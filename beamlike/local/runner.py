@@ -16,9 +16,9 @@ from beamlike.errors import MissingFiles, PlanError
 from beamlike.io import JSONLines, SparkSource
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.files.files import Files
-from beamlike.logical.checks import require_name
+from beamlike.logical.names import require_name
 from beamlike.logical.overlaps import require_outside
-from beamlike.plan.compiler import Plan, SourcePlan, StagePlan
+from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.rows.dead_letters import Letters

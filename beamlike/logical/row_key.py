@@ -1,15 +1,15 @@
-"""What tells the rows of a collection apart for a sink that replaces them, followed from the grouping on."""
+"""What tells the rows of a node apart for a sink that replaces them, followed from the grouping on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from beamlike.errors import PlanError, listed
 from beamlike.expressions.describe import describe
 from beamlike.expressions.tree import copied
-from beamlike.io.base import output_schema
+from beamlike.io.base import Sink, output_schema
 from beamlike.io.sinks import Feed, Fitted, RowKey
+from beamlike.logical.node import Node
 from beamlike.logical.origins import Configure, DeadLetters, Flatten, Group, Late, Origin
 from beamlike.steps.base import Filter, Select, WindowInto, WithColumns
 from beamlike.steps.python import FlatMap, Map, MapBatches
@@ -17,25 +17,21 @@ from windowing import Accumulation, AfterWatermark, DefaultTrigger, GlobalWindow
 from windowing.columns import PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
 from windowing.panes import IF_NON_EMPTY
 
-if TYPE_CHECKING:
-    from beamlike.api.collection import Collection
-    from beamlike.io.base import Sink
-
 _REMEDY = "write it with mode='append'"
 
 
-def fitted(sink: Sink, collection: Collection, step: str) -> Sink:
+def fitted(sink: Sink, node: Node, step: str) -> Sink:
     """The sink of `step`, told its columns and, if it replaces rows, what tells them apart."""
     if not isinstance(sink, Fitted):
         return sink
-    key = row_key(collection, step, per_pane=sink.per_pane) if sink.upserts else None
-    schema = output_schema(collection.shape.everything())
-    return sink.fitted(Feed(step, schema, tuple(collection.schema), key))
+    key = row_key(node, step, per_pane=sink.per_pane) if sink.upserts else None
+    schema = output_schema(node.shape.everything())
+    return sink.fitted(Feed(step, schema, tuple(node.schema), key))
 
 
-def row_key(collection: Collection, step: str, *, per_pane: bool) -> RowKey:
+def row_key(node: Node, step: str, *, per_pane: bool) -> RowKey:
     """The key of rows that come from one grouping, with its keys and windows still in them; `PlanError` for others."""
-    way = list(_since_grouping(collection, step))
+    way = list(_since_grouping(node, step))
     group, *after = reversed(way)
     (before,), origin = group.inputs, group.origin
     assert isinstance(origin, Group)
@@ -52,27 +48,27 @@ def row_key(collection: Collection, step: str, *, per_pane: bool) -> RowKey:
     for taken in after:
         names = _followed(names, taken)
     carriers = {of: name for name, of in reversed(names.items())}
-    groups = tuple(_carrier(column, carriers, collection, group, step) for column in (*origin.keys, *windows))
-    pane = _system_column(PANE_INDEX, carriers, collection)
-    retracted = _system_column(PANE_RETRACTED, carriers, collection)
-    if (per_pane and pane is None) or (collection.retracting and retracted is None):
+    groups = tuple(_carrier(column, carriers, node, group, step) for column in (*origin.keys, *windows))
+    pane = _system_column(PANE_INDEX, carriers, node)
+    retracted = _system_column(PANE_RETRACTED, carriers, node)
+    if (per_pane and pane is None) or (node.retracting and retracted is None):
         lost = PANE_INDEX if per_pane and pane is None else PANE_RETRACTED
         raise PlanError(_hidden(lost), step=step)
     return RowKey(groups, pane, retracted, per_pane)
 
 
-def _since_grouping(collection: Collection, step: str) -> Iterator[Collection]:
-    """The collection and those that it was made from, back to the grouping."""
-    while not isinstance(collection.origin, Group):
-        if reason := _refusal(collection.origin):
+def _since_grouping(node: Node, step: str) -> Iterator[Node]:
+    """The node and those that it was made from, back to the grouping."""
+    while not isinstance(node.origin, Group):
+        if reason := _refusal(node.origin):
             raise PlanError(
-                f"Table(mode='upsert') has a row per key and window of a grouping, and {collection.name!r} {reason}; "
+                f"Table(mode='upsert') has a row per key and window of a grouping, and {node.name!r} {reason}; "
                 f"{_REMEDY}",
                 step=step,
             )
-        yield collection
-        (collection,) = collection.inputs
-    yield collection
+        yield node
+        (node,) = node.inputs
+    yield node
 
 
 def _refusal(origin: Origin) -> str | None:
@@ -90,7 +86,7 @@ def _refusal(origin: Origin) -> str | None:
     return "is no output of one"
 
 
-def _require_replaceable(before: Collection, group: str, step: str) -> None:
+def _require_replaceable(before: Node, group: str, step: str) -> None:
     """Where a window may have several panes, the last one must have everything, and take the place of the others."""
     windowing = before.windowing
     if _has_one_pane(windowing):
@@ -118,7 +114,7 @@ def _has_one_pane(windowing: Windowing) -> bool:
     return False
 
 
-def _followed(names: Mapping[str, str], taken: Collection) -> dict[str, str]:
+def _followed(names: Mapping[str, str], taken: Node) -> dict[str, str]:
     """User columns after a step, by name, that have what the grouping's keys and the system's columns have."""
     origin = taken.origin
     if isinstance(origin, Select | WithColumns):
@@ -135,20 +131,18 @@ def _followed(names: Mapping[str, str], taken: Collection) -> dict[str, str]:
     return {name: of for name, of in names.items() if before.schema[name] == taken.schema.get(name)}
 
 
-def _system_column(column: str, carriers: Mapping[str, str], collection: Collection) -> str | None:
+def _system_column(column: str, carriers: Mapping[str, str], node: Node) -> str | None:
     """How `output_frame` calls a system column, or the user's copy of it; None if it is not in there."""
     plain = column.removeprefix(RESERVED_PREFIX)
-    if plain in collection.schema:
+    if plain in node.schema:
         return carriers.get(column)
-    return plain if column in collection.shape.system else None
+    return plain if column in node.shape.system else None
 
 
-def _carrier(
-    column: str, carriers: Mapping[str, str], collection: Collection, group: Collection, step: str
-) -> str:
+def _carrier(column: str, carriers: Mapping[str, str], node: Node, group: Node, step: str) -> str:
     """The column of the output that has a key, or an end of the window."""
     if column in WINDOW_COLUMNS:
-        name = _system_column(column, carriers, collection)
+        name = _system_column(column, carriers, node)
         if name is None:
             raise PlanError(_hidden(column), step=step)
         return name

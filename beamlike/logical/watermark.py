@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import attrs
 import polars as pl
@@ -17,9 +18,6 @@ from beamlike.steps.infer import Shape
 from stages.strategies.base import Summary, WatermarkStrategy
 from stages.strategies.validators import SourceFile
 from windowing.time import MAX_TIME
-
-if TYPE_CHECKING:
-    from beamlike.plan.compiler import Plan
 
 
 @attrs.frozen
@@ -118,12 +116,12 @@ def fitted(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStr
     return strategy
 
 
-def require_alignable(plan: Plan) -> None:
+def require_alignable(watermarks: Mapping[str, WatermarkStrategy]) -> None:
     """Raises `PlanError` where a source has a `max_drift`, for a runner that cannot let sources wait: Spark."""
-    for name, source in plan.sources.items():
-        if source.watermark.max_drift is not None:
+    for name, watermark in watermarks.items():
+        if watermark.max_drift is not None:
             raise PlanError(
-                f"{describe(source.watermark)}: Spark itself decides how much of a source a batch takes, so a source "
+                f"{describe(watermark)}: Spark itself decides how much of a source a batch takes, so a source "
                 "cannot wait for others there; leave out max_drift and bound the batches of the source with "
                 "max_files_per_trigger, or run with bl.LocalRunner()",
                 step=name,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, UnboundedGrouping, WrongType, unknown_column
 from beamlike.expressions.describe import aggregate_text, describe
+from beamlike.logical.node import Node
 from beamlike.rows.dtypes import type_name
 from stages.aggregates.builtin import Aggregate
 from windowing.columns import PANE_COLUMNS, PANE_RETRACTED
@@ -20,14 +21,11 @@ from windowing.triggers.base import PROCESSING_TIME, ROOT, WATERMARK, Moment, Tr
 from windowing.windowing import Windowing
 from windowing.windows import GlobalWindows, WindowFn
 
-if TYPE_CHECKING:
-    from beamlike.api.collection import Collection
-
 _MANY: Final = 2**62
 """More elements than any trigger waits for."""
 
 
-def rewindowed(before: Collection, changes: Mapping[str, Any], step: str) -> Windowing:
+def rewindowed(before: Node, changes: Mapping[str, Any], step: str) -> Windowing:
     """The windowing with those changes that are given, not None; allowed lateness never shrinks."""
     given = {name: value for name, value in changes.items() if value is not None}
     if not given:
@@ -68,7 +66,7 @@ def _at_least(before: int, given: Any) -> str:
     return f"{lateness if lateness < 0 else max(before, lateness)}us"
 
 
-def _require_windows(before: Collection, windows: object, step: str) -> None:
+def _require_windows(before: Node, windows: object, step: str) -> None:
     if not isinstance(windows, WindowFn):
         raise WrongType(f"expected windows such as bl.FixedWindows('2m'), got {windows!r}", step=step)
     for column in windows.columns:
@@ -83,7 +81,7 @@ def _require_windows(before: Collection, windows: object, step: str) -> None:
         )
 
 
-def _require_chosen(before: Collection, windowing: Windowing, step: str) -> None:
+def _require_chosen(before: Node, windowing: Windowing, step: str) -> None:
     """What `timestamp_of` reads is there, and says yes or no."""
     for column in windowing.timestamp_combiner.columns:
         if column not in before.schema:
@@ -103,7 +101,7 @@ def pane_columns(windowing: Windowing) -> tuple[str, ...]:
     return tuple(column for column in PANE_COLUMNS if retracts or column != PANE_RETRACTED)
 
 
-def require_groupable(before: Collection, aggregates: Mapping[str, Aggregate], step: str) -> None:
+def require_groupable(before: Node, aggregates: Mapping[str, Aggregate], step: str) -> None:
     """The trigger emits, the chosen elements can be told, and what is taken back can be subtracted."""
     _require_end(before, step)
     _require_chosen(before, before.windowing, step)
@@ -143,7 +141,7 @@ def _require_idempotent(aggregates: Mapping[str, Aggregate], step: str) -> None:
         )
 
 
-def _require_end(before: Collection, step: str) -> None:
+def _require_end(before: Node, step: str) -> None:
     """The global window ends with the input: a trigger must emit before where the input has no end."""
     trigger = before.windowing.trigger
     if before.bounded or not isinstance(before.windowing.windows, GlobalWindows) or _emits_meanwhile(trigger):

@@ -10,7 +10,7 @@ from beamlike.io.files.files import Files
 from beamlike.io.sinks import written_by_tasks
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.logical.origins import EventTime
-from beamlike.plan.compiler import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.plan.route import Route
 from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.base import Step

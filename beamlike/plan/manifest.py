@@ -20,7 +20,7 @@ from beamlike.expressions.describe import describe as text
 from beamlike.io import Rows
 from beamlike.io.files.files import Files
 from beamlike.logical.origins import EventTime
-from beamlike.plan.compiler import Plan, SourcePlan, StagePlan
+from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
 from stages.grouping.grouping import Grouping
 from stages.operator import Operator

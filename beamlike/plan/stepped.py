@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beamlike.io.test_stream.stream import TestStream
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 
 
 def steps_of(plan: Plan) -> int | None:

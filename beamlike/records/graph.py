@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
-from beamlike.plan.compiler import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from stages.grouping.grouping import Grouping
 from windowing.calendars import CalendarWindows
 from windowing.windows import FixedWindows, SlidingWindows, WindowFn

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 
 import polars as pl
 
-from beamlike.plan.compiler import StagePlan
+from beamlike.plan.model import StagePlan
 from windowing.columns import EVENT_TIME
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, StageRecord
 from stages.grouping.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from beamlike.plan.compiler import Plan, SourcePlan
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.records.model import BatchRecord
 from windowing.time import DAY
 

@@ -12,7 +12,7 @@ import polars as pl
 from beamlike.errors import StepError
 from beamlike.io.base import Faulty, FromFile, Pieces, Unreadable
 from beamlike.io.test_stream.stream import TestStream
-from beamlike.plan.compiler import SourcePlan
+from beamlike.plan.model import SourcePlan
 from beamlike.plan.route import follow, join
 from beamlike.rows.dead_letters import EXPRESSION_ERRORS, Letters, dead_letters, error_text
 from beamlike.rows.event_time import Future, count_rows, read_event_time, split_dead_letters

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.drops import Drops

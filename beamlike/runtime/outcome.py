@@ -10,7 +10,7 @@ from functools import partial
 
 import attrs
 
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.records.graph import describe_run
 from beamlike.records.keys_seen import keys_of
 from beamlike.records.model import BatchRecord

@@ -15,7 +15,7 @@ from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenBySpark, output_frame
 from beamlike.io.files.files import Files
 from beamlike.io.sinks import Replacing
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.sinks import start_sink, what_failed, write_part
 

@@ -11,7 +11,7 @@ from beamlike.errors import PlanError, SinkError, SinkInUse
 from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenInFrames
 from beamlike.io.sinks import Checked, Held, Started
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.system.locks import InUse
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beamlike.plan.compiler import StagePlan
+from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed, apply_routes
 from beamlike.rows.dead_letters import Letters, dead_letters, error_text
 from stages.operator import Refused

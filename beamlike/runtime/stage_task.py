@@ -8,7 +8,7 @@ from functools import reduce
 import attrs
 import polars as pl
 
-from beamlike.plan.compiler import StagePlan
+from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed
 from beamlike.records.keys_seen import came
 from beamlike.records.model import SourceRecord, StageRecord

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.dead_letter_limit import rows_text

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from beamlike.io import JSONLines
 from beamlike.io.files.paths import absolute, path_text, uri
 from beamlike.logical.watermark import require_alignable
-from beamlike.plan.compiler import Plan
 from beamlike.plan.manifest import describe
+from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE, Ending
@@ -105,7 +105,7 @@ class SparkRunner:
 
     def start(self, plan: Plan) -> SparkRun:
         """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
-        require_alignable(plan)
+        require_alignable({name: source.watermark for name, source in plan.sources.items()})
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
         if self.checkpoint is not None:
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain)

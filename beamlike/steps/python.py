@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 import polars.selectors as cs
 
-from beamlike.errors import StepError, listed
+from beamlike.errors import StepError, WrongType, listed
 from beamlike.expressions.describe import function_name
 from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
 from beamlike.rows.dtypes import type_name
@@ -238,3 +238,23 @@ def _fits(given: pl.DataType, declared: pl.DataType) -> bool:
         return pl.concat(both, how="vertical_relaxed").schema[""] == declared
     except pl.exceptions.PolarsError:
         return False
+
+
+def require_arrow(schema: pl.Schema, step: str) -> None:
+    """A function of Arrow tables gets columns that pyarrow knows."""
+    for name, dtype in schema.items():
+        if _is_long(dtype):
+            raise WrongType(
+                f"column {name!r} is {type_name(dtype)}, which a pyarrow Table cannot have; cast it with "
+                "with_columns(...) or leave it out with select(...) before, or use map",
+                step=step,
+            )
+
+
+def _is_long(dtype: Any) -> bool:
+    """Whether there is a whole number of 128 bits in it."""
+    if isinstance(dtype, pl.Struct):
+        return any(_is_long(field.dtype) for field in dtype.fields)
+    if isinstance(dtype, pl.List | pl.Array):
+        return _is_long(dtype.inner)
+    return dtype in (pl.Int128, pl.UInt128)

@@ -7,7 +7,7 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from beamlike.plan.compiler import Plan, StagePlan
+from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import Route
 from stages.graph import StageGraph
 from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, Operator, Table

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 import polars as pl
 
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import StageRecord, merged
 from beamlike.runtime.ingest import ingest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beamlike.observe.charts.figure import Picture
 from beamlike.observe.charts.graph_picture import SINK, SOURCE, STAGE, Node, draw_graph
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.records.graph import RunDescription, StageDescription, describe_run
 
 

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
-from beamlike.plan.compiler import Plan
 from beamlike.plan.manifest import Remedy, describe, differences, new_manifest, parse, refusal
+from beamlike.plan.model import Plan
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.system.locks import InUse, Lock

@@ -13,7 +13,7 @@ import polars as pl
 from beamlike.errors import CheckpointError, WrongType
 from beamlike.io import Parquet, Rows
 from beamlike.io.test_stream.stream import TestStream
-from beamlike.plan.compiler import Plan, SourcePlan
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.rows.dtypes import type_name
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.system.durable import make_folder, sync_tree

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.io import SparkSource
 from beamlike.io.base import WrittenBySpark
-from beamlike.plan.compiler import Plan
 from beamlike.plan.manifest import needs_ticks
+from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.spark.query.desks import TaskDesks
 from beamlike.spark.query.envelope import Topology

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from beamlike.io.test_stream.stream import TestStream
-from beamlike.plan.compiler import SourcePlan
+from beamlike.plan.model import SourcePlan
 from beamlike.runtime.ingest import Ingested, ingest_step
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology, note
 

@@ -15,7 +15,7 @@ import attrs
 import polars as pl
 import pyarrow as pa
 
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from stages.keys import shard_of
 from stages.operator import MAIN, Operator
 from stages.state.store import decode, encode

@@ -20,7 +20,7 @@ from beamlike.errors import PlanError
 from beamlike.io import SparkSource
 from beamlike.io.base import FromFile
 from beamlike.io.files.files import Files
-from beamlike.plan.compiler import SourcePlan
+from beamlike.plan.model import SourcePlan
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
 from beamlike.spark.query.control import obey, tell
 from beamlike.spark.query.desks import NOWHERE, TaskDesks

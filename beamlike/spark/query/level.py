@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from beamlike.plan.compiler import Plan, StagePlan
+from beamlike.plan.model import Plan, StagePlan
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology, note, sender, shard_name
 from stages.facts import from_facts, from_json, to_facts, to_json

@@ -19,7 +19,7 @@ from beamlike.errors import CheckpointError, MissingFiles
 from beamlike.io.files.files import Files
 from beamlike.io.files.order import Found
 from beamlike.io.files.paths import absolute, is_pattern, path_text, require_something, uri
-from beamlike.plan.compiler import Plan, SourcePlan
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
 from beamlike.system.path_names import file_name

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.cloudpickle import CloudPickler
 
 from beamlike.io.sinks import written_by_tasks
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.spark.query.unpicklable import unpicklable
 
 

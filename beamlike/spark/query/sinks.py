@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames, output_frame
 from beamlike.io.sinks import Discarding, InTwoSteps, written_by_tasks
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import Letters
 from beamlike.runtime.build_records import source_record, with_letters

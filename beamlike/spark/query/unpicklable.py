@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 
 from beamlike.errors import WrongType
 from beamlike.io.sinks import written_by_tasks
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 
 _DEEPEST: Final = 10
 

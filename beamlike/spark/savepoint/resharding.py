@@ -13,7 +13,7 @@ from typing import TypeVar
 import attrs
 import polars as pl
 
-from beamlike.plan.compiler import StagePlan
+from beamlike.plan.model import StagePlan
 from beamlike.spark.query.envelope import Envelope, Topology, shard_name
 from beamlike.spark.query.level import Level, keep_inputs, load_inputs
 from stages.facts import from_facts, to_facts

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.files.files import Files
 from beamlike.io.files.paths import absolute, uri
-from beamlike.plan.compiler import Plan, StagePlan
 from beamlike.plan.manifest import Remedy, checked, describe, differences, needs_ticks, new_manifest, refusal
+from beamlike.plan.model import Plan, StagePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sound import make_ready

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import beamlike as bl
-from beamlike.plan.compiler import Plan
 from beamlike.plan.manifest import describe as manifest
+from beamlike.plan.model import Plan
 from tests.support.pipelines import Declared, plays
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME

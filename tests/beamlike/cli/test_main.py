@@ -24,11 +24,13 @@ from __future__ import annotations
 import beamlike as bl
 from beamlike import Pipeline
 
+read = {}
+
 def make(name: str, times=(1, None, 70, 2)) -> bl.Pipeline:
     p = bl.Pipeline(name)
     rows = bl.Rows([{"at": second} for second in times], schema={"at": int}, rows_per_batch=1)
-    read = p.read("clicks", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
-    windowed = read.window_into(bl.FixedWindows("1m"))
+    read[name] = p.read("clicks", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    windowed = read[name].window_into(bl.FixedWindows("1m"))
     windowed.aggregate(n=bl.count()).named("counted").write("out", bl.CSV("out"))
     return p
 
@@ -46,8 +48,7 @@ def unannotated():
 
 def taken() -> bl.Pipeline:
     p = make("taken")
-    source = p.writes[0].collection.inputs[0].inputs[0]
-    source.dead_letters().write("lost", bl.JSONLines("lost"))
+    read["taken"].dead_letters().write("lost", bl.JSONLines("lost"))
     return p
 
 def makes_none() -> bl.Pipeline:
@@ -55,7 +56,7 @@ def makes_none() -> bl.Pipeline:
 
 def wrong_column() -> bl.Pipeline:
     p = make("wrong")
-    return p.writes[0].collection.filter(bl.col("m") > 1)
+    return read["wrong"].filter(bl.col("m") > 1)
 
 def no_files() -> bl.Pipeline:
     p = bl.Pipeline("no files")
@@ -77,8 +78,7 @@ def fails() -> bl.Pipeline:
 def loses_all(limit: int | None = None) -> bl.Pipeline:
     p = make("loses all")
     p.max_dead_letters = limit
-    rows = p.writes[0].collection.inputs[0].inputs[0]
-    rows.map(lambda row: 1 / 0, name="[bold]parse").write("more", bl.Memory())
+    read["loses all"].map(lambda row: 1 / 0, name="[bold]parse").write("more", bl.Memory())
     return p
 
 def may_lose_all() -> bl.Pipeline:
@@ -203,7 +203,7 @@ def test_what_is_no_pipeline_is_a_usage_error(
             "mine:unwritten",
             "Error: pipeline 'unwritten' writes to no sink; call collection.write('name', sink)",
         ),
-        ("mine:wrong_column", "Error: step 'counted.filter': there is no column 'm'"),
+        ("mine:wrong_column", "Error: step 'clicks.filter': there is no column 'm'"),
         ("mine:no_files", "Error: step 'x': there is no file or directory 'nowhere': "),
         ("mine:wrong_result", "Error: step 'risky': expected a dict with the keys n, got None"),
         ("broken:clicks", "Error: ' ' cannot name a pipeline"),

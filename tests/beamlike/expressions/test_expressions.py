@@ -67,7 +67,7 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
         PANE_FIRST: [True],
         PANE_LAST: [True],
     }
-    result = read.origin.apply(pl.LazyFrame({"n": [1], **row})).collect()
+    result = read.node.origin.apply(pl.LazyFrame({"n": [1], **row})).collect()
     assert result.select(read.schema.names()).row(0) == (
         datetime(1970, 1, 1, 0, 0, 59, 999_999, tzinfo=UTC),
         datetime(1970, 1, 1, tzinfo=UTC),
@@ -80,7 +80,7 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
 def test_event_time_before_1970_and_in_the_distance():
     times = pl.Series([-1, -86_400_000_000, 4_102_444_800_000_000])
     read = plays().select(bl.event_time())
-    result = read.origin.apply(frame(1, 2, 3, **{EVENT_TIME: times}).lazy()).collect()
+    result = read.node.origin.apply(frame(1, 2, 3, **{EVENT_TIME: times}).lazy()).collect()
     assert result["event_time"].dt.year().to_list() == [1969, 1969, 2100]
 
 
@@ -89,16 +89,16 @@ def test_wildcards_do_not_touch_the_engines_columns(wildcard):
     windowed = plays().window_into(bl.FixedWindows("1m"))
     chosen = windowed.select(wildcard)
     assert set(chosen.schema) <= set(SCHEMA)
-    assert chosen.shape.system == (EVENT_TIME, WINDOW_START, WINDOW_END)
+    assert chosen.node.shape.system == (EVENT_TIME, WINDOW_START, WINDOW_END)
 
 
 def test_wildcards_inside_of_expressions_are_the_users_columns_too():
     source = plays().select("score", "tick")
     total = source.with_columns(total=nw.sum_horizontal(nw.all()), twice=nw.max_horizontal(ncs.numeric() * 2))
-    result = total.origin.apply(frame(3).select("score", "tick", EVENT_TIME).lazy()).collect()
+    result = total.node.origin.apply(frame(3).select("score", "tick", EVENT_TIME).lazy()).collect()
     assert result.select("total", "twice").row(0) == (3, 6)
     doubled = source.with_columns(nw.all() * 2)
-    assert doubled.origin.apply(frame(3, 4).lazy()).collect()[EVENT_TIME].to_list() == [0, 1_000_000]
+    assert doubled.node.origin.apply(frame(3, 4).lazy()).collect()[EVENT_TIME].to_list() == [0, 1_000_000]
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_expressions_and_the_users_functions_survive_cloudpickle():
     limit = 3
     kept = plays().filter(bl.when(bl.col("score") > limit).then(bl.col("won")).otherwise(bl.lit(False)))
     mapped = kept.with_columns(rate=bl.col("rate") * limit).map(lambda row: row | {"score": limit})
-    for collection in (mapped, mapped.inputs[0], kept):
-        step = collection.origin
+    for collection in (mapped, mapped.node.inputs[0], kept):
+        step = collection.node.origin
         copy = cloudpickle.loads(cloudpickle.dumps(step))
         assert copy == step or step.python
         first, second = (each.apply(frame(1, 5, 7).lazy()).collect() for each in (step, copy))
@@ -175,8 +175,8 @@ def test_expressions_survive_plain_pickle():
 
 
 def test_steps_compare_by_their_expressions():
-    assert plays().filter(won_of(1)).origin == plays().filter(won_of(1)).origin
-    assert plays().filter(won_of(1)).origin != plays().filter(won_of(2)).origin
+    assert plays().filter(won_of(1)).node.origin == plays().filter(won_of(1)).node.origin
+    assert plays().filter(won_of(1)).node.origin != plays().filter(won_of(2)).node.origin
 
 
 def won_of(score: int) -> nw.Expr:

@@ -71,7 +71,7 @@ def test_what_only_some_rows_have_of_windows_and_panes_is_left_behind():
     p = bl.Pipeline("p")
     fresh = plays(p).select("score").window_into(MINUTES)
     panes = plays(p, "more").window_into(MINUTES).aggregate(score=bl.sum("score"))
-    assert bl.flatten(panes, fresh).shape.system == (EVENT_TIME, WINDOW_START, WINDOW_END)
+    assert bl.flatten(panes, fresh).node.shape.system == (EVENT_TIME, WINDOW_START, WINDOW_END)
     with pytest.raises(bl.PlanError, match="its rows are in no pane"):
         bl.flatten(panes, fresh).select(bl.pane_index())
 
@@ -79,13 +79,13 @@ def test_what_only_some_rows_have_of_windows_and_panes_is_left_behind():
 def test_it_is_bounded_if_all_its_inputs_are():
     p = bl.Pipeline("p")
     files, live = plays(p), plays(p, "live", bounded=False)
-    assert bl.flatten(files, files).bounded
-    assert not bl.flatten(files, live).bounded
+    assert bl.flatten(files, files).node.bounded
+    assert not bl.flatten(files, live).node.bounded
 
 
 def test_collections_may_be_given_in_a_list():
     source = plays()
-    assert bl.flatten([source, source]).inputs == (source, source)
+    assert bl.flatten([source, source]).node.inputs == (source.node, source.node)
 
 
 def test_dead_letters_of_several_sources_are_one_collection():

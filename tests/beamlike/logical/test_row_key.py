@@ -81,7 +81,7 @@ KEYS: dict[str, tuple[Callable[[], bl.Collection], RowKey]] = {
 @pytest.mark.parametrize("what", KEYS)
 def test_a_row_is_known_by_keys_and_window(what: str) -> None:
     make, key = KEYS[what]
-    assert row_key(make(), "out", per_pane=False) == key
+    assert row_key(make().node, "out", per_pane=False) == key
 
 
 REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
@@ -150,10 +150,10 @@ def test_rows_that_cannot_be_told_apart_are_refused(what: str) -> None:
 
 def test_with_a_row_per_pane_or_appended_they_are_taken() -> None:
     for make in (lambda: totals(**EARLY), lambda: totals(**SESSIONS, **EARLY, **FULL)):
-        key = row_key(make(), "out", per_pane=True)
+        key = row_key(make().node, "out", per_pane=True)
         assert key.columns == ("user", *WINDOW, "pane_index")
     with pytest.raises(PlanError, match=r"'pane_index' is not bl.pane_index\(\)"):
-        row_key(totals().with_columns(pane_index=bl.lit(1)), "out", per_pane=True)
+        row_key(totals().with_columns(pane_index=bl.lit(1)).node, "out", per_pane=True)
     for what, (make, _) in REFUSED.items():
         make().write(f"{what}, out", bl.Table("sqlite:///x.db", "t", mode="append"))
 

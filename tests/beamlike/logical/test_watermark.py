@@ -17,8 +17,8 @@ from beamlike.errors import UnknownColumn, WrongType
 from beamlike.expressions.describe import describe
 from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.logical.watermark import require_alignable
-from beamlike.plan.compiler import Plan, SourcePlan
 from beamlike.plan.manifest import describe as manifest
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.route import Route, join
 from beamlike.runtime.ingest import Ingested, ingest, ingest_step
 from tests.support.pipelines import SCHEMA, Declared, frame
@@ -210,7 +210,7 @@ def test_expressions_compare_by_their_text_and_go_to_other_processes() -> None:
     strategies = [bl.Punctuated(bl.col("score") > least, "at") for least in (1, 1, 2)]
     assert strategies[0] == strategies[1] != strategies[2]
     assert hash(strategies[0]) == hash(strategies[1])
-    there = pickle.loads(pickle.dumps(read(strategies[0]).origin.watermark))
+    there = pickle.loads(pickle.dumps(read(strategies[0]).node.origin.watermark))
     assert there == strategies[0]
     expression = ExpressionOfRows(bl.col("score") > 1)
     assert (expression.columns, str(expression)) == (("score",), "score > 1")
@@ -352,10 +352,9 @@ def test_the_manifest_has_the_kind_of_strategy_and_its_split() -> None:
 
 
 def test_a_runner_that_cannot_let_a_source_wait_says_why() -> None:
-    require_alignable(planned(read(bl.BoundedOutOfOrderness("5s"))))
-    plan = planned(read(bl.BoundedOutOfOrderness("5s", max_drift="5m")))
+    require_alignable({"plays": bl.BoundedOutOfOrderness("5s")})
     with pytest.raises(bl.PlanError) as caught:
-        require_alignable(plan)
+        require_alignable({"plays": bl.BoundedOutOfOrderness("5s", max_drift="5m")})
     assert str(caught.value) == (
         "step 'plays': BoundedOutOfOrderness(bound=5s, max_drift=5m): Spark itself decides how much of a source a "
         "batch takes, so a source cannot wait for others there; leave out max_drift and bound the batches of the "

@@ -10,7 +10,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import UnboundedGrouping, UnknownColumn, WrongType
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from tests.support.pipelines import SCHEMA, Declared, plays
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.time import microseconds
@@ -62,7 +62,7 @@ def test_without_windows_rows_stay_in_theirs_and_other_choices_change():
         allowed_lateness="1h",
         on_time="if_non_empty",
     )
-    assert (second.name, second.shape) == ("plays.window_into_2", first.shape)
+    assert (second.name, second.node.shape) == ("plays.window_into_2", first.node.shape)
     plan = planned(second.aggregate(n=bl.count()))
     assert [step.name for step in plan.sources["plays"].routes[0].steps] == []
     assert plan.stages["plays.aggregate"].stage.operator.windowing == second.windowing
@@ -75,10 +75,10 @@ def test_windows_that_are_shipped_stay_shipped_when_only_other_choices_change():
 
 def test_merged_windows_stay_merged_until_windows_are_given():
     sessions = plays().window_into(bl.Sessions("1m")).group_by("user").aggregate(n=bl.count())
-    assert sessions.merged
+    assert sessions.node.merged
     kept = sessions.window_into(accumulation=bl.ACCUMULATING)
-    assert kept.merged
-    assert not kept.window_into(bl.Sessions("1m")).merged
+    assert kept.node.merged
+    assert not kept.window_into(bl.Sessions("1m")).node.merged
     plan = planned(kept.aggregate(n=bl.sum("n")))
     assert [stage.stage.operator.merging for stage in plan.stages.values()] == [True, False]
 
@@ -111,10 +111,10 @@ def test_rows_keep_their_windows_where_windows_of_another_kind_multiply_them():
 
 def test_only_panes_that_may_be_taken_back_say_whether_they_are():
     panes, usual = retracting(), plays().window_into(MINUTES).aggregate(n=bl.count())
-    assert panes.retracting
-    assert not usual.retracting
-    assert panes.shape.system == (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
-    assert PANE_RETRACTED not in usual.shape.system
+    assert panes.node.retracting
+    assert not usual.node.retracting
+    assert panes.node.shape.system == (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
+    assert PANE_RETRACTED not in usual.node.shape.system
     assert panes.select("n", taken_back=bl.pane_retracted()).schema["taken_back"] == pl.Boolean
     with pytest.raises(bl.PlanError, match=r"give the grouping accumulation=bl\.RETRACTING"):
         usual.filter(bl.pane_retracted())
@@ -127,8 +127,8 @@ def test_the_flag_travels_over_stateless_steps_and_ends_at_the_next_grouping():
     totals = mapped.window_into(bl.FixedWindows("2m"), accumulation="discarding").aggregate(
         n=bl.sum("double")
     )
-    assert mapped.retracting
-    assert not totals.retracting
+    assert mapped.node.retracting
+    assert not totals.node.retracting
     plan = planned(totals)
     assert shipped(plan, "totals") == ("double", EVENT_TIME, PANE_RETRACTED)
     assert PANE_RETRACTED not in plan.sinks["out"].schema
@@ -154,7 +154,7 @@ def test_windows_that_merge_are_refused_after_retractions(windows):
     panes = retracting().with_columns(tick=bl.lit(1))
     with pytest.raises(bl.PlanError, match="cannot part again when it is taken back"):
         panes.window_into(windows)
-    assert panes.window_into(bl.SlidingWindows("10m", "5m")).retracting
+    assert panes.window_into(bl.SlidingWindows("10m", "5m")).node.retracting
 
 
 def test_sessions_that_a_grouping_has_merged_may_be_taken_back():
@@ -168,7 +168,7 @@ def test_rows_that_are_never_taken_back_say_so_where_they_meet_such_as_may_be():
     panes = retracting(p).select("user", "n").window_into(bl.FixedWindows("2m"))
     rows = plays(p, "more").select("user", n=bl.col("score")).window_into(bl.FixedWindows("2m"), **RETRACTING)
     both = bl.flatten(rows, panes)
-    assert both.shape.system == (EVENT_TIME, *WINDOW_COLUMNS, PANE_RETRACTED)
+    assert both.node.shape.system == (EVENT_TIME, *WINDOW_COLUMNS, PANE_RETRACTED)
     plan = planned(both.filter(~bl.pane_retracted()))
     assert [step.kind for step in plan.sources["more"].routes[0].steps] == [
         "select",
@@ -229,7 +229,7 @@ def test_custom_windows_that_are_assigned_earlier_need_their_columns_only_there(
     assert plan.sources["plays"].needed == (EVENT_TIME, "user", "tick")
     assert shipped(plan, "plays") == ("user", EVENT_TIME, *WINDOW_COLUMNS)
     assert plan.sources["plays"].routes[0].steps[0].python
-    assert not plays().window_into(MINUTES).origin.python
+    assert not plays().window_into(MINUTES).node.origin.python
 
 
 def test_a_column_that_custom_windows_read_must_be_there():
@@ -311,7 +311,7 @@ def stream(*percentiles: int) -> bl.TestStream:
 
 def test_a_test_stream_brings_its_own_watermark():
     rows = bl.Pipeline("p").read("plays", stream(), timestamp="at")
-    assert rows.origin.watermark == stream().watermark
+    assert rows.node.origin.watermark == stream().watermark
     with pytest.raises(
         bl.PlanError, match="step 'plays': TestStream brings its own watermark; leave out watermark="
     ):

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from stages.aggregates.builtin import Mean
 from tests.support.pipelines import SCHEMA, Declared, plays
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
@@ -220,7 +220,7 @@ def test_derived_names_follow_the_place_and_given_names_begin_anew():
     assert first.filter(bl.col("won"), name="winners").select("user").name == "winners.select"
     renamed = first.select("user").named("users")
     assert (renamed.name, renamed.map(dict).name) == ("users", "users.map")
-    assert renamed.origin.name == "users"
+    assert renamed.node.origin.name == "users"
 
 
 def test_every_step_can_be_named_and_columns_called_name_can_be_made():

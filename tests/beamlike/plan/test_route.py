@@ -10,23 +10,24 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import beamlike as bl
+from beamlike.logical.node import Node
 from beamlike.plan.route import Route, apply_routes
 from beamlike.steps.base import NotRetracted, Step
 from tests.support.pipelines import frame, plays
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_START
 
 
-def chain(collection: bl.Collection) -> tuple[Step, ...]:
-    """The steps between a source and a collection."""
+def chain(node: Node) -> tuple[Step, ...]:
+    """The steps between a source and a node."""
     steps: list[Step] = []
-    while isinstance(collection.origin, Step):
-        steps.insert(0, collection.origin)
-        (collection,) = collection.inputs
+    while isinstance(node.origin, Step):
+        steps.insert(0, node.origin)
+        (node,) = node.inputs
     return tuple(steps)
 
 
 def route(collection: bl.Collection, consumer: str, *columns: str) -> Route:
-    return Route(consumer, chain(collection), columns or tuple(collection.shape.everything()))
+    return Route(consumer, chain(collection.node), columns or tuple(collection.node.shape.everything()))
 
 
 def test_each_consumer_gets_its_columns_in_order():
@@ -70,7 +71,7 @@ def test_steps_after_a_flatten_run_on_each_way():
     source = plays()
     both = bl.flatten(source.filter(bl.col("score") > 1), source.filter(bl.col("score") < 1))
     doubled = both.with_columns(score=bl.col("score") * 2)
-    steps = [(*chain(side), doubled.origin) for side in both.inputs]
+    steps = [(*chain(side), doubled.node.origin) for side in both.node.inputs]
     result = apply_routes(frame(0, 1, 2), [Route("out", way, ("score",)) for way in steps]).frames
     assert result["out"]["score"].to_list() == [4, 0]
 
@@ -113,7 +114,7 @@ def test_several_routes_scan_a_file_once(tmp_path):
 def test_dead_letters_take_only_their_own_routes():
     p = bl.Pipeline("p")
     source = plays(p)
-    lost = Route("lost", chain(source.dead_letters().select("error")), ("error",), "dead_letters")
+    lost = Route("lost", chain(source.dead_letters().select("error").node), ("error",), "dead_letters")
     main = route(source, "main", "user")
     letters = pl.DataFrame({"step": ["plays"], "error": ["null"], "row": ["{}"]})
     assert list(apply_routes(letters, [lost, main], output="dead_letters").frames) == ["lost"]

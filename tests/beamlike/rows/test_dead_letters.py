@@ -31,7 +31,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def tried(collection: bl.Collection, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """The rows after the one step that made the collection, and its dead letters."""
-    attempt = collection.origin.attempt(rows.lazy())
+    attempt = collection.node.origin.attempt(rows.lazy())
     after, letters = attempt.rows, attempt.letters
     if letters is None:
         return after.collect(), []
@@ -160,7 +160,7 @@ def test_an_expression_that_fails_sets_aside_exactly_the_rows_for_which_it_does(
 
 
 def test_what_fails_without_rows_is_no_fault_of_theirs() -> None:
-    step = plays().with_columns(n=bl.col("user")).origin
+    step = plays().with_columns(n=bl.col("user")).node.origin
     with pytest.raises(
         StepError, match=r"step 'plays.with_columns': with_columns fails: ColumnNotFoundError"
     ):

@@ -10,7 +10,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.io.base import Part
-from beamlike.plan.compiler import Plan
+from beamlike.plan.model import Plan
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.run_sinks import RunSinks
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.plan.compiler import StagePlan
+from beamlike.plan.model import StagePlan
 from beamlike.runtime.ingest import Ingested, ingest
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from stages.grouping.combiner_lifting import lift

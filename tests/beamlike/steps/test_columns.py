@@ -65,7 +65,7 @@ def test_types_are_written_as_in_a_schema() -> None:
 
 def test_windows_and_panes_stay_whatever_is_dropped() -> None:
     totals = plays().window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count())
-    assert totals.drop("user").shape.system == totals.shape.system
+    assert totals.drop("user").node.shape.system == totals.node.shape.system
     assert totals.drop("user").window_into(bl.FixedWindows("2m")).aggregate(n=bl.sum("n")).schema.names() == [
         "n"
     ]

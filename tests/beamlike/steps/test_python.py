@@ -18,7 +18,7 @@ from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
 def run(collection: bl.Collection, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows after the one step that made the collection."""
-    return collection.origin.apply(rows.lazy()).collect()
+    return collection.node.origin.apply(rows.lazy()).collect()
 
 
 def test_map_gives_a_dict_for_a_dict_and_keeps_the_event_time():
@@ -47,7 +47,7 @@ def test_flat_map_repeats_event_time_and_window():
         .window_into(bl.FixedWindows("2s"))
         .flat_map(lambda row: ({"n": n} for n in range(row["score"])), schema={"n": int})
     )
-    windowed = several.inputs[0].origin.apply(frame(2, 0, 1).lazy()).collect()
+    windowed = several.node.inputs[0].origin.apply(frame(2, 0, 1).lazy()).collect()
     result = run(several, windowed)
     assert result["n"].to_list() == [0, 1, 0]
     assert result[EVENT_TIME].to_list() == [0, 0, 2_000_000]

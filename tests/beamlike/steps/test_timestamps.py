@@ -18,7 +18,7 @@ MINUTES = bl.FixedWindows("1m")
 
 
 def apply(rows: bl.Collection, given: pl.DataFrame) -> pl.DataFrame:
-    return rows.origin.apply(given.lazy()).collect()
+    return rows.node.origin.apply(given.lazy()).collect()
 
 
 def scored(*ticks: int | None) -> pl.DataFrame:

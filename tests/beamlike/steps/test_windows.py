@@ -65,7 +65,7 @@ def test_exactly_the_rows_without_windows_are_set_aside_and_each_is_asked_for_on
     windows = Spans()
     collection = plays().with_columns(text=bl.lit("")).window_into(windows)
     rows = frame(*range(len(given)), text=pl.Series(given, dtype=pl.String))
-    listing, spreading = parts(collection.origin)
+    listing, spreading = parts(collection.node.origin)
     attempt = listing.attempt(rows.lazy())
     listed, letters = attempt.rows, attempt.letters
     after = spreading.apply(listed).collect()
@@ -115,7 +115,7 @@ def test_a_time_that_python_cannot_hold_is_a_letter_of_its_row_alone() -> None:
         def assign_windows(self, time: int, row: dict[str, Any]) -> Iterable[Bounds]:
             return [(time, time + row["at"].day)]
 
-    listing, _ = parts(plays().window_into(ByDay()).origin)
+    listing, _ = parts(plays().window_into(ByDay()).node.origin)
     far = pl.Series("at", [0, 2**60, 0], pl.Int64).cast(pl.Datetime("us", "UTC"))
     attempt = listing.attempt(frame(1, 2, 3, at=far).lazy())
     listed, letters = attempt.rows, attempt.letters

@@ -39,8 +39,8 @@ def test_dropped_elements_have_the_columns_of_the_input_and_a_reason():
     totals = plays().window_into(MINUTES).group_by("user", name="totals").aggregate(n=bl.count())
     late = totals.late()
     assert late.schema == pl.Schema({**SCHEMA, "reason": pl.String()})
-    assert (late.name, late.shape.system) == ("totals.late", (EVENT_TIME, *WINDOW_COLUMNS))
-    assert late.windowing == totals.inputs[0].windowing
+    assert (late.name, late.node.shape.system) == ("totals.late", (EVENT_TIME, *WINDOW_COLUMNS))
+    assert late.windowing == totals.node.inputs[0].windowing
     assert late.select(bl.window_start(), bl.event_time()).schema.names() == ["window_start", "event_time"]
     with pytest.raises(bl.PlanError, match=r"bl.pane_index\(\): its rows are in no pane"):
         late.select(bl.pane_index())
@@ -80,9 +80,9 @@ def test_a_grouping_of_dropped_elements_is_a_level_below():
 
 def test_dropped_elements_of_merging_windows_are_not_merged_yet():
     sessions = plays().window_into(bl.Sessions("1m")).group_by("user").aggregate(n=bl.count())
-    assert sessions.merged
-    assert not sessions.late().merged
-    assert sessions.aggregate(n=bl.sum("n")).late().merged
+    assert sessions.node.merged
+    assert not sessions.late().node.merged
+    assert sessions.aggregate(n=bl.sum("n")).late().node.merged
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_dropped_retraction_says_that_it_is_one():
     p = bl.Pipeline("p")
     totals = retracting(p).window_into(bl.FixedWindows("1m"), trigger=bl.AfterCount(1), allow_data_loss=True)
     late = totals.aggregate(total=bl.sum("total")).late()
-    assert late.shape.system == (EVENT_TIME, *WINDOW_COLUMNS, PANE_RETRACTED)
+    assert late.node.shape.system == (EVENT_TIME, *WINDOW_COLUMNS, PANE_RETRACTED)
     seen = ran(late).select("user", "total", "reason", "pane_retracted").rows()
     assert sorted(seen) == [("a", 3, "closed", True), ("a", 7, "closed", False)]
 

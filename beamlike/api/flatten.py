@@ -1,0 +1,36 @@
+"""Several collections as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from beamlike.api.collection import Collection
+from beamlike.errors import PlanError, WrongType
+from beamlike.logical.flatten import flattened, require_alike
+from beamlike.steps.infer import flat
+
+
+def flatten(*collections: Collection | Iterable[Collection], name: str | None = None) -> Collection:
+    """The rows of all collections, which must have the same columns and the same windowing."""
+    inputs: list[Collection] = flat(collections)
+    step = name or f"flatten({', '.join(getattr(item, 'name', '?') for item in inputs)})"
+    _require_collections(inputs, step)
+    nodes = [item.node for item in inputs]
+    require_alike(nodes, step)
+    pipeline = inputs[0].pipeline
+    step = pipeline.new_name(name, "flatten")
+    pipeline.register(step)
+    return Collection(pipeline, flattened(nodes, step))
+
+
+def _require_collections(given: Sequence[Any], step: str) -> None:
+    """At least two collections of one pipeline."""
+    for item in given:
+        if not isinstance(item, Collection):
+            raise WrongType(f"expected collections, got {item!r}", step=step)
+    if len(given) < 2:
+        raise PlanError(f"flatten needs at least two collections, got {len(given)}", step=step)
+    pipelines = list(dict.fromkeys(item.pipeline.name for item in given))
+    if any(item.pipeline is not given[0].pipeline for item in given):
+        raise PlanError(f"these collections are of different pipelines: {', '.join(pipelines)}", step=step)

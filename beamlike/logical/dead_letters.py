@@ -1,0 +1,54 @@
+"""Rows that a source or a step cannot use, as rows of their own."""
+
+from __future__ import annotations
+
+import attrs
+
+from beamlike.errors import PlanError
+from beamlike.logical.node import Node
+from beamlike.logical.origins import DeadLetters, Group, Origin, Read
+from beamlike.rows.event_time import DEAD_LETTERS
+from beamlike.steps.base import Step, WindowInto
+from beamlike.steps.infer import Shape
+from stages.aggregates.combine_fn import Combine
+
+
+def dead_letters(before: Node, name: str, base: str) -> Node:
+    """Those of a source or step."""
+    _require_letters(before, name)
+    shape = Shape(DEAD_LETTERS, ())
+    after: Node = attrs.evolve(
+        before, name=name, base=base, origin=DeadLetters(), inputs=(before,), shape=shape
+    )
+    return after
+
+
+def has_dead_letters(node: Node) -> bool:
+    """Whether its rows are dead letters, or some of them."""
+    return isinstance(node.origin, DeadLetters) or any(map(has_dead_letters, node.inputs))
+
+
+def _require_letters(node: Node, step: str) -> None:
+    """Sources and steps have dead letters, unless their rows are dead letters themselves."""
+    if not _looks_at_rows(node.origin):
+        raise PlanError(
+            "only a source and a step that computes something of each row have dead letters, such as map or filter, a "
+            "grouping with a CombineFn, or windows of your own; "
+            f"{node.name!r} is neither: call it there",
+            step=step,
+        )
+    if has_dead_letters(node):
+        raise PlanError(
+            "its rows are dead letters, and have none of their own: those that a step cannot use go to the folder",
+            step=step,
+        )
+
+
+def _looks_at_rows(origin: Origin) -> bool:
+    """Whether there may be rows that it cannot use."""
+    match origin:
+        case WindowInto():
+            return origin.python
+        case Group(aggregates=aggregates):
+            return any(isinstance(aggregate, Combine) for aggregate in aggregates.values())
+    return isinstance(origin, Read | Step)

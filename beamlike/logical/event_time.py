@@ -1,0 +1,77 @@
+"""Where the event time of rows is, and what must hold where it is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from beamlike.errors import PlanError, unknown_column
+from beamlike.logical.dead_letters import has_dead_letters
+from beamlike.logical.node import Node
+from beamlike.logical.origins import EventTime
+from beamlike.rows.event_time import check_event_time_type
+from beamlike.steps.infer import Shape
+from stages.strategies.base import WatermarkStrategy
+from windowing.columns import EVENT_TIME, WINDOW_START
+
+
+def event_time(
+    schema: pl.Schema, column: Any, unit: str | None, strategy: WatermarkStrategy, step: str
+) -> EventTime | None:
+    """Where it is: in a column that is there, and whose type can be read as a time, unless it is assigned."""
+    if strategy.assigns_event_time:
+        if column is not None:
+            kind = type(strategy).__name__
+            raise PlanError(
+                f"{kind} makes the event time of an element the processing time at which it comes in; "
+                f"leave out timestamp={column!r}",
+                step=step,
+            )
+        require_no_unit(unit, step)
+        return None
+    if column is None:
+        raise PlanError(
+            f"give timestamp=, the column with the event time that {type(strategy).__name__} goes by",
+            step=step,
+        )
+    return event_time_column(schema, column, unit, step)
+
+
+def event_time_column(schema: pl.Schema, column: Any, unit: str | None, step: str) -> EventTime:
+    """The event time in a column, which must be there and have a type that can be read as a time."""
+    if column not in schema:
+        note = "; timestamp= names the column with the event time"
+        raise unknown_column(column, schema, step, note=note)
+    check_event_time_type(schema[column], unit, column=column, step=step)
+    return EventTime(column, schema[column], unit)
+
+
+def require_no_unit(unit: str | None, step: str) -> None:
+    """A unit is that of a column."""
+    if unit is not None:
+        raise PlanError(f"timestamp_unit={unit!r} is that of a timestamp=, which is not given", step=step)
+
+
+def require_event_time(node: Node, step: str) -> None:
+    """Windows and groupings need one; dead letters have none, and some rows have none yet."""
+    if EVENT_TIME in node.shape.system:
+        return
+    if has_dead_letters(node):
+        reason = "dead letters have no event time, so they can be neither windowed nor grouped"
+    else:
+        reason = (
+            "its rows have no event time yet; call with_watermark(bl.BoundedOutOfOrderness('5s'), timestamp='at') "
+            "before, or give both in read(...)"
+        )
+    raise PlanError(reason, step=step)
+
+
+def require_no_windows(shape: Shape, step: str) -> None:
+    """Windows follow from event times, so the times come first."""
+    if WINDOW_START in shape.system:
+        raise PlanError(
+            "its rows are in windows already, by the event time that they have; set the time before window_into(...) "
+            "and before any grouping",
+            step=step,
+        )

@@ -1,0 +1,17 @@
+"""Names that users give: to pipelines, sources, steps and sinks."""
+
+from __future__ import annotations
+
+from beamlike.errors import PlanError, ReservedName, WrongType
+
+
+def require_name(name: object, what: str) -> None:
+    """Names are one line of text: they appear in plans, metrics and the keys of state."""
+    if not isinstance(name, str):
+        raise WrongType(f"the name of a {what} must be a string, not {name!r}")
+    if not name.strip() or not name.isprintable() or name != name.strip():
+        raise PlanError(
+            f"{name!r} cannot name a {what}: a name is one line of text that does not begin or end blank"
+        )
+    if name.startswith("@"):
+        raise ReservedName(f"{name!r} cannot name a {what}: names that begin with @ are the engine's own")

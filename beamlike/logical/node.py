@@ -1,0 +1,42 @@
+"""Nodes of what is declared: each says what makes its rows, of which inputs, and what they are. Nothing runs."""
+
+from __future__ import annotations
+
+import attrs
+import polars as pl
+
+from beamlike.logical.origins import Origin
+from beamlike.steps.infer import Shape
+from windowing.columns import PANE_RETRACTED
+from windowing.windowing import Windowing
+
+
+@attrs.frozen(eq=False)
+class Node:
+    """Rows with a schema, an event time and a windowing, that come from a source or from a step.
+
+    `origin` is the declaration that makes them from `inputs`; `base` begins the derived names of steps after it.
+    """
+
+    name: str
+    origin: Origin
+    inputs: tuple[Node, ...]
+    shape: Shape
+    windowing: Windowing
+    base: str
+    merged: bool = False
+    """Whether its windows are those that an earlier grouping has merged."""
+    bounded: bool = True
+    """Whether its rows come to an end."""
+    repeats: bool = False
+    """Whether a row may have again what an earlier one had, as an accumulating pane does."""
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The user's columns and their polars types."""
+        return self.shape.user
+
+    @property
+    def retracting(self) -> bool:
+        """Whether a row may take back an earlier one."""
+        return PANE_RETRACTED in self.shape.system

@@ -1,0 +1,133 @@
+"""What a pipeline knows of what was declared in it: names that are taken, steps that were renamed, and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import attrs
+
+from beamlike.errors import DuplicateName, PlanError, UnknownName, WrongType, nearest
+from beamlike.io.base import Sink, WrittenBySpark, WrittenInFrames
+from beamlike.logical.names import require_name
+from beamlike.logical.node import Node
+from beamlike.logical.overlaps import require_own_folder
+from beamlike.logical.row_key import fitted
+from beamlike.rows.dead_letters import OnError
+
+
+@attrs.frozen
+class Write:
+    """Rows that go to a sink."""
+
+    name: str
+    sink: Sink
+    node: Node
+
+
+@attrs.define(eq=False)
+class Registry:
+    """The names of a pipeline, its sinks, and what is chosen for it as a whole."""
+
+    name: str = attrs.field()
+    on_error: OnError = attrs.field(default="dead_letters", kw_only=True)
+    max_dead_letters: int | float | None = attrs.field(default=None, kw_only=True)
+    writes: list[Write] = attrs.field(factory=list, init=False, repr=False)
+    _names: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
+    _renamed: dict[Node, Node] = attrs.field(factory=dict, init=False, repr=False)
+
+    @name.validator
+    def _is_a_name(self, attribute: attrs.Attribute[str], value: object) -> None:
+        require_name(value, "pipeline")
+
+    @on_error.validator
+    def _is_a_choice(self, attribute: attrs.Attribute[OnError], value: object) -> None:
+        _require_choice("on_error", value, get_args(OnError), f"pipeline {self.name!r}")
+
+    @max_dead_letters.validator
+    def _is_a_limit(self, attribute: attrs.Attribute[Any], value: object) -> None:
+        _require_limit(value, self.on_error, f"pipeline {self.name!r}")
+
+    def new_name(self, name: str | None, derived: str) -> str:
+        """A name that is free: the given one, else the derived one, with a number where that is taken."""
+        if name is not None:
+            require_name(name, "step")
+            if name in self._names:
+                by = f"by {self._names[name]}"
+                raise DuplicateName(
+                    f"the name is taken in pipeline {self.name!r}, {by}; give another", step=name
+                )
+            return name
+        number, free = 2, derived
+        while free in self._names:
+            number, free = number + 1, f"{derived}_{number}"
+        return free
+
+    def register(self, name: str, by: str = "a step") -> None:
+        """The name is taken from now on, by something of this kind."""
+        self._names[name] = by
+
+    def rename(self, before: Node, after: Node) -> None:
+        """A step gives up its name for another: `after` takes its place, also where it has been used already."""
+        self.new_name(after.name, "")
+        latest = self.latest(before)
+        self.register(after.name, self._names.pop(latest.name, "a step"))
+        self._renamed[latest] = after
+
+    def latest(self, node: Node) -> Node:
+        """The node as it is called now."""
+        while node in self._renamed:
+            node = self._renamed[node]
+        return node
+
+    def add_sink(self, name: str, sink: Sink, node: Node) -> None:
+        """The rows of a node go to a sink of this name."""
+        self.new_name(name, "")
+        if isinstance(sink, type) or not isinstance(sink, WrittenInFrames | WrittenBySpark):
+            raise WrongType(f"expected a sink such as bl.Parquet('out/averages'), got {sink!r}", step=name)
+        require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
+        sink = fitted(sink, node, name)
+        self.register(name, "a sink")
+        self.writes.append(Write(name, sink, node))
+
+    def written(self) -> list[Write]:
+        """What goes to sinks, in the order of their names, made of nodes as they are called now."""
+        known: dict[Node, Node] = {}
+        writes = sorted(self.writes, key=lambda write: write.name)
+        return [attrs.evolve(write, node=self._renewed(write.node, known)) for write in writes]
+
+    def _renewed(self, node: Node, known: dict[Node, Node]) -> Node:
+        """The node, and all that it is made from; each is one object, however it is reached."""
+        latest = self.latest(node)
+        if latest not in known:
+            inputs = tuple(self._renewed(before, known) for before in latest.inputs)
+            same = all(one is other for one, other in zip(inputs, latest.inputs, strict=True))
+            known[latest] = latest if same else attrs.evolve(latest, inputs=inputs)
+        return known[latest]
+
+
+def _require_choice(name: str, given: object, choices: Sequence[str], what: str) -> None:
+    """One of a few words."""
+    if given not in choices:
+        known = " or ".join(map(repr, choices))
+        raise UnknownName(f"{what}: {name} must be {known}, not {given!r}{nearest(given, choices)}")
+
+
+def _require_limit(given: object, on_error: str, what: str) -> None:
+    """How many dead letters are too many: a count, or a share of the rows below 1; None for no limit."""
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise WrongType(
+            f"{what}: max_dead_letters must be a count such as 1000, or a share of the rows such as 0.01, not {given!r}"
+        )
+    if not (given >= 0 and (isinstance(given, int) or given < 1)):
+        hint = f"; did you mean {int(given)}?" if given >= 1 and given == int(min(given, 2**63)) else ""
+        raise PlanError(
+            f"{what}: max_dead_letters={given!r} is neither a count of at least 0 nor a share from 0 to below 1{hint}"
+        )
+    if on_error == "fail":
+        raise PlanError(
+            f"{what}: with on_error='fail' the first dead letter fails the run; leave out max_dead_letters={given!r}, "
+            "or on_error"
+        )

@@ -1,0 +1,82 @@
+"""Where rows begin: a source, its event time, and its watermark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from beamlike.errors import MissingFiles, WrongType
+from beamlike.io.test_stream.stream import TestStream
+from beamlike.logical.event_time import event_time, event_time_column, require_no_unit
+from beamlike.logical.node import Node
+from beamlike.logical.origins import Read
+from beamlike.logical.watermark import fitted, require_watermark
+from beamlike.rows.dtypes import require_column_name
+from beamlike.steps.infer import Shape
+from beamlike.steps.timestamps import not_negative
+from windowing.columns import EVENT_TIME
+from windowing.time import Duration
+from windowing.windowing import Windowing
+
+
+def source_node(
+    name: str,
+    source: Any,
+    timestamp: Any,
+    unit: str | None,
+    watermark: object,
+    max_future: Duration | None,
+) -> Node:
+    """The rows of a source, in the global window."""
+    schema = require_source(source, name)
+    if timestamp is not None and timestamp in schema:
+        source = source.for_event_time(timestamp)
+        schema = require_source(source, name)
+    origin = read(source, schema, timestamp, unit, watermark, name, max_future)
+    shape = Shape(schema, origin.system)
+    return Node(name, origin, (), shape, Windowing(), name, bounded=bool(source.bounded))
+
+
+def require_source(source: Any, step: str) -> pl.Schema:
+    """The columns of something that can be read."""
+    if (
+        isinstance(source, type)
+        or not callable(getattr(source, "schema", None))
+        or not hasattr(source, "bounded")
+    ):
+        example = "; did you mean bl.Parquet(...)?" if isinstance(source, str) else ""
+        raise WrongType(
+            f"expected a source such as bl.Parquet('data/plays'), got {source!r}{example}", step=step
+        )
+    try:
+        schema = pl.Schema(source.schema())
+    except FileNotFoundError as error:
+        raise MissingFiles(str(error), step=step) from None
+    for column in schema:
+        require_column_name(column, step)
+    return schema
+
+
+def read(
+    source: Any,
+    raw: pl.Schema,
+    timestamp: Any,
+    unit: str | None,
+    watermark: object,
+    step: str,
+    max_future: Duration | None = None,
+) -> Read:
+    """What `pipeline.read` declares; without timestamp and watermark, rows that have no event time yet."""
+    limit = None if max_future is None else not_negative("max_future", max_future, step)
+    if isinstance(source, TestStream):
+        limit = None  # its processing time is its own, and need have nothing to do with its event time
+    if timestamp is None and watermark is None:
+        require_no_unit(unit, step)
+        return Read(source, raw, max_future=limit)
+    if timestamp is not None:
+        event_time_column(raw, timestamp, unit, step)
+    strategy = require_watermark(source, watermark, step)
+    time = event_time(raw, timestamp, unit, strategy, step)
+    strategy = fitted(strategy, Shape(raw, (EVENT_TIME,)), step)
+    return Read(source, raw, time, strategy, max_future=limit)

@@ -1,0 +1,110 @@
+"""The plan: what both runners run. Sources, stages and sinks, with routes between them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Sink, Source
+from beamlike.logical.origins import EventTime
+from beamlike.logical.watermark import NoEventTime
+from beamlike.plan.route import Route
+from beamlike.rows.dead_letters import OnError
+from beamlike.steps.base import Step
+from stages.graph import StageGraph
+from stages.stage import Stage
+from stages.strategies.base import WatermarkStrategy
+from windowing.columns import EVENT_TIME
+
+
+@attrs.frozen
+class SourcePlan:
+    """A source, how its rows get their event time, and where they go. `schema` has the user's columns.
+
+    `raw` are the columns of the source itself. Its rows go through the `prelude`; then their event time is read from
+    `time`, if there is one; then they go through the `interlude`, and the watermark sees them. No event time may be
+    further than `max_future` microseconds after processing time, if that is given. `on_error` says what becomes of
+    rows that cannot be used.
+    """
+
+    name: str
+    source: Source
+    time: EventTime | None
+    watermark: WatermarkStrategy
+    raw: pl.Schema
+    schema: pl.Schema
+    routes: tuple[Route, ...]
+    prelude: tuple[Step, ...] = ()
+    interlude: tuple[Step, ...] = ()
+    max_future: int | None = None
+    on_error: OnError = "dead_letters"
+
+    @property
+    def timed(self) -> bool:
+        """Whether its rows have an event time."""
+        return not isinstance(self.watermark, NoEventTime)
+
+    @property
+    def system(self) -> tuple[str, ...]:
+        """The system columns of its rows."""
+        return (EVENT_TIME,) if self.timed else ()
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """The event time, then those of the user's columns that its routes or its watermark need."""
+        wanted = frozenset(self.watermark.columns).union(*(route.needed for route in self.routes))
+        return (*self.system, *(column for column in self.schema if column in wanted))
+
+
+@attrs.frozen
+class StagePlan:
+    """A stage, the names of what it reads from, and where its panes go. `schema` has their user columns.
+
+    `level` is the length of the longest way from a source. `keyed` says that shards can share the work. `skews`: by
+    how many microseconds event times may be set back on the way from an input, where that is so at all. `on_error`
+    says what becomes of rows that it cannot use, and of panes that a step after it cannot use.
+    """
+
+    name: str
+    stage: Stage
+    inputs: tuple[str, ...]
+    level: int
+    keyed: bool
+    schema: pl.Schema
+    routes: tuple[Route, ...]
+    skews: dict[str, int] = attrs.field(factory=dict)
+    on_error: OnError = "dead_letters"
+
+
+@attrs.frozen
+class SinkPlan:
+    """A sink and the names of what it is fed from. `schema` has the user's columns, then the system's."""
+
+    name: str
+    sink: Sink
+    inputs: tuple[str, ...]
+    schema: pl.Schema
+
+
+@attrs.frozen
+class Plan:
+    """What both runners run. `stages` are in order: a stage comes after all that it reads from.
+
+    `graph` has sources and stages; `levels` has the names of the stages, level 1 first. More than `max_dead_letters`,
+    a count or a share of the rows that were read, fail the run.
+    """
+
+    name: str
+    sources: dict[str, SourcePlan]
+    stages: dict[str, StagePlan]
+    sinks: dict[str, SinkPlan]
+    graph: StageGraph
+    levels: tuple[tuple[str, ...], ...]
+    max_dead_letters: int | float | None = None
+
+    @property
+    def producers(self) -> dict[str, SourcePlan | StagePlan]:
+        """All that has routes, by name: sources, then stages in order."""
+        return {**self.sources, **self.stages}

@@ -1,0 +1,62 @@
+"""Paths: every way of rows from a source or a grouping, over stateless steps, to a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from beamlike.logical.node import Node
+from beamlike.logical.origins import DeadLetters, Flatten, Group, Late, Read
+from beamlike.plan.route import Output, Route
+from beamlike.steps.base import NotRetracted, Step
+from beamlike.steps.windows import parts
+
+
+@attrs.frozen
+class Path:
+    """The steps after what produces the rows of a node, or `before` makes dead letters of them."""
+
+    producer: str
+    steps: tuple[Step, ...]
+    output: Output = "main"
+    before: tuple[Step, ...] = ()
+    of: Output = "main"
+    shown: tuple[str, ...] = ()
+
+    def route(self, consumer: str, columns: tuple[str, ...]) -> Route:
+        """The path, continued to a consumer."""
+        return Route(consumer, self.steps, columns, self.output, self.before, self.of, self.shown)
+
+
+def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
+    """Every path from a source or grouping to the node, in the order of declaration."""
+    origin = node.origin
+    if isinstance(origin, Read | Group):
+        yield Path(node.name, after)
+    elif isinstance(origin, DeadLetters):
+        yield from _paths_of_letters(node.inputs[0], after)
+    elif isinstance(origin, Late):
+        yield Path(node.inputs[0].name, after, "late")
+    else:
+        for before in node.inputs:
+            yield from paths_to(before, (*_steps(node, before), *after))
+
+
+def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
+    """Every path to what a source or a grouping, or else a step, cannot use."""
+    if isinstance(node.origin, Read | Group):
+        yield Path(node.name, after, "dead_letters")
+        return
+    (before,) = node.inputs
+    for path in paths_to(before, _steps(node, before)[:1]):
+        yield Path(path.producer, after, "dead_letters", path.steps, path.output, tuple(before.schema))
+
+
+def _steps(node: Node, before: Node) -> tuple[Step, ...]:
+    """What happens to the rows of `before` on their way into the node."""
+    origin = node.origin
+    if isinstance(origin, Step):
+        return parts(origin)
+    meets_retractions = isinstance(origin, Flatten) and node.retracting and not before.retracting
+    return (NotRetracted(node.name),) if meets_retractions else ()
