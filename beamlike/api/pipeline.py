@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import attrs
 
 from beamlike.api.collection import Collection
+from beamlike.api.columns import with_columns
 from beamlike.api.html import pipeline_html
 from beamlike.logical.registry import Registry
 from beamlike.logical.sources import source_node
@@ -63,7 +64,7 @@ class Pipeline(Registry):
         Without both, rows have no event time until a later `with_watermark(...)`, as where they must be parsed first.
         """
         self.new_name(name, "")
-        node = source_node(name, source, timestamp, timestamp_unit, watermark, max_future)
+        node = source_node(name, with_columns(source), timestamp, timestamp_unit, watermark, max_future)
         self.register(name, "a source")
         return Collection(self, node)
 

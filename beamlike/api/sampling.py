@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Final, Self
+from typing import Final
 
 import attrs
 import polars as pl
 
 from beamlike.errors import WrongType
-from beamlike.io import Memory, SparkSource
+from beamlike.io import Memory
 from beamlike.io.base import Faulty, Part, Pieces, Source, Unreadable, output_frame
-from beamlike.io.files.files import Files
-from beamlike.io.test_stream.stream import TestStream
+from beamlike.io.sources import Chunk, ReadInChunks, ReadInSteps, chunks_of
 from beamlike.local.runner import LocalRun, LocalRunner
 from beamlike.logical.dead_letters import has_dead_letters
 from beamlike.logical.node import Node
@@ -35,7 +34,7 @@ _SINK: Final = "@sample"
 class FirstRows:
     """The first `most` rows of a source. `cut`: whether there were more."""
 
-    source: Source
+    source: ReadInChunks
     most: int
     cut: bool = False
     _left: int = attrs.field(default=0, init=False)
@@ -49,14 +48,10 @@ class FirstRows:
         """Those of the source."""
         return self.source.schema()
 
-    def for_event_time(self, column: str) -> Self:
-        """The same: the source has been told."""
-        return self
-
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty | Pieces]:
+    def chunks(self, rows: int) -> Iterator[Chunk]:
         """Those of the source, as far as they are needed; files behind are not opened."""
         self._left = self.most
-        for chunk in self._batches(min(rows, self.most)):
+        for chunk in chunks_of(self.source, min(rows, self.most)):
             if not self._left:
                 self.cut = True
                 return
@@ -65,9 +60,6 @@ class FirstRows:
                 yield attrs.evolve(chunk, pieces=first)
             else:
                 yield self._first(chunk)
-
-    def _batches(self, rows: int) -> Iterator[pl.LazyFrame | Faulty | Pieces]:
-        return self.source.batches(rows) if isinstance(self.source, Files) else self.source.chunks(rows)
 
     def _first(self, piece: pl.LazyFrame | Faulty) -> pl.LazyFrame | Faulty:
         """As much of it as is left to take; dead letters are not cut."""
@@ -106,7 +98,11 @@ def sample(
     limit = sys.maxsize if has_dead_letters(node) else plan.max_dead_letters
     whole = _run(plan, out, enough, limit)
     rows = out.frame() if enough is None else out.frame().head(enough)
-    cut = [name for name, source in plan.sources.items() if getattr(source.source, "cut", False)]
+    cut = [
+        name
+        for name, source in plan.sources.items()
+        if isinstance(source.source, FirstRows) and source.source.cut
+    ]
     if cut and (whole or plan.stages):
         _LOG.warning(
             "%s of %r has seen only the first %s of %s, as if there were no more; input_rows= says how many it sees",
@@ -140,8 +136,7 @@ def _plan(pipeline: Registry, node: Node, input_rows: int | None) -> Plan:
     if input_rows is None:
         return plan
     sources: Mapping[str, Source] = {
-        name: source.source if _is_whole(source) else FirstRows(source.source, input_rows)
-        for name, source in plan.sources.items()
+        name: _first_rows(source, input_rows) for name, source in plan.sources.items()
     }
     return attrs.evolve(
         plan,
@@ -149,10 +144,12 @@ def _plan(pipeline: Registry, node: Node, input_rows: int | None) -> Plan:
     )
 
 
-def _is_whole(source: SourcePlan) -> bool:
-    """Whether it is not cut: its steps belong together, only Spark reads it, or its files are splits that end."""
-    by_file = isinstance(source.watermark.per_split, SourceFile)
-    return by_file or isinstance(source.source, TestStream | SparkSource)
+def _first_rows(plan: SourcePlan, most: int) -> Source:
+    """Of a source that can be cut: not where steps belong together, or files are splits that end."""
+    source, by_file = plan.source, isinstance(plan.watermark.per_split, SourceFile)
+    if by_file or isinstance(source, ReadInSteps) or not isinstance(source, ReadInChunks):
+        return source
+    return FirstRows(source, most)
 
 
 def _require_count(what: str, given: object, least: int) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 import polars as pl
@@ -49,7 +49,7 @@ SHOWN: Final = tuple(name.removeprefix(RESERVED_PREFIX) for name in (*_BEFORE, *
 
 @runtime_checkable
 class Source(Protocol):
-    """Where rows come from."""
+    """Where rows come from. `beamlike.io.sources` has the ways in which one can be read, and what else it can do."""
 
     @property
     def bounded(self) -> bool:
@@ -57,19 +57,6 @@ class Source(Protocol):
 
     def schema(self) -> pl.Schema:
         """The user's columns."""
-
-    def for_event_time(self, column: str) -> Self:
-        """The source, told which column is the event time.
-
-        Text formats then leave that column as text, unless its type is declared, so that a value that is no
-        time can be shown as it was written.
-        """
-
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty | Pieces]:
-        """The input in order of arrival, for a run in process: what a batch takes, which is about `rows` rows.
-
-        Collecting one may raise `Unreadable`.
-        """
 
 
 @attrs.frozen(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 import narwhals as nw
@@ -44,9 +44,9 @@ class Rows:
         """The columns of the rows."""
         return self.frame.schema
 
-    def for_event_time(self, column: str) -> Self:
-        """The same: rows in memory have types."""
-        return self
+    def all_rows(self) -> pl.DataFrame:
+        """The rows."""
+        return self.frame
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
         """The rows in pieces of `rows_per_batch`, else of `rows`."""

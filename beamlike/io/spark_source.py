@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
@@ -32,26 +32,24 @@ class SparkSource:
         kw_only=True,
         validator=attrs.validators.optional(attrs.validators.instance_of(WatermarkStrategy)),
     )
-    _found: dict[str, pl.Schema] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     bounded: ClassVar[bool] = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its columns were not declared, and Spark has not been asked for them."""
+        return self._schema is None
+
+    def with_schema(self, schema: pl.Schema) -> Self:
+        """The same source with these columns."""
+        return attrs.evolve(self, schema=dict(schema))
+
     def schema(self) -> pl.Schema:
-        """The columns: those declared, else those that Spark finds, as polars types."""
-        if self._schema is not None:
-            return pl.Schema(self._schema)
-        if not self._found:
-            from beamlike.spark.query.ingest import schema_of
-            from beamlike.spark.session.session import open_session
+        """The columns. Raises `ValueError` while they are not known: `p.read` asks Spark for them."""
+        if self._schema is None:
+            raise ValueError("SparkSource: its columns are not declared; p.read asks Spark for them")
+        return pl.Schema(self._schema)
 
-            session = open_session(None, master=None, shards=None, name="beamlike", config={}, row_loops=True)
-            self._found["schema"] = schema_of(self.reader, session)
-        return self._found["schema"]
-
-    def for_event_time(self, column: str) -> Self:
-        """The same: Spark's columns have types."""
-        return self
-
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """Raises `NotImplementedError`: only Spark can read it."""
-        raise NotImplementedError("a SparkSource can only be read by Spark: run with runner=SparkRunner(...)")
+    def read_by_spark(self, spark: Any) -> Any:
+        """What the reader gives."""
+        return self.reader(spark)

@@ -6,19 +6,16 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from itertools import chain, islice
 from signal import SIGINT
 
 import attrs
 import polars as pl
 
-from beamlike.errors import MissingFiles, PlanError
-from beamlike.io import JSONLines, SparkSource
+from beamlike.io import JSONLines
 from beamlike.io.base import Part, Sink, output_frame
-from beamlike.io.files.files import Files
 from beamlike.logical.names import require_name
 from beamlike.logical.overlaps import require_outside
-from beamlike.plan.model import Plan, SourcePlan, StagePlan
+from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.rows.dead_letters import Letters
@@ -26,7 +23,7 @@ from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.dead_letter_folder import folder_of_letters, hold_letters
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.file_order import FileOrder
-from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step
+from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step, read_in_process
 from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
@@ -44,7 +41,6 @@ from beamlike.system.signals import Interrupted, held_back, signals
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, must_wait
 from stages.state.store import DictStore
-from stages.strategies.validators import SourceFile
 
 CHUNK_ROWS = 250_000
 
@@ -263,7 +259,7 @@ class LocalRun(Shown):
         if steps is not None:
             return self._play(steps)
         rows = self.runner.chunk_rows
-        return self._read({name: _chunks(source, rows) for name, source in self.plan.sources.items()})
+        return self._read({name: read_in_process(source, rows) for name, source in self.plan.sources.items()})
 
     def _play(self, steps: int) -> Iterator[Bundle]:
         """Step after step of all test streams."""
@@ -342,21 +338,3 @@ def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | No
 def _next(name: str, chunks: Iterator[Chunk]) -> Chunk | None:
     with at("source", name):
         return next(chunks, None)
-
-
-def _chunks(source: SourcePlan, rows: int) -> Iterator[Chunk]:
-    if isinstance(source.source, SparkSource):
-        raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
-    chunks = _chunks_of(source, rows)
-    try:
-        first = list(islice(chunks, 1))
-    except FileNotFoundError as error:
-        raise MissingFiles(str(error), step=source.name) from None
-    return chain(first, chunks)
-
-
-def _chunks_of(source: SourcePlan, rows: int) -> Iterator[Chunk]:
-    if not isinstance(source.source, Files):
-        return source.source.chunks(rows)
-    apart = isinstance(source.watermark.per_split, SourceFile)
-    return source.source.batches_apart(rows) if apart else source.source.batches(rows)

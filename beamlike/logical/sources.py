@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from beamlike.errors import MissingFiles, WrongType
-from beamlike.io.test_stream.stream import TestStream
+from beamlike.io.sources import ReadInSteps, told_event_time
 from beamlike.logical.event_time import event_time, event_time_column, require_no_unit
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Read
@@ -31,7 +31,7 @@ def source_node(
     """The rows of a source, in the global window."""
     schema = require_source(source, name)
     if timestamp is not None and timestamp in schema:
-        source = source.for_event_time(timestamp)
+        source = told_event_time(source, timestamp)
         schema = require_source(source, name)
     origin = read(source, schema, timestamp, unit, watermark, name, max_future)
     shape = Shape(schema, origin.system)
@@ -69,7 +69,7 @@ def read(
 ) -> Read:
     """What `pipeline.read` declares; without timestamp and watermark, rows that have no event time yet."""
     limit = None if max_future is None else not_negative("max_future", max_future, step)
-    if isinstance(source, TestStream):
+    if isinstance(source, ReadInSteps):
         limit = None  # its processing time is its own, and need have nothing to do with its event time
     if timestamp is None and watermark is None:
         require_no_unit(unit, step)

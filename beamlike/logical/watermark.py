@@ -10,8 +10,7 @@ import polars as pl
 
 from beamlike.errors import PlanError, WrongType, unknown_column
 from beamlike.expressions.describe import describe
-from beamlike.io.files.files import Files
-from beamlike.io.test_stream.stream import TestStream
+from beamlike.io.sources import ReadInFiles, ReadInSteps
 from beamlike.logical import punctuated
 from beamlike.rows.dtypes import type_name
 from beamlike.steps.infer import Shape
@@ -70,20 +69,20 @@ def require_watermark(source: Any, given: object, step: str) -> WatermarkStrateg
             else "bl.BoundedOutOfOrderness('5s')"
         )
         raise WrongType(f"{what} must be a strategy such as {example}, not {wrong!r}", step=step)
-    if isinstance(source, TestStream):
+    if isinstance(source, ReadInSteps):
         _require_observable(source, given, step)
     return given
 
 
 def _require_files(source: Any, given: WatermarkStrategy, step: str) -> None:
-    if not isinstance(source, Files):
+    if not isinstance(source, ReadInFiles):
         kind = type(source).__name__
         raise PlanError(
             f"{describe(given)}: {kind} has no files; name the column that tells its splits apart", step=step
         )
 
 
-def _require_observable(source: TestStream, given: WatermarkStrategy, step: str) -> None:
+def _require_observable(source: ReadInSteps, given: WatermarkStrategy, step: str) -> None:
     """A test stream is looked at like any source only if it announces nothing; it cannot be throttled."""
     kind = type(source).__name__
     if source.announces:

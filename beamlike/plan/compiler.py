@@ -11,7 +11,7 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, listed
-from beamlike.io.test_stream.stream import TestStream
+from beamlike.io.sources import ReadInSteps
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Group, Read
 from beamlike.logical.overlaps import require_apart
@@ -227,7 +227,7 @@ def require_sinks_apart(plan: Plan) -> None:
 
 def require_one_clock(plan: Plan) -> None:
     """A test stream says itself when time passes, so nothing else can tell the time beside it."""
-    own = [name for name, source in plan.sources.items() if isinstance(source.source, TestStream)]
+    own = [name for name, source in plan.sources.items() if isinstance(source.source, ReadInSteps)]
     others = [name for name in plan.sources if name not in own]
     if own and others:
         raise PlanError(

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
-from beamlike.io import Rows
-from beamlike.io.files.files import Files
 from beamlike.io.sinks import written_by_tasks
-from beamlike.io.test_stream.stream import TestStream
+from beamlike.io.sources import ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.plan.route import Route
@@ -152,7 +150,7 @@ def _carried(columns: Iterable[str]) -> list[str]:
 def _operators(plan: Plan) -> Iterable[str]:
     """One PySpark operator per line, in the order of the query."""
     read = {
-        name: source for name, source in plan.sources.items() if not isinstance(source.source, TestStream)
+        name: source for name, source in plan.sources.items() if not isinstance(source.source, ReadInSteps)
     }
     for name, source in read.items():
         yield f"{name}: {_reader(source)} -> mapInArrow(ingest)"
@@ -168,6 +166,6 @@ def _operators(plan: Plan) -> Iterable[str]:
 
 
 def _reader(source: SourcePlan) -> str:
-    if isinstance(source.source, Rows):
+    if isinstance(source.source, ReadFromMemory):
         return "rows kept beside the checkpoint, readStream(lists of files)"
-    return "readStream(lists of files)" if isinstance(source.source, Files) else "spark reader"
+    return "readStream(lists of files)" if isinstance(source.source, ReadInFiles) else "spark reader"

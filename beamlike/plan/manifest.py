@@ -17,8 +17,7 @@ import attrs
 from beamlike.errors import CheckpointError
 from beamlike.expressions.describe import aggregate_text
 from beamlike.expressions.describe import describe as text
-from beamlike.io import Rows
-from beamlike.io.files.files import Files
+from beamlike.io.sources import ReadFromMemory, ReadInFiles
 from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
@@ -163,7 +162,9 @@ def needs_ticks(plan: Plan) -> bool:
 
 
 def _source(source: SourcePlan) -> dict[str, str]:
-    listed = {"files listed by": "the driver"} if isinstance(source.source, Files | Rows) else {}
+    listed = (
+        {"files listed by": "the driver"} if isinstance(source.source, ReadInFiles | ReadFromMemory) else {}
+    )
     return {
         "kind": type(source.source).__name__,
         "event time": _event_time(source.time),

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
 
 import attrs
 
-from beamlike.io.files.files import Files
+from beamlike.io.sources import ReadInFiles
 from beamlike.runtime.dead_letter_limit import rows_text
 from beamlike.runtime.ingest import Newest
 from windowing.time import format_time
 
 _LOG = logging.getLogger("beamlike")
-
-_HOW: Final = {
-    "modified": "files are read in order of modification time; order='path' reads them in order of their names",
-    "path": "files are read in order of their names; order='modified' reads them in order of modification time",
-}
 
 
 @attrs.define
@@ -33,7 +27,8 @@ class FileOrder:
         may be how late events are.
         """
         late = {file: found for file, found in newest.items() if found[1] < watermark}
-        if not late or name in self.told or not isinstance(source, Files):
+        advice = source.order_advice if isinstance(source, ReadInFiles) else ""
+        if not late or name in self.told or not advice:
             return
         self.told.add(name)
         file, (rows, last) = max(late.items(), key=lambda item: (item[1][0], item[0]))
@@ -41,7 +36,7 @@ class FileOrder:
             "source %r: all %s of %s %s late: the newest is from %s, and files that were read before have brought the "
             "watermark to %s; %s",
             *(name, rows_text(rows), file, _others(len(late) - 1), format_time(last), format_time(watermark)),
-            _HOW[source.order],
+            advice,
         )
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial, reduce
+from itertools import chain, islice
 from typing import TypeAlias, cast
 
 import attrs
 import polars as pl
 
-from beamlike.errors import StepError
+from beamlike.errors import MissingFiles, PlanError, StepError
 from beamlike.io.base import Faulty, FromFile, Pieces, Unreadable
-from beamlike.io.test_stream.stream import TestStream
+from beamlike.io.sources import ReadInChunks, ReadInSteps, chunks_of
 from beamlike.plan.model import SourcePlan
 from beamlike.plan.route import follow, join
 from beamlike.rows.dead_letters import EXPRESSION_ERRORS, Letters, dead_letters, error_text
@@ -22,6 +23,7 @@ from beamlike.steps.trial import Trial
 from beamlike.system.in_hand import at
 from stages.progress.splits import SourceSummary, announced, known, merge, read_to_end, summarize
 from stages.strategies.announced import AnnouncedWatermark
+from stages.strategies.validators import SourceFile
 from windowing.columns import EVENT_TIME
 
 Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Pieces
@@ -232,9 +234,25 @@ def _summary(source: SourcePlan, rows: pl.DataFrame, file: str) -> SourceSummary
         raise StepError(source.name, f"its watermark, {kind}, fails: {error_text(error)}") from error
 
 
+def read_in_process(source: SourcePlan, rows: int) -> Iterator[Chunk]:
+    """What batches in process take of a source, about `rows` rows each.
+
+    Raises `PlanError` where it cannot be read in process, and `MissingFiles`; both before anything is taken.
+    """
+    if not isinstance(source.source, ReadInChunks):
+        raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
+    apart = isinstance(source.watermark.per_split, SourceFile)
+    chunks: Iterator[Chunk] = chunks_of(source.source, rows, apart=apart)
+    try:
+        first = list(islice(chunks, 1))
+    except FileNotFoundError as error:
+        raise MissingFiles(str(error), step=source.name) from None
+    return chain(first, chunks)
+
+
 def ingest_step(source: SourcePlan, number: int) -> tuple[Ingested, int]:
     """A step of a test stream, and the processing time (us) of that stream after it."""
-    assert isinstance(source.source, TestStream)
+    assert isinstance(source.source, ReadInSteps)
     step = source.source.step(number)
     if step.elements.height:
         return ingest(source, step.elements.lazy(), step.processing_time), step.processing_time

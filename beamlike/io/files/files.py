@@ -16,7 +16,7 @@ from beamlike.io.files import hive
 from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
-from beamlike.io.files.order import Found, Order, in_order
+from beamlike.io.files.order import ADVICE, Order, in_order
 from beamlike.io.files.part_files import (
     clear,
     discard,
@@ -39,8 +39,10 @@ from beamlike.io.files.paths import (
     list_files,
     path_text,
     read_by_polars,
+    require_something,
 )
 from beamlike.io.sinks import ANY, Feed, Place
+from beamlike.io.sources import Found
 from beamlike.system.locks import Lock
 from beamlike.system.path_names import is_remote
 
@@ -125,6 +127,17 @@ class Files:
         if not isinstance(self.path, str):
             raise ValueError(f"a sink writes to one directory, not to {len(self.path)} paths")
         return self.path
+
+    @property
+    def order_advice(self) -> str:
+        """In which order files are read, and how else they could be."""
+        return ADVICE[self.order]
+
+    def require_there(self, *, globs: bool) -> None:
+        """Raises `FileNotFoundError` for a path that does not exist, and with `globs` for one that nothing matches."""
+        for path in self.paths:
+            if globs or not is_pattern(path):
+                require_something(path)
 
     def found(self, *, later: bool = False) -> list[Found]:
         """The files that are there, each once, in the order in which they are read; hidden ones are left out.
@@ -332,7 +345,7 @@ class Files:
 
         With `again`, what other attempts at the batch left is removed before; for that the folder is listed.
         """
-        if not read_by_polars(self.folder):
+        if not (parts or read_by_polars(self.folder)):
             return  # no part can have been written
         folder = self._target()
         if again:

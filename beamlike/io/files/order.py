@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
-import attrs
+from beamlike.io.sources import Found
 
 Order = Literal["modified", "path"]
 """By modification time, then path; or by path alone."""
 
+ADVICE: Final[Mapping[Order, str]] = {
+    "modified": "files are read in order of modification time; order='path' reads them in order of their names",
+    "path": "files are read in order of their names; order='modified' reads them in order of modification time",
+}
+"""What the log says of an order that makes rows late."""
+
 _NUMBER: Final = re.compile(r"([0-9]+)")
 
 PathKey = tuple[list[list[str | int]], str]
-
-
-@attrs.frozen
-class Found:
-    """A file that a listing has found: when it was modified, in milliseconds since 1970, and its size in bytes.
-
-    Milliseconds are what all storages know.
-    """
-
-    path: str
-    modified: int
-    size: int
 
 
 def in_order(files: Iterable[Found], order: Order) -> list[Found]:

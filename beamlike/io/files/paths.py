@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from beamlike.errors import nearest
-from beamlike.io.files.order import Found, in_order
+from beamlike.io.files.order import in_order
+from beamlike.io.sources import Found
 from beamlike.system.path_names import is_remote
 
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 import polars as pl
 
 from beamlike.errors import nearest
 from beamlike.io.base import Declared, declared
+from beamlike.io.sources import SourceStep
 from beamlike.io.test_stream.fitting import fits
 from beamlike.io.test_stream.times import TimeLike, instant
 from beamlike.rows.dtypes import SchemaLike, type_name
@@ -26,15 +27,6 @@ from windowing.time import (
 )
 
 T = TypeVar("T")
-
-
-@attrs.frozen(eq=False)
-class StreamStep:
-    """A bundle of elements, or clocks that move: what the source announces, and its processing time from then on."""
-
-    elements: pl.DataFrame
-    summary: Summary
-    processing_time: int
 
 
 def _columns(schema: SchemaLike | Declared) -> Declared:
@@ -61,7 +53,7 @@ class TestStream:
     __test__: ClassVar[bool] = False  # pytest takes what is called Test... for tests
 
     columns: Declared = attrs.field(converter=_columns, alias="schema")
-    steps: tuple[StreamStep, ...] = attrs.field(
+    steps: tuple[SourceStep, ...] = attrs.field(
         default=(), kw_only=True, repr=lambda steps: f"<{len(steps)} steps>"
     )
 
@@ -134,19 +126,15 @@ class TestStream:
         """The columns of the elements."""
         return pl.Schema(self.columns)
 
-    def for_event_time(self, column: str) -> Self:
-        """The same: elements have types."""
-        return self
-
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
         """The bundles that are not empty, without what the stream says of its clocks."""
         return (step.elements.lazy() for step in self.steps if step.elements.height)
 
-    def step(self, number: int) -> StreamStep:
+    def step(self, number: int) -> SourceStep:
         """The step with this number; after the last one nothing happens any more."""
         if number < len(self.steps):
             return self.steps[number]
-        return StreamStep(self._frame(()), {}, self.processing_time)
+        return SourceStep(self._frame(()), {}, self.processing_time)
 
     @property
     def _announced(self) -> int:
@@ -164,7 +152,7 @@ class TestStream:
         summary: Summary | None = None,
         processing_time: int | None = None,
     ) -> TestStream:
-        step = StreamStep(
+        step = SourceStep(
             self._frame(()) if elements is None else elements,
             summary or {},
             self.processing_time if processing_time is None else processing_time,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import polars as pl
 
 from beamlike.errors import CheckpointError, WrongType
-from beamlike.io import Parquet, Rows
-from beamlike.io.test_stream.stream import TestStream
+from beamlike.io import Parquet
+from beamlike.io.sources import ReadFromMemory, ReadInSteps
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.rows.dtypes import type_name
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
@@ -27,22 +27,26 @@ _FIRST_TIME = 1_000_000_000
 
 @attrs.frozen
 class RowsAsFiles(Parquet):
-    """Files that are no user's."""
+    """Files that are no user's: there is nothing to advise."""
+
+    order_advice: ClassVar[str] = ""
 
 
 def with_rows_as_files(plan: Plan, checkpoint: Checkpoint) -> Plan:
-    """The plan with each `Rows` source as the files that hold its rows; every chunk of it is a batch.
+    """The plan with each source in memory as the files that hold its rows; every chunk of it is a batch.
 
     Raises `CheckpointError` where the checkpoint has other rows, or is not on this machine.
     """
     sources = {
-        name: _as_files(source, source.source, checkpoint) if isinstance(source.source, Rows) else source
+        name: _as_files(source, source.source, checkpoint)
+        if isinstance(source.source, ReadFromMemory)
+        else source
         for name, source in plan.sources.items()
     }
     return attrs.evolve(plan, sources=sources)
 
 
-def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourcePlan:
+def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) -> SourcePlan:
     if is_remote(checkpoint.path):
         raise CheckpointError(
             f"source {source.name!r}: rows in memory need a checkpoint on this machine, not {checkpoint.path}"
@@ -57,7 +61,7 @@ def _as_files(source: SourcePlan, rows: Rows, checkpoint: Checkpoint) -> SourceP
     folder = Path(checkpoint.at("rows", source.name))
     # A hidden name, which no reader takes for data.
     done = folder / "_rows"
-    digest = hashlib.sha256(encode(rows.frame)).hexdigest()
+    digest = hashlib.sha256(encode(rows.all_rows())).hexdigest()
     if not done.exists():
         _write(rows, folder)
         checkpoint.files.write(str(done), digest)
@@ -74,7 +78,7 @@ def digest_of_streams(plan: Plan) -> str:
     """A digest of what the plan's test streams play, the same for the same steps."""
     digest = hashlib.sha256()
     for name, source in plan.sources.items():
-        assert isinstance(source.source, TestStream)
+        assert isinstance(source.source, ReadInSteps)
         for step in source.source.steps:
             digest.update(repr((name, step.summary, step.processing_time)).encode() + encode(step.elements))
     return digest.hexdigest()
@@ -86,7 +90,7 @@ def _has_empty_struct(dtype: Any) -> bool:
     return isinstance(dtype, pl.List | pl.Array) and _has_empty_struct(dtype.inner)
 
 
-def _write(rows: Rows, folder: Path) -> None:
+def _write(rows: ReadFromMemory, folder: Path) -> None:
     make_folder(str(folder))
     for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
         file = folder / f"{number:06d}.parquet"

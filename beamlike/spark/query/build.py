@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from beamlike.io import SparkSource
 from beamlike.io.base import WrittenBySpark
+from beamlike.io.sources import ReadBySpark
 from beamlike.plan.manifest import needs_ticks
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
@@ -50,7 +50,7 @@ def envelopes(
 
 def reads_rows(plan: Plan) -> bool:
     """Whether rows of the user's pass through Spark's own operators, which a run in process has not."""
-    sources = any(isinstance(source.source, SparkSource) for source in plan.sources.values())
+    sources = any(isinstance(source.source, ReadBySpark) for source in plan.sources.values())
     return sources or any(isinstance(sink.sink, WrittenBySpark) for sink in plan.sinks.values())
 
 

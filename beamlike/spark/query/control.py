@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from beamlike.io.test_stream.stream import TestStream
+from beamlike.io.sources import ReadInSteps
 from beamlike.plan.model import SourcePlan
 from beamlike.runtime.ingest import Ingested, ingest_step
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology, note
@@ -21,7 +21,7 @@ def obey(order: Order, sources: Iterable[SourcePlan], topology: Topology, now: i
             yield from _play(source, topology, order["step"])
         elif source.name in order["end"]:
             stream = source.source
-            time = stream.processing_time if isinstance(stream, TestStream) else now
+            time = stream.processing_time if isinstance(stream, ReadInSteps) else now
             yield from tell(source, topology, Ingested({}, {}), time, ended=True)
 
 

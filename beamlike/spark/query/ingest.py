@@ -17,9 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from beamlike.errors import PlanError
-from beamlike.io import SparkSource
 from beamlike.io.base import FromFile
-from beamlike.io.files.files import Files
+from beamlike.io.sources import ReadBySpark, ReadInFiles
 from beamlike.plan.model import SourcePlan
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
 from beamlike.spark.query.control import obey, tell
@@ -82,9 +81,9 @@ def _row_envelopes(
     session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks
 ) -> DataFrame:
     source = plan.source
-    if not isinstance(source, SparkSource):
+    if not isinstance(source, ReadBySpark):
         raise PlanError(f"Spark cannot read {source!r}", step=plan.name)
-    rows: DataFrame = source.reader(session)
+    rows: DataFrame = source.read_by_spark(session)
     if not rows.isStreaming:
         raise PlanError(
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
@@ -148,7 +147,7 @@ def _ingest_part(task: _Task, file: str, number: int, part: int, parts: int) -> 
     """What a task sends of one of so many parts of a file."""
     # Payloads are sorted by origin and sequence: files as they are numbered, parts in the order of the file.
     origin = f"{task.plan.name}:{number:012d}"
-    source = cast(Files, task.plan.source)
+    source = cast(ReadInFiles, task.plan.source)
     for index, chunk in enumerate(source.pieces(file, CHUNK_ROWS, part, parts)):
         batch = task.send(FromFile(chunk, file), origin, part * PART_NUMBERS + index * CHUNK_NUMBERS)
         if batch is not None:

@@ -16,9 +16,8 @@ import attrs
 from pyspark.sql import DataFrame
 
 from beamlike.errors import CheckpointError, MissingFiles
-from beamlike.io.files.files import Files
-from beamlike.io.files.order import Found
-from beamlike.io.files.paths import absolute, is_pattern, path_text, require_something, uri
+from beamlike.io.files.paths import path_text, uri
+from beamlike.io.sources import Found, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
@@ -35,11 +34,9 @@ _BEFORE: Final = "_before.json"  # a hidden name, which Spark does not read
 def require_files(plan: Plan, *, globs: bool) -> None:
     """Raises `MissingFiles` for a path that does not exist, and with `globs` for one that nothing matches."""
     for name, source in plan.sources.items():
-        paths = source.source.paths if isinstance(source.source, Files) else ()
         try:
-            for path in paths:
-                if globs or not is_pattern(path):
-                    require_something(path)
+            if isinstance(source.source, ReadInFiles):
+                source.source.require_there(globs=globs)
         except FileNotFoundError as error:
             raise MissingFiles(str(error), step=name) from None
 
@@ -135,15 +132,15 @@ class Listing(Lists):
     `apart`: each file is a split of the source.
     """
 
-    source: Files
+    source: ReadInFiles
     apart: bool
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Listing:
         """That of a source of a plan, whose path is meant from here."""
-        source = cast(Files, plan.source)
+        source = cast(ReadInFiles, plan.source)
         apart = isinstance(plan.watermark.per_split, SourceFile)
-        listing = cls(checkpoint, plan.name, attrs.evolve(source, path=[*map(absolute, source.paths)]), apart)
+        listing = cls(checkpoint, plan.name, source.from_anywhere(), apart)
         checkpoint.files.make(listing.folder)
         listing.tidy()
         return listing
@@ -193,7 +190,9 @@ class Listings:
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: Plan) -> Listings:
         """Those of a plan, with the files that are there."""
-        files = {name: source for name, source in plan.sources.items() if isinstance(source.source, Files)}
+        files = {
+            name: source for name, source in plan.sources.items() if isinstance(source.source, ReadInFiles)
+        }
         listings = cls({name: Listing.of(checkpoint, source) for name, source in files.items()})
         listings.look()
         return listings

@@ -24,7 +24,6 @@ from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.file_order import FileOrder
 from beamlike.runtime.ingest import newest_of
 from beamlike.runtime.sinks import writing
-from beamlike.spark.checkpoint.memory_rows import RowsAsFiles
 from beamlike.spark.query.desks import TaskDesks, batch_of
 from beamlike.spark.query.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
 from beamlike.spark.query.leftovers import AGAIN, Leftovers, is_again
@@ -122,7 +121,7 @@ class BatchWriter:
         kinds = ("elements", "dead_letters", "read")
         counts = {what: sum(fact["source"][what] for fact in mine) for what in kinds}
         source = self.plan.sources[name].source
-        if self.latest is not None and name in self.latest.sources and not isinstance(source, RowsAsFiles):
+        if self.latest is not None and name in self.latest.sources:
             newest = newest_of(fact["newest"] for fact in mine)
             self._file_order.look(name, source, newest, self.latest.sources[name].watermark)
         told = next((fact["sources"][name] for _, fact in notes if name in fact.get("sources", ())), None)

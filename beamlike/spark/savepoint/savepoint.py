@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
-from beamlike.io.files.files import Files
 from beamlike.io.files.paths import absolute, uri
+from beamlike.io.sources import ReadInFiles
 from beamlike.plan.manifest import Remedy, checked, describe, differences, needs_ticks, new_manifest, refusal
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
@@ -298,7 +298,7 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
     files.remove(target.of_spark("sources"))
     lines: list[str] = []
     for name, source in plan.sources.items():
-        if isinstance(source.source, Files):
+        if isinstance(source.source, ReadInFiles):
             if name in saved.offsets:
                 Lists(target, name).keep(_files_read(saved, target.session, name))
             lines.append(NO_OFFSET)

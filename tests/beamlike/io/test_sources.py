@@ -25,6 +25,7 @@ from beamlike.io.files.files import Files
 from beamlike.io.files.jsonl import blocks
 from beamlike.io.files.paths import list_files as listing
 from beamlike.io.files.paths import path_text
+from beamlike.io.sources import ReadBySpark, ReadInChunks
 from beamlike.rows.dtypes import as_dtype
 
 FORMATS = [Parquet, CSV, JSONLines]
@@ -355,7 +356,7 @@ def test_a_spark_source_is_a_declaration_that_only_spark_can_read() -> None:
     source = SparkSource(lambda spark: spark.table("plays"), schema={"user": str})
     assert isinstance(source, Source)
     assert source.schema() == {"user": pl.String}
-    with pytest.raises(NotImplementedError, match="SparkRunner"):
-        source.chunks(10)
+    assert isinstance(source, ReadBySpark)
+    assert not isinstance(source, ReadInChunks)
     with pytest.raises(TypeError):
         SparkSource("plays")  # type: ignore[arg-type]

@@ -138,9 +138,10 @@ def test_files_of_an_object_store_are_replaced_at_the_end_too(
     from pyarrow import fs
 
     store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    for module in ("parts", "paths"):
+    for module in ("part_files", "paths"):
         monkeypatch.setattr(
-            f"beamlike.io.{module}.file_system", lambda path: (store, path.removeprefix("mock://").strip("/"))
+            f"beamlike.io.files.{module}.file_system",
+            lambda path: (store, path.removeprefix("mock://").strip("/")),
         )
 
     def save(self: Files, frame: pl.DataFrame, target: str) -> None:

@@ -1,0 +1,160 @@
+"""How a source can be read, and what else it can do: each protocol is asked for by name, and few need more than one.
+
+`ReadInChunks` is for runs in process. On Spark a source is read as files that the driver lists, as rows in memory that
+are kept beside the checkpoint, or by a reader of Spark's; one that is read in steps plays them on either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Faulty, Pieces, Source
+from stages.strategies.base import Summary
+
+Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces
+"""What a batch takes of a source, or a piece of that. Collecting one may raise `Unreadable`."""
+
+AnySource = TypeVar("AnySource", bound=Source)
+
+
+@runtime_checkable
+class ReadInChunks(Source, Protocol):
+    """A source that is read in process."""
+
+    def chunks(self, rows: int) -> Iterator[Chunk]:
+        """The input in order of arrival: what a batch takes, which is about `rows` rows."""
+
+
+@runtime_checkable
+class ReadBySpark(Source, Protocol):
+    """A source of which Spark knows how to read it. Without `chunks` it is for pipelines on Spark only."""
+
+    def read_by_spark(self, spark: Any) -> Any:
+        """A streaming DataFrame of the session `spark`, with the columns of `schema()`."""
+
+
+@runtime_checkable
+class ReadFromMemory(ReadInChunks, Protocol):
+    """A source whose rows are there when it is declared. On Spark they are kept as files beside the checkpoint."""
+
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+        """The rows in order of arrival; on Spark, too, each is a batch."""
+
+    def all_rows(self) -> pl.DataFrame:
+        """The rows, the same each time."""
+
+
+@attrs.frozen
+class Found:
+    """A file that a listing has found: when it was modified, in milliseconds since 1970, and its size in bytes.
+
+    Milliseconds are what all storages know.
+    """
+
+    path: str
+    modified: int
+    size: int
+
+
+@runtime_checkable
+class ReadInFiles(ReadInChunks, Protocol):
+    """A source of files. On Spark the driver lists them, and tasks read each of them in one or more parts."""
+
+    @property
+    def max_files_per_trigger(self) -> int | None:
+        """How many files a batch is; None if it is about so many rows, or all that is there."""
+
+    @property
+    def splits(self) -> bool:
+        """Whether parts of a file can be read apart."""
+
+    @property
+    def order_advice(self) -> str:
+        """What the log says where files came in an order that made rows late; nothing is told where it is empty."""
+
+    def from_anywhere(self) -> Self:
+        """The source with its paths as this process means them: tasks have working directories of their own."""
+
+    def require_there(self, *, globs: bool) -> None:
+        """Raises `FileNotFoundError` for a path that does not exist, and with `globs` for one that nothing matches."""
+
+    def found(self, *, later: bool = False) -> Sequence[Found]:
+        """The files that are there, in the order in which they are read. Files may come `later`."""
+
+    def pieces(self, file: str, rows: int, part: int = 0, parts: int = 1) -> Iterator[pl.LazyFrame | Faulty]:
+        """One of several parts of a file, in pieces of at most `rows` rows."""
+
+    def batches(self, rows: int) -> Iterator[Pieces]:
+        """What each batch in process takes, with the files that it is from."""
+
+    def batches_apart(self, rows: int) -> Iterator[Pieces]:
+        """The same, file by file, for a watermark of which each file is a split."""
+
+
+@attrs.frozen(eq=False)
+class SourceStep:
+    """Elements that come together, or clocks that move: what the source announces, and its processing time (us)."""
+
+    elements: pl.DataFrame
+    summary: Summary
+    processing_time: int
+
+
+@runtime_checkable
+class ReadInSteps(Source, Protocol):
+    """A source with a clock of its own: step n is played in batch n, by each runner in the same way."""
+
+    @property
+    def steps(self) -> Sequence[SourceStep]:
+        """All steps."""
+
+    @property
+    def processing_time(self) -> int:
+        """Where processing time stands after the last step, in microseconds."""
+
+    @property
+    def announces(self) -> bool:
+        """Whether any step says where the watermark is."""
+
+    def step(self, number: int) -> SourceStep:
+        """The step with this number; after the last one nothing happens any more."""
+
+
+@runtime_checkable
+class ToldEventTime(Protocol):
+    """A source that reads a column in another way if that is the event time."""
+
+    def for_event_time(self, column: str) -> Self:
+        """The source, told which column is the event time.
+
+        Text formats then leave that column as text, unless its type is declared, so that a value that is no
+        time can be shown as it was written.
+        """
+
+
+@runtime_checkable
+class AskedOfSpark(ReadBySpark, Protocol):
+    """A source whose columns Spark may have to be asked for."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its columns are not known yet."""
+
+    def with_schema(self, schema: pl.Schema) -> Self:
+        """The source with these columns."""
+
+
+def told_event_time(source: AnySource, column: str) -> AnySource:
+    """The source that is read where this column is the event time."""
+    return source.for_event_time(column) if isinstance(source, ToldEventTime) else source
+
+
+def chunks_of(source: ReadInChunks, rows: int, *, apart: bool = False) -> Iterator[Chunk]:
+    """What batches in process take of a source, about `rows` rows each; of files with their names, or `apart`."""
+    if not isinstance(source, ReadInFiles):
+        return source.chunks(rows)
+    return source.batches_apart(rows) if apart else source.batches(rows)
