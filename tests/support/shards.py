@@ -17,6 +17,7 @@ from beamlike.runtime.ingest import ingest
 from beamlike.spark.query.control import Order, obey
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology
 from beamlike.spark.query.level import Level
+from beamlike.spark.savepoint.resharding import Loading, take_apart
 from stages.state.store import DictStore
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -117,6 +118,23 @@ class Query:
         return attrs.evolve(self, stores=copy.deepcopy(self.stores), seed=seed)
 
 
+def reshard(query: Query, plan: Plan, shards: int) -> Query:
+    """The query on other shards and with this plan, between two batches."""
+    now = Query(plan, shards, seed=query.seed)
+    sent: list[Envelope] = []
+    for (_, label), store in query.stores.items():
+        for name, stage in plan.stages.items():
+            values = {key: value for (owner, key), value in store.values.items() if owner == name}
+            if "inputs" in values:
+                shard = query.topology.labels.index(label)
+                sent += take_apart(stage, shard, values, query.topology, now.topology)
+    loading = attrs.evolve(now)
+    loading.stores = now.stores
+    loading.levels = [Loading.of(plan, names, now.topology) for names in plan.levels]
+    assert loading.run(sent).envelopes == []
+    return now
+
+
 @attrs.frozen
 class Batch:
     """What has reached the end in a batch, what left each level, and the records of the stages in the batch before."""
@@ -142,4 +160,4 @@ class Batch:
         return [envelope for envelope in self.levels[level - 1] if envelope.kind == kind]
 
 
-__all__ = ["MAX_TIME", "MIN_TIME", "Batch", "Query"]
+__all__ = ["MAX_TIME", "MIN_TIME", "Batch", "Query", "reshard"]

@@ -5,16 +5,13 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-import attrs
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.spark.query.envelope import Envelope
-from beamlike.spark.savepoint.resharding import Loading, take_apart
-from tests.support.shards import Batch, Query
+from tests.support.shards import Batch, Query, reshard
 
 WINDOWS = {
     "fixed": bl.FixedWindows("10s"),
@@ -57,23 +54,6 @@ def pipeline(
     again = users.window_into(bl.FixedWindows("10s"), trigger=bl.DefaultTrigger(), accumulation="discarding")
     again.aggregate(n=bl.sum("n")).named("all").write("all out", bl.Memory())
     return p
-
-
-def reshard(query: Query, plan: Any, shards: int) -> Query:
-    """The query on other shards and with this plan, between two batches."""
-    now = Query(plan, shards, seed=query.seed)
-    sent: list[Envelope] = []
-    for (_, label), store in query.stores.items():
-        for name, stage in plan.stages.items():
-            values = {key: value for (owner, key), value in store.values.items() if owner == name}
-            if "inputs" in values:
-                shard = query.topology.labels.index(label)
-                sent += take_apart(stage, shard, values, query.topology, now.topology)
-    loading = attrs.evolve(now)
-    loading.stores = now.stores
-    loading.levels = [Loading.of(plan, names, now.topology) for names in plan.levels]
-    assert loading.run(sent).envelopes == []
-    return now
 
 
 def rows(batches: list[Batch], sink: str) -> list[tuple[Any, ...]]:
