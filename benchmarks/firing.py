@@ -18,6 +18,7 @@ import beamlike as bl
 from beamlike.expressions.describe import describe
 from stages.aggregates.builtin import Count, Sum
 from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -72,7 +73,7 @@ def _steps(trigger: Trigger, windows: int) -> list[float]:
             schema={**SCHEMA, EVENT_TIME: pl.Int64()},
         )
         begin = time.process_time()
-        stage.step(store, arrivals, Clock(watermark))
+        stage.step(store, {MAIN: arrivals}, Clock(watermark))
         times.append(time.process_time() - begin)
     return times
 

@@ -13,6 +13,7 @@ import polars as pl
 from benchmarks.workloads import SECOND, START, WORKLOADS, Load, Workload
 from stages.aggregates.builtin import Count, Sum
 from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -71,7 +72,7 @@ def run(workload: Workload, load: Load, batches: int) -> list[Batch]:
     """The batches after those that warm up."""
     stage, store = _stage(workload, load), CountingStore()
     for plays in workload.before(load):
-        stage.step(store, _arrivals(plays), Clock(START - workload.lateness(load)))
+        stage.step(store, {MAIN: _arrivals(plays)}, Clock(START - workload.lateness(load)))
     measured = [_batch(stage, store, workload, load, number) for number in range(_WARM_UP + batches)]
     return measured[_WARM_UP:]
 
@@ -87,7 +88,7 @@ def _batch(stage: Stage, store: CountingStore, workload: Workload, load: Load, n
     clock = Clock(START + number * SECOND, START + number * SECOND)
     store.reset()
     wall, cpu = time.perf_counter(), time.process_time()
-    step = stage.step(store, arrivals, clock)
+    step = stage.step(store, {MAIN: arrivals}, clock)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return Batch(wall, cpu, store.calls, store.read, store.written, len(step.panes), step.live, store.bytes)
 

@@ -145,7 +145,7 @@ class Operator(Protocol):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The clocks that its rows may wait for, by name."""
+        """The clocks that its rows may wait for, by name; the watermark is one of them."""
 
     @property
     def ordered(self) -> bool:
@@ -163,8 +163,11 @@ class Operator(Protocol):
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""
 
-    def admit(self, arrivals: pl.DataFrame, before: Watermarks, arrived: int) -> Admitted:
-        """What may become part of the state; `arrived` is how much was placed in all steps before."""
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
+        """What of the arrivals, by role, may become part of the state.
+
+        `arrived` is how much was placed in all steps before.
+        """
 
     def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         """Admitted arrivals as the rows that they would be if there were no others: what is known of those that wait.

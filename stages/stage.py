@@ -62,11 +62,11 @@ class Stage:
     name: str
     operator: Operator
 
-    def step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:
+    def step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         """One bundle: `arrivals` are processed with the watermarks of the step before, then the clock moves.
 
-        `arrivals` has the columns that the operator reads and the event time; where it is a grouping, window bounds if
-        windows are assigned already.
+        `arrivals` has by role of the operator's inputs what came for it, with the columns that this input says; for a
+        grouping, with window bounds if windows are assigned already.
         A clock that is behind changes nothing; watermarks never go back.
         """
         try:
@@ -83,7 +83,7 @@ class Stage:
         index = Index.load(store, self.name, self.operator.clocks)
         return Storage(self.name, self.operator, store, index)
 
-    def _step(self, store: StateStore, arrivals: pl.DataFrame, clock: Clock) -> Step:
+    def _step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         storage = self.storage(store)
         index = storage.index
         before, then, now = index.watermarks, index.times, index.times.advance(clock)

@@ -57,7 +57,7 @@ class StageTask:
             operator = plan.stage.operator
             arrivals = operator.together(in_order(plan, self.sources, rows))
             came(plan.name, arrivals, operator.inputs[MAIN].keys, self.shard, self.shards)
-            step = plan.stage.step(store, arrivals, inputs.clock(upstream.values()))
+            step = plan.stage.step(store, {MAIN: arrivals}, inputs.clock(upstream.values()))
             routed = dict(route_step(plan, step))
         return StageTurn(inputs, upstream, step, routed)
 

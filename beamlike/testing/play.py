@@ -17,6 +17,7 @@ from beamlike.io.test_stream.stream import TestStream
 from beamlike.testing.transcripts import Pane, Step, Transcript, pane_text, time_text
 from stages.aggregates.builtin import Aggregate
 from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -150,7 +151,7 @@ def on_stage(transcript: Transcript) -> list[Outcome]:
         rows = [(element.key, element.value, element.at) for element in step.elements]
         arrivals = pl.DataFrame(rows, {**schema, EVENT_TIME: pl.Int64()}, orient="row")
         arrivals = arrivals.select(*grouping.columns, EVENT_TIME)
-        done = stage.step(store, arrivals, clock)
+        done = stage.step(store, {MAIN: arrivals}, clock)
         panes = _panes(done.panes.rename(_COLUMNS))
         outcomes.append(Outcome(panes, attrs.asdict(done.watermarks), done.dropped))
     return outcomes

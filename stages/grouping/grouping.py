@@ -168,13 +168,13 @@ class Grouping(Operator):
         hit = numbered.join(rows, on=window, how="semi", nulls_equal=True)["__row"]
         return numbered["__row"].is_in(hit.implode())
 
-    def admit(self, arrivals: pl.DataFrame, before: Watermarks, arrived: int) -> Admitted:
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
         """Arrivals with their windows; those whose window has been collected already are too late.
 
         They may have been lifted (`lift`) before they came. `arrived` is how many came in the steps before.
         """
-        arrivals, refused = refuse(arrivals, self.layout)
-        placed, outside = place(arrivals, self.windowing.windows)
+        elements, refused = refuse(arrivals[MAIN], self.layout)
+        placed, outside = place(elements, self.windowing.windows)
         in_time = expires_at(self.layout) > before.input
         admitted = placed.filter(in_time)
         incoming = reduce_arrivals(self._lifted(admitted, before, arrived), self.layout, self.merging)
@@ -183,7 +183,7 @@ class Grouping(Operator):
         late, nowhere = count_in(placed) - count_in(admitted), count_in(outside)
         return Admitted(
             incoming,
-            elements_in(arrivals),
+            elements_in(elements),
             int(incoming[COUNT].sum()) + late + nowhere,
             refused,
             LeftOut(late, nowhere, rows),

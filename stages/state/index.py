@@ -52,9 +52,9 @@ class Size:
 
 @attrs.frozen
 class Holder:
-    """The key and window that hold a stage's output watermark, at `hold` microseconds.
+    """The key and row of state that hold a stage's output watermark, at `hold` microseconds; a window, of a grouping.
 
-    By elements that are pending; or by a `pane` that may be taken back.
+    `start` and `end` are the row's bounds. It holds by pending elements, or by a `pane` that may be taken back.
     """
 
     hold: int
@@ -79,7 +79,7 @@ class Index:
     holds: Mapping[int, Histogram] | None = None
     """Of each bucket, of pending elements; None where nobody has asked, as percentile watermarks are not in use."""
     arrived: int = 0
-    """How many elements have come, each counted in every window that it is in: the next are numbered from here."""
+    """How many elements have been placed: the next are numbered from here."""
 
     @classmethod
     def load(cls, store: StateStore, stage: str, clocks: Sequence[str]) -> Index:
@@ -91,7 +91,7 @@ class Index:
         holds = facts.get("holds")
         if holds is not None:
             holds = {int(bucket): histogram for bucket, histogram in holds.items()}
-        # An index of an earlier version does not say what of a window holds.
+        # An index of an earlier version does not say what of a row holds.
         frame = pl.concat([pl.DataFrame(schema=_schema(clocks)), frame], how="diagonal")
         watermarks = Watermarks(facts["input"], facts["output"])
         # An index of an earlier version does not say how many; nothing in its state is numbered.
@@ -150,17 +150,17 @@ class Index:
 
     @property
     def rows(self) -> int:
-        """Live (key, window) rows, and arrivals that wait to become part of some."""
+        """Live rows, and arrivals that wait to become part of some."""
         return int(self.buckets["rows"].sum())
 
     @property
     def pending(self) -> int:
-        """Elements that are in no pane yet, each counted in every window that it is in."""
+        """Elements that are in no output yet, each counted in every row that it is in."""
         return int(self.buckets["pending"].sum())
 
     @property
     def pending_holds(self) -> Histogram:
-        """Where pending elements hold the output watermark, each counted in every window that it is in."""
+        """Where pending elements hold the output watermark, each counted in every row that it is in."""
         return merge_histograms(*(self.holds or {}).values())
 
     @property
@@ -180,8 +180,8 @@ class Index:
         if held.is_empty():
             return None
         least = held.row(held["hold"].arg_min(), named=True)
-        window = least["holder_start"], least["holder_end"]
-        return Holder(least["hold"], least["holder_key"], *window, pane=least["holder_pane"] or False)
+        bounds = least["holder_start"], least["holder_end"]
+        return Holder(least["hold"], least["holder_key"], *bounds, pane=least["holder_pane"] or False)
 
 
 def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:

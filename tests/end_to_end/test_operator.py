@@ -87,7 +87,6 @@ def test_why_says_what_a_row_that_is_held_waits_for(tmp_path: Path) -> None:
                 told.extend(result.output.splitlines())
 
     bl.LocalRunner(records=tmp_path / "records.jsonl", on_batch=ask).run(held(STREAM, bl.Memory()))
-    print("\n".join(told))
     assert (
         "stage `held` holds its output watermark at 1970-01-01T00:00:01Z: the row of key a in "
         "[1970-01-01T00:00:01Z, 1970-01-01T00:00:10Z) waits for its deadline"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import beamlike as bl
 from stages.aggregates.builtin import Sum
 from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -77,9 +78,9 @@ def timeline(
     elements = pl.DataFrame([("k", 1, True, 5)], schema={**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
     lines = ["source | stage 1 | stage 2"]
     for watermark in range(5, 11):
-        one = first.step(store, elements, Clock(watermark))
+        one = first.step(store, {MAIN: elements}, Clock(watermark))
         panes = one.panes.select("key", "n", EVENT_TIME, *WINDOW_COLUMNS)
-        two = second.step(store, panes, Clock(one.watermarks.output))
+        two = second.step(store, {MAIN: panes}, Clock(one.watermarks.output))
         cells = [f"{step.watermarks.output:>2} {_ends(step.panes):4}" for step in (one, two)]
         lines.append(" | ".join([f"{watermark:>6}", *cells]).rstrip())
         elements = elements.clear()

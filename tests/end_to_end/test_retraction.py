@@ -14,6 +14,7 @@ import beamlike as bl
 from beamlike.observe.words import holding_text
 from stages.aggregates.builtin import Count, Mean, Sum, WindowLength
 from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -84,9 +85,9 @@ class Chain:
 
     def step(self, bundle: Bundle) -> None:
         arrivals = pl.DataFrame(list(bundle.elements), schema={**PLAYS, EVENT_TIME: pl.Int64()}, orient="row")
-        one = SESSIONS.step(self.store, arrivals, Clock(bundle.watermark))
+        one = SESSIONS.step(self.store, {MAIN: arrivals}, Clock(bundle.watermark))
         panes = one.panes.select("total", "length", EVENT_TIME, PANE_RETRACTED)
-        two = TOTALS.step(self.store, panes, Clock(one.watermarks.output))
+        two = TOTALS.step(self.store, {MAIN: panes}, Clock(one.watermarks.output))
         self.sessions.append(one.panes)
         self.totals.append(two.panes)
 
@@ -114,7 +115,7 @@ class Linked:
 
     def step(self, store: DictStore, arrivals: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, Clock]:
         """One bundle: what it sends on, and the clock of what reads that. Nothing that comes is too late."""
-        step = self.stage.step(store, arrivals, clock)
+        step = self.stage.step(store, {MAIN: arrivals}, clock)
         self.panes.append(step.panes)
         if arrivals.columns != [*SCHEMA, EVENT_TIME]:
             assert step.dropped["late"] == 0

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.stage import Stage, Step
@@ -39,7 +40,7 @@ def played(
 ) -> Iterator[Step]:
     """Step after step; rows are numbered from `first`."""
     for rows, watermark, processing_time in bundles:
-        yield stage.step(store, arrivals(rows, first), Clock(watermark, processing_time))
+        yield stage.step(store, {MAIN: arrivals(rows, first)}, Clock(watermark, processing_time))
         first += len(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import attrs
@@ -46,10 +47,10 @@ class HoldBack(Operator):
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
         return {WATERMARK: pl.col("until"), PROCESSING_TIME: pl.col("by")}
 
-    def admit(self, arrivals: pl.DataFrame, before: Watermarks, arrived: int) -> Admitted:
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
         """What is late holds nothing."""
         hold = pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME)
-        rows = arrivals.with_columns(hold.alias(HOLD), pl.lit(1, pl.Int64).alias(PENDING))
+        rows = arrivals[MAIN].with_columns(hold.alias(HOLD), pl.lit(1, pl.Int64).alias(PENDING))
         return Admitted(rows.select(list(self.table.incoming)), len(rows), len(rows))
 
     def advance(

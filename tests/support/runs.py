@@ -11,7 +11,7 @@ import polars as pl
 from stages.aggregates.builtin import Aggregate, Collect, Count, Sum
 from stages.aggregates.combine_fn import CombineFn
 from stages.grouping.grouping import Grouping
-from stages.operator import Refused
+from stages.operator import MAIN, Refused
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -72,7 +72,7 @@ class StageRun:
     ) -> Step:
         """One bundle, then the clock; the columns `values`, EVENT_TIME, WINDOW_* and PANE_* become panes."""
         step = self.stage.step(
-            self.store, arrivals(elements), Clock(watermark, processing_time, percentiles or {})
+            self.store, {MAIN: arrivals(elements)}, Clock(watermark, processing_time, percentiles or {})
         )
         self.frame, self.refused, self.input_watermark = step.panes, step.refused, step.watermarks.input
         return Step(

@@ -29,6 +29,7 @@ from stages.aggregates.builtin import (
 from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.errors import StepError
 from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -130,7 +131,7 @@ def run(
             },
             schema={**schema, EVENT_TIME: pl.Int64()},
         )
-        step = stage.step(store, arrivals, Clock(MAX_TIME if bundle is None else MIN_TIME))
+        step = stage.step(store, {MAIN: arrivals}, Clock(MAX_TIME if bundle is None else MIN_TIME))
         assert step.panes.schema == stage.operator.layout.panes
         panes += step.panes.select(list(aggregates)).rows(named=True)
     return panes
@@ -323,8 +324,8 @@ def test_what_is_taken_back_is_subtracted_exactly(dtype: pl.DataType) -> None:
     )
     grouping = Grouping((), Windowing(FixedWindows(us(10))), {"sum": Sum("v")}, pl.Schema({"v": dtype}))
     stage, store = Stage("stage", grouping), DictStore()
-    stage.step(store, rows[3:], Clock(0))
-    panes = stage.step(store, rows[:3], Clock(MAX_TIME)).panes
+    stage.step(store, {MAIN: rows[3:]}, Clock(0))
+    panes = stage.step(store, {MAIN: rows[:3]}, Clock(MAX_TIME)).panes
     assert panes["sum"].to_list() == [valued(least, dtype)]
 
 

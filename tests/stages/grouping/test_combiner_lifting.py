@@ -32,6 +32,7 @@ from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.grouping import combiner_lifting as lifting
 from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
 from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage, Step
 from stages.state.store import DictStore
@@ -85,7 +86,9 @@ class Whole:
 
     def step(self, bundle: Bundle) -> Step:
         clock = Clock(bundle.watermark, bundle.processing_time, bundle.percentiles)
-        return Stage("grouping", self.grouping).step(self.store, self.arrivals(bundle.elements), clock)
+        return Stage("grouping", self.grouping).step(
+            self.store, {MAIN: self.arrivals(bundle.elements)}, clock
+        )
 
     def arrivals(self, elements: tuple[Element, ...]) -> pl.DataFrame:
         return arrivals(elements).select(*self.grouping.columns, "__event_time")
@@ -189,7 +192,7 @@ def test_elements_in_gaps_are_counted_lifted_or_not() -> None:
     elements = (("a", 1, 0), ("a", 2, 3), ("b", 3, 4), ("b", 4, 11), ("b", 5, 9))
     layout = grouping(windowing).layout
     for frame in (arrivals(elements), lift(arrivals(elements), layout)):
-        step = Stage("grouping", grouping(windowing)).step(DictStore(), frame, Clock(MAX_TIME))
+        step = Stage("grouping", grouping(windowing)).step(DictStore(), {MAIN: frame}, Clock(MAX_TIME))
         assert step.dropped == {"late": 0, "closed": 0, "no window": 3}
         assert step.elements == 5
         assert step.panes["n"].to_list() == [1, 1]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stages.aggregates.builtin import Collect, Count, First, Last, Sum
 from stages.aggregates.combine_fn import Combine
-from stages.operator import Spread
+from stages.operator import MAIN, Spread
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
@@ -170,7 +170,7 @@ def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_
 def last_of_a(stream: Stream) -> list[tuple[Any, ...]]:
     run = StageRun(Windowing(Sessions(us(10))), {"last": Last("value"), "n": Count()})
     for bundle in stream:
-        step = run.stage.step(run.store, arrivals(bundle.elements), Clock(bundle.watermark))
+        step = run.stage.step(run.store, {MAIN: arrivals(bundle.elements)}, Clock(bundle.watermark))
     return step.panes.filter(pl.col("key") == "a").select("last", "n").rows()
 
 
@@ -192,8 +192,8 @@ def test_sessions_that_an_element_joins_are_put_together_in_order_of_time() -> N
     aggregates = {"values": Combine(InOrder(), "value", pl.List(pl.Int64()))}
     run = StageRun(Windowing(Sessions(us(12))), aggregates)
     for number, time in ((1, 0), (4, 40), (2, 20), (3, 10), (5, 30)):
-        run.stage.step(run.store, arrivals([("a", number, time)]), Clock(-1))
-    step = run.stage.step(run.store, arrivals([]), Clock(MAX_TIME))
+        run.stage.step(run.store, {MAIN: arrivals([("a", number, time)])}, Clock(-1))
+    step = run.stage.step(run.store, {MAIN: arrivals([])}, Clock(MAX_TIME))
     assert step.panes["values"].to_list() == [[1, 2, 3, 4, 5]]
 
 
@@ -335,7 +335,7 @@ def test_percentiles_that_are_asked_for_later_find_sessions_as_if_nothing_had_wa
         run.step([("a", 1, 10), ("b", 1, 60)], 0)
         run.step([("a", 2, 5)], 1)
         clock = Clock(2, 0, {66: 17})
-        return run.stage.step(run.store, run.stage.operator.together([]), clock).holds
+        return run.stage.step(run.store, {MAIN: run.stage.operator.together([])}, clock).holds
 
     assert run()["buckets"] == [19, 69]
     with sizes(**PATIENT):
