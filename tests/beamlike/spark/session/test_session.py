@@ -272,7 +272,7 @@ CLUSTER = """
 import os, sys
 before = dict(os.environ)
 from beamlike.spark.session.scratch import scratch
-from beamlike.spark.session import open_session, ship, worker_environment
+from beamlike.spark.session.session import open_session, ship, worker_environment
 import rules
 
 def where(batches):
@@ -330,7 +330,7 @@ def test_executors_elsewhere_get_the_code(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_java_for_loops_over_rows_keeps_its_second_compiler_and_the_users_options() -> None:
     program = """
-from beamlike.spark.session import open_session
+from beamlike.spark.session.session import open_session
 options = {"spark.driver.extraJavaOptions": "-Dours=no"}
 session = open_session(None, master="local[1]", shards=1, name="test", config=options, row_loops=True)
 java = session._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
