@@ -8,7 +8,8 @@ from difflib import get_close_matches
 
 from beamlike.errors import ViewError
 from beamlike.io.files.paths import path_text
-from beamlike.records.writer import PLAN_LINE, RECORDS_FILE
+from beamlike.records.lines import PLAN_LINE
+from beamlike.records.writer import RECORDS_FILE
 from beamlike.system.path_names import is_remote
 
 _DEPTH = 3

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
-
-from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
-from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
-from stages.grouping.grouping import Grouping
-from windowing.calendars import CalendarWindows
-from windowing.windows import FixedWindows, SlidingWindows, WindowFn
-
-
-def _words(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(words)
-
-
-def _shares(shares: Iterable[int]) -> tuple[int, ...]:
-    return tuple(shares)
 
 
 @attrs.frozen
@@ -33,7 +19,7 @@ class SourceDescription:
     watermark: str
     per_split: str | None = None
     idle_after: int | None = None
-    percentiles: tuple[int, ...] = attrs.field(default=(), converter=_shares)
+    percentiles: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -43,10 +29,6 @@ class Spacing:
     length: int
     period: int
     offset: int
-
-
-def _spacing(value: Spacing | Mapping[str, int] | None) -> Spacing | None:
-    return value if value is None or isinstance(value, Spacing) else Spacing(**value)
 
 
 @attrs.frozen
@@ -60,16 +42,16 @@ class StageDescription:
     what one does that holds the output watermark.
     """
 
-    inputs: tuple[str, ...] = attrs.field(converter=_words)
+    inputs: tuple[str, ...]
     level: int
-    keys: tuple[str, ...] = attrs.field(converter=_words)
+    keys: tuple[str, ...]
     aggregates: Mapping[str, str]
     choices: Mapping[str, str]
-    spacing: Spacing | None = attrs.field(converter=_spacing)
+    spacing: Spacing | None
     allowed_lateness: int
-    clocks: tuple[str, ...] = attrs.field(converter=_words)
+    clocks: tuple[str, ...]
     calendar: Mapping[str, Any] | None = None
-    key_types: tuple[str, ...] = attrs.field(default=(), converter=_words)
+    key_types: tuple[str, ...] = ()
     row: str = "window"
     waits: str = "has elements that wait for a pane"
 
@@ -83,7 +65,7 @@ class StageDescription:
 class SinkDescription:
     """A sink: what it is fed from, and where it writes."""
 
-    inputs: tuple[str, ...] = attrs.field(converter=_words)
+    inputs: tuple[str, ...]
     writes: str
 
 
@@ -95,84 +77,3 @@ class RunDescription:
     sources: Mapping[str, SourceDescription] = attrs.field(factory=dict)
     stages: Mapping[str, StageDescription] = attrs.field(factory=dict)
     sinks: Mapping[str, SinkDescription] = attrs.field(factory=dict)
-
-    @classmethod
-    def load(cls, facts: Mapping[str, Any]) -> RunDescription:
-        """The description of plain facts, as JSON has them."""
-        return cls(
-            facts["pipeline"],
-            {name: SourceDescription(**source) for name, source in facts["sources"].items()},
-            {name: StageDescription(**stage) for name, stage in facts["stages"].items()},
-            {name: SinkDescription(**sink) for name, sink in facts["sinks"].items()},
-        )
-
-
-def describe_run(plan: Plan) -> RunDescription:
-    """The graph of a plan."""
-    return RunDescription(
-        plan.name,
-        {name: _source(source) for name, source in plan.sources.items()},
-        {name: _stage(stage) for name, stage in plan.stages.items()},
-        {name: _sink(sink) for name, sink in plan.sinks.items()},
-    )
-
-
-def _source(plan: SourcePlan) -> SourceDescription:
-    strategy = plan.watermark
-    return SourceDescription(
-        describe(plan.source),
-        describe(strategy) if plan.timed else "no event time",
-        None if strategy.per_split is None else str(strategy.per_split),
-        strategy.idle_after,
-        strategy.percentiles,
-    )
-
-
-def _stage(plan: StagePlan) -> StageDescription:
-    operator = plan.stage.operator
-    table = operator.table
-    described = StageDescription(
-        plan.inputs,
-        plan.level,
-        table.keys,
-        {},
-        {"operator": describe(operator)},
-        None,
-        0,
-        operator.clocks,
-        key_types=[str(table.schema[key]) for key in table.keys],
-        row=table.row,
-        waits=table.waits,
-    )
-    return _windowed(described, operator) if isinstance(operator, Grouping) else described
-
-
-def _windowed(described: StageDescription, grouping: Grouping) -> StageDescription:
-    windowing = grouping.windowing
-    return attrs.evolve(
-        described,
-        aggregates={name: aggregate_text(aggregate) for name, aggregate in grouping.aggregates.items()},
-        choices=windowing_choices(windowing),
-        spacing=_spaced(windowing.windows),
-        allowed_lateness=windowing.allowed_lateness,
-        calendar=_calendar(windowing.windows),
-    )
-
-
-def _spaced(windows: WindowFn) -> Spacing | None:
-    match windows:
-        case FixedWindows(size, offset):
-            return Spacing(size, size, offset)
-        case SlidingWindows(size, period, offset):
-            return Spacing(size, period, offset)
-    return None
-
-
-def _calendar(windows: WindowFn) -> dict[str, Any] | None:
-    if not isinstance(windows, CalendarWindows):
-        return None
-    return {**attrs.asdict(windows), "start": windows.start.isoformat()}
-
-
-def _sink(plan: SinkPlan) -> SinkDescription:
-    return SinkDescription(plan.inputs, describe(plan.sink))

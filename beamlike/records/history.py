@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from typing import Any
 
 import attrs
 
 from beamlike.errors import ViewError, listed, nearest
 from beamlike.records.find import find_run, is_run
 from beamlike.records.graph import RunDescription
+from beamlike.records.lines import Line, RunBegun, RunClosed, read_line
 from beamlike.records.model import BatchRecord
 from beamlike.records.present import Present
-from beamlike.records.slips import read_slip, slip_of, with_tasks
+from beamlike.records.slips import RunNow, read_slip, slip_of, with_tasks
 from beamlike.system.in_hand import InHand
 from beamlike.system.locks import is_locked
 
@@ -109,28 +108,30 @@ class History:
 
     def _look(self, path: str) -> None:
         """At the slip beside the records."""
-        slip = read_slip(slip_of(path)) or {"in_hand": None, "simulated": self.simulated}
-        self.alive, self.simulated = is_locked(slip_of(path)), slip["simulated"]
+        slip, self.alive = read_slip(RunNow, slip_of(path)), is_locked(slip_of(path))
+        if slip is not None:
+            self.simulated = slip.simulated
         levels = {name: stage.level for name, stage in self.plan.stages.items()}
-        in_hand = slip["in_hand"]
+        in_hand = None if slip is None else slip.in_hand
         self.in_hand = None if in_hand is None else with_tasks(in_hand, path, levels)
 
     def _take(self, line: bytes) -> None:
         try:
-            self.take(json.loads(line))
+            self.take(read_line(line))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UnreadableRun(
                 f"line {self._lines} of {self.path!r} is no record of a run: {error}"
             ) from error
 
-    def take(self, facts: dict[str, Any]) -> None:
-        """One more line: a plan, a batch or the close."""
-        if "plan" in facts:
-            self.plan, self.closed = RunDescription.load(facts["plan"]), None
-        elif "closed" in facts:
-            self.closed = facts["closed"]
-        else:
-            self.add(BatchRecord.load(facts))
+    def take(self, line: Line) -> None:
+        """One more line of the file."""
+        match line:
+            case RunBegun(plan):
+                self.plan, self.closed = plan, None
+            case RunClosed(ending):
+                self.closed = ending
+            case BatchRecord():
+                self.add(line)
 
     def add(self, record: BatchRecord) -> None:
         """One more batch."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
 
-from beamlike.rows.uses import Uses, as_uses
+from beamlike.rows.uses import Uses
 from beamlike.system.printable import printable
+from stages.facts import SPARSE, from_json, to_json
 from stages.progress.watermarks import held_percentiles
 from stages.state.index import Holder
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
-
-
-def _percentiles(times: Mapping[Any, int]) -> dict[int, int]:
-    """Also after JSON has made text of the keys."""
-    return {int(share): time for share, time in times.items()}
 
 
 @attrs.frozen
@@ -30,11 +25,9 @@ class SplitRecord:
     spoke: int | None = None
 
 
-def _splits(splits: Mapping[str, Any]) -> dict[str, SplitRecord]:
-    found = (
-        (name, one if isinstance(one, SplitRecord) else SplitRecord(**one)) for name, one in splits.items()
-    )
-    return {printable(name): one for name, one in found}
+def _readable(splits: Mapping[str, SplitRecord]) -> dict[str, SplitRecord]:
+    """With their names as people may read them: names come from data."""
+    return {printable(name): one for name, one in splits.items()}
 
 
 MOST_SPLITS: Final = 20
@@ -58,10 +51,10 @@ class SourceRecord:
     idle: bool = False
     split: str | None = attrs.field(default=None, converter=attrs.converters.optional(printable))
     since: int | None = None
-    percentiles: Mapping[int, int] = attrs.field(factory=dict, converter=_percentiles)
+    percentiles: Mapping[int, int] = attrs.field(factory=dict)
     awaited: str = ""
     read: int | None = None
-    splits: Mapping[str, SplitRecord] = attrs.field(factory=dict, converter=_splits)
+    splits: Mapping[str, SplitRecord] = attrs.field(factory=dict, converter=_readable)
 
     @property
     def filtered(self) -> int | None:
@@ -97,19 +90,9 @@ class Upstream:
     idle: bool = False
 
 
-def _upstream(known: Mapping[str, Any]) -> dict[str, Upstream]:
-    return {
-        name: one if isinstance(one, Upstream) else Upstream(one["watermark"], one["idle"])
-        for name, one in known.items()
-    }
-
-
-def _holder(window: Holder | Mapping[str, Any] | None) -> Holder | None:
+def _with_readable_key(window: Holder | None) -> Holder | None:
     """With its key as people may read it: keys come from data."""
-    if window is None:
-        return None
-    found = window if isinstance(window, Holder) else Holder(**window)
-    return attrs.evolve(found, key=printable(found.key))
+    return None if window is None else attrs.evolve(window, key=printable(window.key))
 
 
 @attrs.frozen
@@ -137,15 +120,15 @@ class StageRecord:
     live: int = 0
     keys: int = 0
     bytes: int = 0
-    percentiles: Mapping[int, int] = attrs.field(factory=dict, converter=_percentiles)
+    percentiles: Mapping[int, int] = attrs.field(factory=dict)
     since: int | None = None
     finished: int | None = None
-    upstream: Mapping[str, Upstream] = attrs.field(factory=dict, converter=_upstream)
-    window: Holder | None = attrs.field(default=None, converter=_holder)
+    upstream: Mapping[str, Upstream] = attrs.field(factory=dict)
+    window: Holder | None = attrs.field(default=None, converter=_with_readable_key)
     placed: int | None = None
     emitted: int | None = None
     pending: int | None = None
-    holds: Histogram = attrs.field(factory=dict)
+    holds: Histogram = attrs.field(factory=dict, metadata=SPARSE)
 
     @property
     def lag(self) -> int:
@@ -223,7 +206,7 @@ class BatchRecord:
     dead_letters: Mapping[str, int] = attrs.field(factory=dict)
     errors: Mapping[str, str] = attrs.field(factory=dict)
     batches: int = 1
-    uses: Uses = attrs.field(factory=Uses, converter=as_uses)
+    uses: Uses = attrs.field(factory=Uses)
 
     @property
     def set_aside(self) -> Counter[str]:
@@ -273,25 +256,14 @@ class BatchRecord:
             uses=self.uses.then(later.uses),
         )
 
-    def facts(self) -> dict[str, Any]:
-        """As data that JSON can hold; the number of the batch comes first."""
-        return attrs.asdict(self, filter=lambda field, _: field.name != "holds")
-
     def to_json(self) -> str:
-        """As one line."""
-        return json.dumps(self.facts(), separators=(",", ":"))
+        """As one line; the number of the batch comes first."""
+        return to_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> BatchRecord:
         """What `to_json` gave."""
-        return cls.load(json.loads(text))
-
-    @classmethod
-    def load(cls, facts: Mapping[str, Any]) -> BatchRecord:
-        """What `facts` gave."""
-        sources = {name: SourceRecord(**source) for name, source in facts["sources"].items()}
-        stages = {name: StageRecord(**stage) for name, stage in facts["stages"].items()}
-        return cls(**{**facts, "sources": sources, "stages": stages})
+        return from_json(cls, text)
 
 
 def is_a_time(watermark: int) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import IO, Any, Final
+from typing import IO, Final, TypeVar
 
 import attrs
 
 from beamlike.errors import RecordsInUse
 from beamlike.system.in_hand import InHand, Work
 from beamlike.system.locks import open_locked
+from stages.facts import from_json, to_json
+
+Now = TypeVar("Now", "RunNow", "TaskNow")
 
 _LOOKS: Final = 5
 
@@ -28,12 +30,30 @@ def tasks_of(records: str) -> str:
     return f"{records}.tasks"
 
 
+@attrs.frozen
+class RunNow:
+    """What the slip of a run says: its process, whether its clock is simulated, and the batch in hand."""
+
+    pid: int
+    host: str
+    simulated: bool
+    in_hand: InHand | None = None
+
+
+@attrs.frozen
+class TaskNow:
+    """What the slip of a task says: of which level it is (0: of the sources), and what it is at."""
+
+    level: int
+    in_hand: InHand | None = None
+
+
 @attrs.define(eq=False)
 class RunSlip:
-    """The slip of a run, which its process has locked. `facts` stand in it beside what is in hand."""
+    """The slip of a run, which its process has locked. `now` is what it says, as long as nothing is in hand."""
 
     path: str
-    facts: Mapping[str, Any]
+    now: RunNow
     _file: IO[bytes]
 
     @classmethod
@@ -43,20 +63,20 @@ class RunSlip:
         try:
             file, _ = open_locked(path)
         except BlockingIOError:
-            other = read_slip(path)
-            where = "" if other is None else f", in process {other['pid']} on {other['host']}"
+            other = read_slip(RunNow, path)
+            where = "" if other is None else f", in process {other.pid} on {other.host}"
             raise RecordsInUse(
                 f"the records {os.fspath(records)!r} are those of another run that goes on{where}; stop that first, "
                 "or name another file"
             ) from None
-        slip = cls(path, {"pid": os.getpid(), "host": socket.gethostname(), "simulated": simulated}, file)
+        slip = cls(path, RunNow(os.getpid(), socket.gethostname(), simulated), file)
         slip.write(None)
         return slip
 
     def write(self, in_hand: InHand | None) -> None:
         """What is in hand now."""
         if not self._file.closed:
-            _write(self._file.fileno(), in_hand, self.facts)
+            _write(self._file.fileno(), attrs.evolve(self.now, in_hand=in_hand))
 
     def remove(self) -> None:
         """The run is over. A second call changes nothing."""
@@ -66,32 +86,29 @@ class RunSlip:
             self._file.close()
 
 
-def write_slip(path: str, in_hand: InHand | None, facts: Mapping[str, Any]) -> None:
+def write_slip(path: str, now: TaskNow) -> None:
     """The slip of a task, in a folder that is there."""
     number = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
-        _write(number, in_hand, facts)
+        _write(number, now)
     finally:
         os.close(number)
 
 
-def _write(file: int, in_hand: InHand | None, facts: Mapping[str, Any]) -> None:
+def _write(file: int, now: RunNow | TaskNow) -> None:
     """In place and at once, so that it costs next to nothing; what is left of a longer one is after the line."""
-    now = None if in_hand is None else attrs.asdict(in_hand)
-    os.pwrite(file, json.dumps({**facts, "in_hand": now}).encode() + b"\n", 0)
+    os.pwrite(file, to_json(now) + b"\n", 0)
 
 
-def read_slip(path: str) -> dict[str, Any] | None:
-    """What stands in a slip, with `in_hand` as such; None where there is none, or it is no whole one."""
+def read_slip(kind: type[Now], path: str) -> Now | None:
+    """What a slip of this kind says; None where there is none, or it is no whole one."""
     for _ in range(_LOOKS):  # it may be written just now
         try:
             with open(path, "rb") as file:
-                facts: dict[str, Any] = json.loads(file.readline())
-            found = facts["in_hand"]
-            return {**facts, "in_hand": None if found is None else InHand(**found)}
+                return from_json(kind, file.readline())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
     return None
 
@@ -103,15 +120,19 @@ def with_tasks(in_hand: InHand, records: str, levels: Mapping[str, int]) -> InHa
     """
     folder = tasks_of(records)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    slips = [slip for name in names if (slip := read_slip(os.path.join(folder, name))) is not None]
-    slips = [slip for slip in slips if slip["in_hand"] is not None and slip["in_hand"].batch == in_hand.batch]
+    slips = [slip for name in names if (slip := read_slip(TaskNow, os.path.join(folder, name))) is not None]
+    at_it = [
+        (slip.level, slip.in_hand)
+        for slip in slips
+        if slip.in_hand is not None and slip.in_hand.batch == in_hand.batch
+    ]
     done = dict(in_hand.done)
     for stage, level in levels.items():
-        later = [slip["in_hand"].started for slip in slips if slip["level"] > level]
+        later = [task.started for other, task in at_it if other > level]
         if later:
             done[stage] = min(later)
-    works = [*in_hand.works, *(work for slip in slips for work in slip["in_hand"].works)]
-    return attrs.evolve(in_hand, works=_together(works), done=done)
+    works = [*in_hand.works, *(work for _, task in at_it for work in task.works)]
+    return attrs.evolve(in_hand, works=tuple(_together(works)), done=done)
 
 
 def _together(works: list[Work]) -> list[Work]:

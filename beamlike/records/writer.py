@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, BinaryIO, Final, Literal
+from typing import BinaryIO, Final
 
 import attrs
 
 from beamlike.io.files.paths import path_text
 from beamlike.records.graph import RunDescription
+from beamlike.records.lines import BATCH_LINE, PLAN_LINE, Ending, Line, RunBegun, RunClosed, line_text
 from beamlike.records.model import BatchRecord
 from beamlike.system.durable import make_folder, replace, sync_folder
 
 RECORDS_FILE = "records.jsonl"
 
-Ending = Literal["ended", "stopped", "failed"]
-"""How a run can close its records; one that was killed does not."""
-
 MOST_BYTES: Final = 16_000_000
 """How large the file may grow: then the older half of its batches is told with half as many records."""
-
-PLAN_LINE: Final = b'{"plan":'
-"""How records begin."""
 
 _BLOCK = 65_536
 
@@ -62,41 +56,37 @@ class RecordWriter:
         make_folder(os.path.dirname(text))
         _require_records(text)
         if fresh:
-            _replace(text, [_line({"plan": attrs.asdict(run)})])
+            _replace(text, [line_text(RunBegun(run))])
             return cls(text, None, most)
         with open(text, "ab+") as file:
             whole = _after_last_line(file)
             file.truncate(whole)
             writer = cls(text, _last_batch(file, whole), most)
-        writer._append({"plan": attrs.asdict(run)})
+        writer._append(RunBegun(run))
         sync_folder(os.path.dirname(text))
         return writer
 
     def write(self, record: BatchRecord) -> None:
         """One more batch; who follows the file sees it at once."""
-        self._append(record.facts())
+        self._append(record)
         self.last = record
 
     def close(self, ending: Ending) -> None:
         """Says how the run came to its end, for those who follow it. A second call changes nothing."""
         if not self._closed:
-            self._append({"closed": ending})
+            self._append(RunClosed(ending))
             self._closed = True
 
-    def _append(self, facts: dict[str, Any]) -> None:
+    def _append(self, line: Line) -> None:
         # Opened for each line: a run that is given up leaves nothing open.
         with open(self.path, "ab") as file:
-            file.write(_line(facts))
+            file.write(line_text(line))
             size = file.tell()
             # Before Spark notes the batch as done: what is counted in it is counted also after a power cut.
             file.flush()
             os.fsync(file.fileno())
         if size > self.most:
             _make_coarser(self.path)
-
-
-def _line(facts: dict[str, Any]) -> bytes:
-    return json.dumps(facts, separators=(",", ":")).encode() + b"\n"
 
 
 def _make_coarser(path: str) -> None:
@@ -111,7 +101,7 @@ def _make_coarser(path: str) -> None:
     for line in lines[:older]:
         if line.startswith(PLAN_LINE):
             plan = line
-        elif line.startswith(b'{"batch":'):
+        elif line.startswith(BATCH_LINE):
             record = BatchRecord.from_json(line)
             while records and records[-1].batch >= record.batch:  # it was run again
                 records.pop()
@@ -119,7 +109,7 @@ def _make_coarser(path: str) -> None:
     # The last one may be run again; it stays as it is.
     pairs = [one.then(other) for one, other in zip(records[:-1:2], records[1:-1:2], strict=False)]
     rest = records[2 * len(pairs) :]
-    _replace(path, [plan, *(_line(record.facts()) for record in [*pairs, *rest]), *lines[older:]])
+    _replace(path, [plan, *(line_text(record) for record in [*pairs, *rest]), *lines[older:]])
 
 
 def _replace(path: str, lines: Iterable[bytes]) -> None:
@@ -158,7 +148,7 @@ def _last_batch(file: BinaryIO, end: int) -> BatchRecord | None:
         file.seek(start)
         lines = file.read(end - start).splitlines()
         for line in reversed(lines[1:] if start else lines):
-            if line.startswith(b'{"batch":'):
+            if line.startswith(BATCH_LINE):
                 return BatchRecord.from_json(line)
         if start == 0:
             return None

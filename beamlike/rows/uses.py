@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import attrs
 
@@ -24,10 +23,6 @@ def _names(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({*given}))
 
 
-def _by_name(given: Mapping[str, Any]) -> dict[str, Unused]:
-    return {name: one if isinstance(one, Unused) else Unused(**one) for name, one in given.items()}
-
-
 @attrs.frozen
 class Uses:
     """The sources and steps that could use `some` of their rows, and those that had rows and could use `none`.
@@ -36,7 +31,7 @@ class Uses:
     """
 
     some: tuple[str, ...] = attrs.field(default=(), converter=_names)
-    none: Mapping[str, Unused] = attrs.field(factory=dict, converter=_by_name)
+    none: Mapping[str, Unused] = attrs.field(factory=dict)
 
     def then(self, later: Uses) -> Uses:
         """Of both."""
@@ -44,8 +39,3 @@ class Uses:
         for name, unused in later.none.items():
             none[name] = none[name].plus(unused) if name in none else unused
         return Uses(some, {name: unused for name, unused in none.items() if name not in some})
-
-
-def as_uses(given: Uses | Mapping[str, Any]) -> Uses:
-    """Also of what `attrs.asdict` gave."""
-    return given if isinstance(given, Uses) else Uses(**given)

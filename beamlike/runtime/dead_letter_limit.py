@@ -8,13 +8,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import attrs
 
 from beamlike.errors import TooManyDeadLetters
 from beamlike.records.model import BatchRecord
-from beamlike.rows.uses import Uses, as_uses
+from beamlike.rows.uses import Uses
 
 _LOG = logging.getLogger("beamlike")
 
@@ -31,7 +30,7 @@ class Counts:
 
     rows: int = 0
     letters: Mapping[str, int] = attrs.field(factory=dict)
-    uses: Uses = attrs.field(factory=Uses, converter=as_uses)
+    uses: Uses = attrs.field(factory=Uses)
 
     @classmethod
     def of(cls, record: BatchRecord) -> Counts:
@@ -45,12 +44,29 @@ class Counts:
         return Counts(self.rows + later.rows, dict(letters), self.uses.then(later.uses))
 
 
-def _as_counts(given: Counts | Mapping[str, Any]) -> Counts:
-    """Also of what `attrs.asdict` gave."""
-    return given if isinstance(given, Counts) else Counts(**given)
+@attrs.frozen
+class Counted:
+    """What is counted over the batches of runs that go on from each other: of those `before` the last one, and of it.
+
+    `batch` is the number of the last one, which may be run again.
+    """
+
+    batch: int | None = None
+    before: Counts = attrs.field(factory=Counts)
+    last: Counts = attrs.field(factory=Counts)
+
+    @property
+    def total(self) -> Counts:
+        """Of all batches."""
+        return self.before.plus(self.last)
+
+    def then(self, record: BatchRecord) -> Counted:
+        """After one more batch; one that is run again counts once."""
+        before = self.before if record.batch == self.batch else self.total
+        return Counted(record.batch, before, Counts.of(record))
 
 
-def _nobody(facts: Mapping[str, Any]) -> None:
+def _nobody(counted: Counted) -> None:
     """Keeps nothing: the run cannot be gone on with."""
 
 
@@ -59,32 +75,24 @@ class DeadLetterLimit:
     """Counts over the batches of a run. `limit`: how many dead letters it may have, or which share of the rows read.
 
     Without it, each step must have used one of its first `ENOUGH` rows; at the end, one of those that it had.
-    `last` is of the batch of this number, which may be run again, and `before` of those before it. `keep` is given the
-    facts that a run has to know that goes on. `exceeded` is what it has raised.
+    `counted` is what runs before this one have counted, which is not judged again; `keep` is given what a run has to
+    know that goes on. `exceeded` is what it has raised.
     """
 
     limit: int | float | None = None
-    batch: int | None = None
-    before: Counts = attrs.field(factory=Counts, converter=_as_counts)
-    last: Counts = attrs.field(factory=Counts, converter=_as_counts)
-    keep: Callable[[Mapping[str, Any]], object] = attrs.field(default=_nobody, kw_only=True, repr=False)
+    counted: Counted = attrs.field(factory=Counted)
+    keep: Callable[[Counted], object] = attrs.field(default=_nobody, kw_only=True, repr=False)
     exceeded: TooManyDeadLetters | None = attrs.field(default=None, init=False)
     _errors: Mapping[str, str] = attrs.field(factory=dict, init=False)
 
     @property
     def total(self) -> Counts:
         """Of all batches."""
-        return self.before.plus(self.last)
-
-    def facts(self) -> dict[str, Any]:
-        """What a run that goes on has to know, as data that JSON can hold: the batches so far are not judged again."""
-        return {"batch": self.batch, "before": attrs.asdict(self.before), "last": attrs.asdict(self.last)}
+        return self.counted.total
 
     def take(self, record: BatchRecord) -> None:
         """One more batch; one that is run again counts once. Raises `TooManyDeadLetters`."""
-        if record.batch != self.batch:
-            self.before = self.total
-        self.batch, self.last = record.batch, Counts.of(record)
+        self.counted = self.counted.then(record)
         # Each run tells of its first ones. Those of a step before a watermark count, and are told, as the source's.
         for step in sorted(record.errors.keys() & record.set_aside.keys() - self._errors.keys()):
             _LOG.warning(
@@ -99,8 +107,8 @@ class DeadLetterLimit:
         try:
             self._require(record.errors, ENOUGH, ENOUGH)
         finally:
-            if self.last != Counts():  # a batch in which nothing comes changes nothing
-                self.keep(self.facts())
+            if self.counted.last != Counts():  # a batch in which nothing comes changes nothing
+                self.keep(self.counted)
 
     def end(self) -> None:
         """No more batches are to come. Raises `TooManyDeadLetters`."""

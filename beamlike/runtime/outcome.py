@@ -11,11 +11,12 @@ from functools import partial
 import attrs
 
 from beamlike.plan.model import Plan
-from beamlike.records.graph import describe_run
+from beamlike.plan.run_graph import describe_run
 from beamlike.records.keys_seen import keys_of
+from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.records.slips import RunSlip, tasks_of, with_tasks
-from beamlike.records.writer import Ending, RecordWriter
+from beamlike.records.writer import RecordWriter
 from beamlike.system.in_hand import Desk, Follower
 
 _OURS = re.compile(r".+-\d+(\.new)?")

@@ -21,8 +21,9 @@ from beamlike.logical.watermark import require_alignable
 from beamlike.plan.manifest import describe
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
+from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
-from beamlike.records.writer import RECORDS_FILE, Ending
+from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
@@ -196,7 +197,7 @@ class SparkRun(Shown):
             self._manifest["begun"] = True
             self.checkpoint.save(self._manifest)
         self._limit = DeadLetterLimit(
-            self.plan.max_dead_letters, **self.checkpoint.tally(), keep=self.checkpoint.keep_tally
+            self.plan.max_dead_letters, self.checkpoint.tally(), keep=self.checkpoint.keep_tally
         )
         records = self.checkpoint.at(RECORDS_FILE) if self.checkpoint.is_local else None
         desk = Desk(wall_clock, simulated=self._plays)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -27,10 +27,6 @@ class Work:
         return f"{self.kind} `{self.name}`" + (f" (in {self.inside})" if self.inside else "")
 
 
-def _works(works: Iterable[Work | Mapping[str, Any]]) -> tuple[Work, ...]:
-    return tuple(work if isinstance(work, Work) else Work(**work) for work in works)
-
-
 @attrs.frozen
 class InHand:
     """A batch that is not complete: its number, when it began (us), and what it is in, the longest first.
@@ -40,7 +36,7 @@ class InHand:
 
     batch: int
     started: int
-    works: tuple[Work, ...] = attrs.field(default=(), converter=_works)
+    works: tuple[Work, ...] = ()
     done: Mapping[str, int] = attrs.field(factory=dict)
 
 
@@ -99,7 +95,7 @@ class Desk:
 
     def _now(self) -> None:
         if self._in_hand is not None:
-            self._put(attrs.evolve(self._in_hand, works=self._outer[-1:]))
+            self._put(attrs.evolve(self._in_hand, works=tuple(self._outer[-1:])))
 
     def _put(self, in_hand: InHand | None) -> None:
         self._in_hand = in_hand

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -19,7 +18,8 @@ from beamlike.records.graph import (
 )
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.dead_letter_limit import Counted, DeadLetterLimit
+from stages.facts import from_json, to_json
 from stages.state.index import Holder
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -128,7 +128,7 @@ def goes_on(limit: int | float | None, batches: Iterable[BatchRecord]) -> DeadLe
     before = DeadLetterLimit(sys.maxsize)
     for record in batches:
         before.take(record)
-    return DeadLetterLimit(limit, **json.loads(json.dumps(before.facts())))
+    return DeadLetterLimit(limit, from_json(Counted, to_json(before.counted)))
 
 
 def replanned(plan: RunDescription, **stages: StageDescription) -> RunDescription:

@@ -18,6 +18,7 @@ from beamlike.spark.query.control import Order, obey
 from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology
 from beamlike.spark.query.level import Level
 from beamlike.spark.savepoint.resharding import Loading, take_apart
+from stages.facts import from_facts
 from stages.state.store import DictStore
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -152,7 +153,9 @@ class Batch:
     def stages(self) -> dict[str, StageRecord]:
         """The record of each stage, of all its shards together."""
         notes = [(sent.origin, sent.facts()) for sent in self.envelopes if sent.target == RECORDS]
-        records = merged((name, StageRecord(**facts["stage"])) for name, facts in notes if "stage" in facts)
+        records = merged(
+            (name, from_facts(StageRecord, facts["stage"])) for name, facts in notes if "stage" in facts
+        )
         return {name: record.following(self.before.get(name), 0) for name, record in records.items()}
 
     def sent(self, kind: Kind, level: int) -> list[Envelope]:

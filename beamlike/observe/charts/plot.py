@@ -5,7 +5,8 @@ from __future__ import annotations
 from beamlike.observe.charts.figure import Picture
 from beamlike.observe.charts.graph_picture import SINK, SOURCE, STAGE, Node, draw_graph
 from beamlike.plan.model import Plan
-from beamlike.records.graph import RunDescription, StageDescription, describe_run
+from beamlike.plan.run_graph import describe_run
+from beamlike.records.graph import RunDescription, StageDescription
 
 
 def plot(plan: Plan) -> Picture:

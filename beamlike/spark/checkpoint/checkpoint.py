@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import attrs
 from pyspark.sql import SparkSession
@@ -15,10 +15,12 @@ from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import Remedy, describe, differences, new_manifest, parse, refusal
 from beamlike.plan.model import Plan
+from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
+from stages.facts import from_json, to_json
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -129,14 +131,14 @@ class Checkpoint:
     def save(self, manifest: Mapping[str, Any]) -> None:
         self.files.replace(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
 
-    def tally(self) -> dict[str, Any]:
-        """What the runs on it have counted of dead letters so far, as their limit gave it; nothing for a new one."""
+    def tally(self) -> Counted:
+        """What the runs on it have counted of dead letters so far; nothing for a new one."""
         text = self.files.latest(self.at("tally.json"))
-        return cast(dict[str, Any], json.loads(text)) if text else {}
+        return from_json(Counted, text) if text else Counted()
 
-    def keep_tally(self, facts: Mapping[str, Any]) -> None:
+    def keep_tally(self, counted: Counted) -> None:
         """What they have counted up to now, whether Spark runs the last batch again or not."""
-        self.files.replace(self.at("tally.json"), json.dumps(facts))
+        self.files.replace(self.at("tally.json"), to_json(counted).decode())
 
     def control(self) -> str:
         """The folder of control files, which exists after this."""

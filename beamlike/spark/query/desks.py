@@ -13,7 +13,7 @@ import attrs
 import pyarrow as pa
 from pyspark import TaskContext
 
-from beamlike.records.slips import write_slip
+from beamlike.records.slips import TaskNow, write_slip
 from beamlike.spark.session.workers import Batches
 from beamlike.system.in_hand import Desk, InHand, seated
 
@@ -59,7 +59,7 @@ NOWHERE: Final = TaskDesks(None)
 
 def _tell(path: str, level: int, in_hand: InHand | None) -> None:
     with suppress(OSError):
-        write_slip(path, in_hand, {"level": level})
+        write_slip(path, TaskNow(level, in_hand))
 
 
 def batch_of(context: TaskContext | None) -> int | None:

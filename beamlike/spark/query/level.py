@@ -107,8 +107,8 @@ class Level:
         turn = task.step(inputs, mail.frames, store)
         yield from self._send(plan, shard_name(plan.name, shard), turn)
         facts = {
-            "stage": attrs.asdict(turn.record(self._finished(inputs.now))),
-            "sources": {name: attrs.asdict(record) for name, record in task.source_records(inputs).items()},
+            "stage": to_facts(turn.record(self._finished(inputs.now))),
+            "sources": {name: to_facts(record) for name, record in task.source_records(inputs).items()},
             "letters": turn.letters.facts(),
             "now": inputs.now,
         }

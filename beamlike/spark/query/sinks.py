@@ -29,6 +29,7 @@ from beamlike.spark.query.envelope import DDL, RECORDS, Envelope, Kind, note, to
 from beamlike.spark.query.leftovers import AGAIN, Leftovers, is_again
 from beamlike.spark.session.workers import settled
 from beamlike.system.in_hand import Desk, at, seated
+from stages.facts import from_facts
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
@@ -97,7 +98,9 @@ class BatchWriter:
 
     def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
         now = max((fact["now"] for _, fact in notes if "now" in fact), default=0)
-        stages = merged((name, StageRecord(**fact["stage"])) for name, fact in notes if "stage" in fact)
+        stages = merged(
+            (name, from_facts(StageRecord, fact["stage"])) for name, fact in notes if "stage" in fact
+        )
         for name, fact in notes:
             if "rows" in fact:
                 rows[name] = rows.get(name, 0) + fact["rows"]
@@ -126,7 +129,7 @@ class BatchWriter:
             self._file_order.look(name, source, newest, self.latest.sources[name].watermark)
         told = next((fact["sources"][name] for _, fact in notes if name in fact.get("sources", ())), None)
         if told is not None:
-            record = SourceRecord(**told)
+            record = from_facts(SourceRecord, told)
         elif any(name in stage.inputs for stage in self.plan.stages.values()):
             known = self.latest.sources if self.latest else {}
             record = known.get(name) or SourceRecord(MIN_TIME)

@@ -20,6 +20,7 @@ from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import ReadInFiles
 from beamlike.plan.manifest import Remedy, checked, describe, differences, needs_ticks, new_manifest, refusal
 from beamlike.plan.model import Plan, StagePlan
+from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sound import make_ready
@@ -33,6 +34,7 @@ from beamlike.spark.query.operators import apply_level
 from beamlike.spark.savepoint.resharding import Loading, take_apart
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
+from stages.facts import from_facts, to_facts
 
 _FACTS: Final = "savepoint.json"
 _BESIDE: Final = {"Rows": "rows in memory", "TestStream": "test streams"}
@@ -46,7 +48,7 @@ class Savepoint:
     manifest: dict[str, Any]
     batch: int
     offsets: dict[str, list[str]]
-    tally: dict[str, Any]
+    tally: Counted
 
     def at(self, *names: str) -> str:
         """A path in it."""
@@ -90,7 +92,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     batch = _last_batch(source, manifest)
     offsets = _offsets(source, manifest, batch)
     # None of its batches is run again: those of a restored run have other numbers.
-    saved = Savepoint(target, manifest, batch, offsets, {**source.tally(), "batch": None})
+    saved = Savepoint(target, manifest, batch, offsets, attrs.evolve(source.tally(), batch=None))
     for operator in range(manifest["levels"]):
         rows = session.read.format("statestore").options(
             operatorId=operator, batchId=batch, stateVarName="state", flattenCollectionTypes=True
@@ -110,7 +112,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
         for line in range(len(lines)):
             files.copy(source.of_spark("sources", str(number)), saved.source(name, line))
             number += 1
-    facts = attrs.asdict(saved, filter=attrs.filters.exclude("path"))
+    facts = {name: fact for name, fact in to_facts(saved).items() if name != "path"}
     files.sync(target)
     # Last: without it, there is no savepoint.
     files.write(saved.at(_FACTS), json.dumps(facts, indent=1, sort_keys=True))
@@ -174,8 +176,8 @@ def load(session: SparkSession, savepoint: str) -> Savepoint:
     if text is None:
         raise CheckpointError(f"there is no savepoint in {path}: it has no {_FACTS}, which is written last")
     try:
-        saved = Savepoint(path, **json.loads(text))
-    except (ValueError, TypeError):
+        saved = from_facts(Savepoint, {**json.loads(text), "path": path})
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise CheckpointError(
             f"the savepoint {path} is damaged, its {_FACTS} is not what was written: restore another one, or a copy"
         ) from None

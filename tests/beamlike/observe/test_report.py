@@ -12,7 +12,7 @@ import pytest
 import beamlike as bl
 from beamlike.observe.charts.series import run_series
 from beamlike.observe.report import report, write_report
-from beamlike.records.graph import describe_run
+from beamlike.plan.run_graph import describe_run
 from beamlike.records.history import History
 from tests.support.browser import Browser, find_browser
 from tests.support.simulated import HARMFUL, SECOND, flagship, wide

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beamlike as bl
 from beamlike.errors import ViewError
-from beamlike.records.graph import RunDescription, Spacing, describe_run
 from beamlike.records.history import History, UnreadableRun
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind, merged
 from beamlike.records.writer import RecordWriter
@@ -163,24 +161,6 @@ def test_every_line_is_an_object_and_the_first_has_the_plan(tmp_path: Path):
     assert list(first) == ["plan"]
     assert second["batch"] == 0
     assert last == {"closed": "ended"}
-
-
-def test_the_plan_of_a_pipeline_is_read_as_it_was_described():
-    p = bl.Pipeline("p")
-    rows = bl.Rows([{"at": 1, "user": 1}])
-    read = p.read("rows", rows, timestamp="at", timestamp_unit="s", watermark=bl.BoundedOutOfOrderness("5s"))
-    sessions = read.window_into(bl.Sessions("1m")).group_by("user", name="sessions").aggregate(n=bl.count())
-    sliding = sessions.window_into(bl.SlidingWindows("2m", "30s"), allowed_lateness="1m")
-    sliding.aggregate(mean=bl.mean("n")).named("average").write("out", bl.Memory())
-    described = describe_run(p.plan())
-    assert RunDescription.load(json.loads(json.dumps(attrs.asdict(described)))) == described
-    assert described.sources["rows"].watermark == "BoundedOutOfOrderness(bound=5s)"
-    assert described.stages["sessions"].keys == ("user",)
-    assert described.stages["sessions"].spacing is None
-    average = described.stages["average"]
-    assert (average.inputs, average.aggregates) == (("sessions",), {"mean": "mean(n)"})
-    assert (average.spacing, average.allowed_lateness) == (Spacing(120_000_000, 30_000_000, 0), 60_000_000)
-    assert described.sinks["out"].inputs == ("average",)
 
 
 def test_a_history_grows_with_its_file_line_by_line(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from beamlike.observe.report import report
 from beamlike.observe.why.explain import why
 from beamlike.records.graph import Spacing
 from beamlike.records.history import History
+from beamlike.records.lines import read_line
 from beamlike.records.model import SplitRecord, Upstream
 from stages.state.index import Holder
 
@@ -58,3 +60,9 @@ def test_what_is_shown_of_a_run_works_on_them(history: History) -> None:
     running = History(history.plan, history.batches[:2])
     assert any("key 2025-03-04T05:06:07Z" in text for text in why(running, stage="sessions"))
     assert why(running, stage="average", window="2025-03-04T05:01:00Z")
+
+
+def test_keys_that_this_version_does_not_know_are_passed_over() -> None:
+    history = History(History.open(KEPT).plan)
+    history.take(read_line(json.dumps({**json.loads(LINES[2]), "new": 1}).encode()))
+    assert history.batches == History.open(KEPT).batches[1:2]

@@ -136,7 +136,7 @@ def test_records_of_before_there_were_dead_letters_of_steps_are_read() -> None:
             del stage[name]
     for source in facts["sources"].values():
         del source["read"]
-    old = BatchRecord.load(facts)
+    old = BatchRecord.from_json(json.dumps(facts))
     assert (old.dead_letters, old.sources["console"].filtered, old.stages["sessions"].placed) == (
         {},
         None,

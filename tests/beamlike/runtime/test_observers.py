@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord, SourceRecord
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.dead_letter_limit import Counted, DeadLetterLimit
 from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
@@ -36,7 +35,7 @@ def record(batch: int = 0, lost: int = 0) -> BatchRecord:
 def observers(
     path: Path,
     on_batch: Callable[[BatchRecord], object] | None,
-    keep: Callable[[Mapping[str, Any]], object] = lambda facts: None,
+    keep: Callable[[Counted], object] = lambda counted: None,
 ) -> Iterator[Observers]:
     plan = plays().plan()
     outcome = Outcome.open(path, plan, Desk(lambda: 0), fresh=True)
@@ -63,7 +62,7 @@ def test_the_record_is_there_when_on_batch_is_called(tmp_path: Path) -> None:
 
 
 def test_the_record_is_there_where_on_batch_fails_and_nobody_else_is_told(tmp_path: Path) -> None:
-    path, kept = tmp_path / "run.jsonl", list[Any]()
+    path, kept = tmp_path / "run.jsonl", list[Counted]()
 
     def fail(record: BatchRecord) -> None:
         raise ZeroDivisionError
@@ -74,14 +73,14 @@ def test_the_record_is_there_where_on_batch_fails_and_nobody_else_is_told(tmp_pa
 
 
 def test_too_many_dead_letters_fail_the_run_when_all_have_been_told(tmp_path: Path) -> None:
-    seen, kept = list[BatchRecord](), list[Any]()
+    seen, kept = list[BatchRecord](), list[Counted]()
     path = tmp_path / "run.jsonl"
     with observers(path, seen.append, kept.append) as told:
         with pytest.raises(bl.TooManyDeadLetters) as raised:
             told.take(record(lost=1))
         assert told.losses.limit.exceeded is raised.value
     assert [one.batch for one in seen] == numbers(path) == [0]
-    assert [facts["batch"] for facts in kept] == [0]  # a run that goes on knows of them
+    assert [counted.batch for counted in kept] == [0]  # a run that goes on knows of them
 
 
 def test_in_process_all_are_told_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

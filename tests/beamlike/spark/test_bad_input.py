@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import beamlike as bl
 from beamlike.records.model import BatchRecord
 from beamlike.rows.uses import Unused, Uses
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.dead_letter_limit import Counted, DeadLetterLimit
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
@@ -205,13 +205,13 @@ def test_what_was_used_before_is_known_on_any_file_system(spark: SparkSession, t
     spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.default.link./here", f"file://{tmp_path}")
     for path in (str(tmp_path / "local"), "viewfs:///here/remote"):
         checkpoint, before = Checkpoint(spark, path), DeadLetterLimit()
-        assert checkpoint.tally() == {}
+        assert checkpoint.tally() == Counted()
         before.take(BatchRecord(3, 0, {}, {}, uses=Uses(["parse"], {"cast": Unused(2, "why")})))
         for _ in range(2):
-            checkpoint.keep_tally(before.facts())
-        after = DeadLetterLimit(None, **checkpoint.tally())
+            checkpoint.keep_tally(before.counted)
+        after = DeadLetterLimit(None, checkpoint.tally())
         assert after.total == before.total
-        assert after.batch == 3
+        assert after.counted.batch == 3
 
 
 @pytest.mark.parametrize("name", ["cast", "halves", "windows", "summed"])

@@ -18,7 +18,7 @@ import beamlike as bl
 from beamlike.errors import PlanError
 from beamlike.io import Sink
 from beamlike.io.sql.table import Table
-from beamlike.records.graph import describe_run
+from beamlike.plan.run_graph import describe_run
 from tests.support.databases import execute, rows_of
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import attrs
 import pytest
 
 import beamlike as bl
 from beamlike.observe.why.explain import why
 from beamlike.observe.why.window_query import UnknownKey, UnknownWindow, parse_key, parse_window
-from beamlike.records.graph import RunDescription, SourceDescription, describe_run
+from beamlike.plan.run_graph import describe_run
+from beamlike.records.graph import RunDescription, SourceDescription
 from beamlike.records.history import History, UnknownStage
+from stages.facts import from_json, to_json
 from tests.support.histories import (
     PLAN,
     TWO_MINUTES,
@@ -407,8 +407,7 @@ def test_a_time_in_a_calendar_window_finds_its_window() -> None:
     read = p.read("rows", bl.Rows([{"at": 1}]), timestamp="at", timestamp_unit="s", watermark=watermark)
     months = bl.CalendarWindows.months(timezone="Europe/Berlin")
     read.window_into(months).aggregate(n=bl.count()).named("monthly").write("out", bl.Memory())
-    facts = json.loads(json.dumps(attrs.asdict(describe_run(p.plan()))))
-    stage = RunDescription.load(facts).stages["monthly"]
+    stage = from_json(RunDescription, to_json(describe_run(p.plan()))).stages["monthly"]
     found = parse_window("2026-03-31T21:59:59Z", "monthly", stage)
     assert str(found) == "[2026-02-28T23:00:00Z, 2026-03-31T22:00:00Z)"
     assert parse_window(str(found), "monthly", stage) == found

@@ -1,0 +1,91 @@
+"""The graph of a plan as the records of a run have it, so that it can be drawn without the pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
+from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.records.graph import (
+    RunDescription,
+    SinkDescription,
+    SourceDescription,
+    Spacing,
+    StageDescription,
+)
+from stages.grouping.grouping import Grouping
+from windowing.calendars import CalendarWindows
+from windowing.windows import FixedWindows, SlidingWindows, WindowFn
+
+
+def describe_run(plan: Plan) -> RunDescription:
+    """The graph of a plan."""
+    return RunDescription(
+        plan.name,
+        {name: _source(source) for name, source in plan.sources.items()},
+        {name: _stage(stage) for name, stage in plan.stages.items()},
+        {name: _sink(sink) for name, sink in plan.sinks.items()},
+    )
+
+
+def _source(plan: SourcePlan) -> SourceDescription:
+    strategy = plan.watermark
+    return SourceDescription(
+        describe(plan.source),
+        describe(strategy) if plan.timed else "no event time",
+        None if strategy.per_split is None else str(strategy.per_split),
+        strategy.idle_after,
+        strategy.percentiles,
+    )
+
+
+def _stage(plan: StagePlan) -> StageDescription:
+    operator = plan.stage.operator
+    table = operator.table
+    described = StageDescription(
+        plan.inputs,
+        plan.level,
+        table.keys,
+        {},
+        {"operator": describe(operator)},
+        None,
+        0,
+        operator.clocks,
+        key_types=tuple(str(table.schema[key]) for key in table.keys),
+        row=table.row,
+        waits=table.waits,
+    )
+    return _windowed(described, operator) if isinstance(operator, Grouping) else described
+
+
+def _windowed(described: StageDescription, grouping: Grouping) -> StageDescription:
+    windowing = grouping.windowing
+    return attrs.evolve(
+        described,
+        aggregates={name: aggregate_text(aggregate) for name, aggregate in grouping.aggregates.items()},
+        choices=windowing_choices(windowing),
+        spacing=_spaced(windowing.windows),
+        allowed_lateness=windowing.allowed_lateness,
+        calendar=_calendar(windowing.windows),
+    )
+
+
+def _spaced(windows: WindowFn) -> Spacing | None:
+    match windows:
+        case FixedWindows(size, offset):
+            return Spacing(size, size, offset)
+        case SlidingWindows(size, period, offset):
+            return Spacing(size, period, offset)
+    return None
+
+
+def _calendar(windows: WindowFn) -> dict[str, Any] | None:
+    if not isinstance(windows, CalendarWindows):
+        return None
+    return {**attrs.asdict(windows), "start": windows.start.isoformat()}
+
+
+def _sink(plan: SinkPlan) -> SinkDescription:
+    return SinkDescription(plan.inputs, describe(plan.sink))
