@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 
 import polars as pl
 
@@ -37,14 +37,15 @@ def hold_sinks(plan: Plan, run: str) -> ExitStack:
     """
     with ExitStack() as held:
         for name, sink in plan.sinks.items():
-            if isinstance(sink.sink, Held) and (lock := _held(name, sink.sink, run)):
-                held.enter_context(lock)
+            if isinstance(sink.sink, Held):
+                _hold(name, sink.sink, run, held)
         return held.pop_all()
 
 
-def _held(name: str, sink: Held, run: str) -> AbstractContextManager[object] | None:
+def _hold(name: str, sink: Held, run: str, held: ExitStack) -> None:
     try:
-        return sink.hold(run)
+        if (lock := sink.hold(run)) is not None:
+            held.enter_context(lock)
     except InUse as error:
         raise SinkInUse(
             name,

@@ -21,7 +21,15 @@ from tests.support.places import ROOT
 from windowing.windowing import Windowing
 
 EXAMPLES = {"panes": panes.main, "leaderboard": leaderboard.main}
-DOCS = ("triggers.md", "testing.md", "watermarks.md", "reports.md", "sinks.md", "bad-input.md")
+DOCS = (
+    "triggers.md",
+    "testing.md",
+    "watermarks.md",
+    "reports.md",
+    "sinks.md",
+    "bad-input.md",
+    "architecture.md",
+)
 FIRST, SECOND = (datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (0, 2))
 
 _PYTHON = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n(?P<shown>(?:    [^\n]*\n)+))?", re.M | re.S)
