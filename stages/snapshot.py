@@ -13,11 +13,11 @@ from stages.state.buckets import BUCKET, partition
 from stages.state.due_soon import STALE
 from stages.state.index import Index
 from stages.state.store import StateStore
-from stages.state.working_set import Visit
+from stages.state.working_set import WorkingSet
 
 
 @attrs.frozen
-class Saved:
+class Snapshot:
     """The rows of one shard, with the columns of its operator's table; and where it stood.
 
     `arrived` is how many elements had come to it; where several shards become one, the most that had come to any.
@@ -29,17 +29,22 @@ class Saved:
     arrived: int
 
 
-def save(stage: Stage, store: StateStore) -> Saved:
+def save(stage: Stage, store: StateStore) -> Snapshot:
     """What the store has of the stage. Arrivals that waited have become part of its rows; no clock moves."""
     storage = stage.storage(store)
-    index, visit = storage.index, Visit.everything(storage)
+    index, working_set = storage.index, WorkingSet.everything(storage)
     advanced = stage.operator.advance(
-        visit.rows, Admitted(visit.incoming), index.watermarks, index.times, index.times, visit.unmerged
+        working_set.rows,
+        Admitted(working_set.incoming),
+        index.watermarks,
+        index.times,
+        index.times,
+        working_set.unmerged,
     )
-    return Saved(advanced.rows, index.watermarks, index.times, index.arrived)
+    return Snapshot(advanced.rows, index.watermarks, index.times, index.arrived)
 
 
-def restore(stage: Stage, store: StateStore, saved: Saved) -> None:
+def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
     """Puts this into a store that has nothing of the stage."""
     storage = stage.storage(store)
     buckets = storage.buckets

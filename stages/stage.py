@@ -18,12 +18,12 @@ from stages.progress.watermarks import Clock, Watermarks
 from stages.state.index import Holder, Index
 from stages.state.storage import Storage
 from stages.state.store import StateStore
-from stages.state.working_set import visit
+from stages.state.working_set import read_working_set
 from stages.strategies.histogram import Histogram
 
 
 @attrs.frozen
-class Step:
+class StageResult:
     """What a step of a stage gives. `holder` is the key and row of state with the least hold.
 
     `elements` came. With windows an element counts in each that it is in: `placed` of what came, `emitted` of what is
@@ -62,7 +62,7 @@ class Stage:
     name: str
     operator: Operator
 
-    def step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
+    def step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> StageResult:
         """One bundle: `arrivals` are processed with the watermarks of the step before, then the clock moves.
 
         `arrivals` has by role of the operator's inputs what came for it, with the columns that this input says; for a
@@ -83,21 +83,21 @@ class Stage:
         index = Index.load(store, self.name, self.operator.clocks)
         return Storage(self.name, self.operator, store, index)
 
-    def _step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
+    def _step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> StageResult:
         storage = self.storage(store)
         index = storage.index
         before, then, now = index.watermarks, index.times, index.times.advance(clock)
         admitted = self.operator.admit(arrivals, before, index.arrived)
-        looked = visit(storage, admitted.incoming, now)
-        reached = attrs.evolve(admitted, incoming=looked.incoming)
-        advanced = self.operator.advance(looked.rows, reached, before, then, now, looked.unmerged)
-        index = looked.leave(advanced.rows, now)
+        working_set = read_working_set(storage, admitted.incoming, now)
+        reached = attrs.evolve(admitted, incoming=working_set.incoming)
+        advanced = self.operator.advance(working_set.rows, reached, before, then, now, working_set.unmerged)
+        index = working_set.leave(advanced.rows, now)
         holder = index.holder
         hold = None if holder is None else holder.hold
         watermarks = before.advance([clock.watermark], hold)
         arrived = index.arrived + admitted.placed
         attrs.evolve(index, watermarks=watermarks, times=now, arrived=arrived).save(store, self.name)
-        return Step(
+        return StageResult(
             advanced.panes,
             watermarks,
             dict(advanced.dropped),

@@ -21,13 +21,13 @@ from beamlike.rows.dead_letters import Letters
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
 from stages.progress.watermarks import Watermarks
-from stages.stage import Step
+from stages.stage import StageResult
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import PANE_RETRACTED, PANE_TIMING
 from windowing.time import MAX_TIME
 
 
-def stage_record(step: Step, upstream: Mapping[str, Report], finished: int) -> StageRecord:
+def stage_record(step: StageResult, upstream: Mapping[str, Report], finished: int) -> StageRecord:
     """The record of one step, given where what is upstream stands, and when (us) the stage was done with the batch."""
     heard = {name: Upstream(report.watermark, report.idle) for name, report in upstream.items()}
     return StageRecord(
@@ -62,7 +62,7 @@ def with_letters(record: BatchRecord, lost: Letters, made: Letters) -> BatchReco
 
 def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> SourceRecord:
     """Where a source stands and what it waits for, without the counts of the batch."""
-    state, holder = inputs.sources[name], inputs.holder(name, strategy)
+    state, holder = inputs.sources[name], inputs.blocked_on(name, strategy)
     splits = {} if strategy.per_split is None else state.splits
     behind = nsmallest(MOST_SPLITS, splits, key=lambda split: (splits[split].watermark, split))
     record = SourceRecord(
@@ -77,7 +77,7 @@ def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> Sou
     return attrs.evolve(record, split=holder.split, since=since, awaited=holder.awaited)
 
 
-def _panes(step: Step) -> dict[str, int]:
+def _panes(step: StageResult) -> dict[str, int]:
     """How many by timing, and how many earlier ones were taken back; what has no windows has no panes."""
     if PANE_TIMING not in step.panes.columns:
         return {}
@@ -85,14 +85,14 @@ def _panes(step: Step) -> dict[str, int]:
     return dict(sorted(timings.to_series().value_counts().rows()))
 
 
-def held_by(step: Step, upstream: Mapping[str, Upstream]) -> str:
+def held_by(step: StageResult, upstream: Mapping[str, Upstream]) -> str:
     """What the output watermark waits for: a key and window in state, else who is furthest behind upstream."""
     if step.watermarks.output >= MAX_TIME:
         return "nothing"
     return str(step.holder) if _holds(step) else furthest_behind(upstream)
 
 
-def _holds(step: Step) -> bool:
+def _holds(step: StageResult) -> bool:
     """Whether it is something in its own state that holds its output watermark."""
     marks: Watermarks = step.watermarks
     return step.holder is not None and marks.output < min(marks.input, MAX_TIME)

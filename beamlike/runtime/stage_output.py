@@ -8,10 +8,10 @@ from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed, apply_routes
 from beamlike.rows.dead_letters import Letters, dead_letters, error_text
 from stages.operator import Refused
-from stages.stage import Step
+from stages.stage import StageResult
 
 
-def route_step(plan: StagePlan, step: Step) -> Iterator[tuple[Output, Routed]]:
+def route_step(plan: StagePlan, step: StageResult) -> Iterator[tuple[Output, Routed]]:
     """What each consumer gets, panes first. What a user's function raised goes on where that fails the run."""
     if step.refused is not None and plan.on_error == "fail":
         error = step.refused.errors[0]

@@ -20,7 +20,7 @@ from beamlike.system.in_hand import at
 from stages.operator import MAIN
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, together
-from stages.stage import Step
+from stages.stage import StageResult
 from stages.state.store import StateStore
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
@@ -72,7 +72,7 @@ class StageTurn:
 
     inputs: Inputs
     upstream: Mapping[str, Report]
-    step: Step
+    step: StageResult
     routed: Mapping[Output, Routed]
 
     @property

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import attrs
 
 from stages.progress.reports import Report, of_shards, together
-from stages.progress.splits import Holder, SourceState, SourceSummary
+from stages.progress.splits import BlockedOn, SourceState, SourceSummary
 from stages.progress.watermarks import Clock
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
@@ -92,9 +92,9 @@ class Inputs:
         least = together(map(self._latest, origins))
         return Report(least.watermark, self.percentiles.get(name, least.percentiles), least.idle)
 
-    def holder(self, name: str, strategy: WatermarkStrategy) -> Holder | None:
+    def blocked_on(self, name: str, strategy: WatermarkStrategy) -> BlockedOn | None:
         """What a source's watermark waits for."""
-        return self.sources[name].holder(strategy, self.times[name])
+        return self.sources[name].blocked_on(strategy, self.times[name])
 
     def clock(self, upstream: Iterable[Report]) -> Clock:
         """The clock of a stage that reads from these."""

@@ -166,7 +166,7 @@ def _reached(
 
 
 @attrs.frozen
-class Holder:
+class BlockedOn:
     """What a source's watermark waits for: that a split goes on, or that those which are `awaited` speak at all.
 
     `split` is None where the source is not looked at split by split; `silent` is how long nothing has come of it,
@@ -291,20 +291,20 @@ class SourceState:
         """The splits that are left out, by name."""
         return tuple(sorted(self._live(strategy).keys() - self._active(strategy, processing_time).keys()))
 
-    def holder(self, strategy: WatermarkStrategy, processing_time: int) -> Holder | None:
+    def blocked_on(self, strategy: WatermarkStrategy, processing_time: int) -> BlockedOn | None:
         """What the watermark waits for; None if it is at the end of time, or all splits are idle or over."""
         if self.watermark >= MAX_TIME:
             return None
         awaited = self._awaited(strategy, processing_time)
         if awaited:
             silent = processing_time - self._heard(None, processing_time)
-            return Holder(self.watermark, silent, awaited=awaited)
+            return BlockedOn(self.watermark, silent, awaited=awaited)
         active = self._active(strategy, processing_time)
         if not active:
             return None
         name = min(active, key=lambda name: (active[name].watermark, name))
         silent = processing_time - self._heard(active[name].spoke, processing_time)
-        return Holder(active[name].watermark, silent, None if strategy.per_split is None else name)
+        return BlockedOn(active[name].watermark, silent, None if strategy.per_split is None else name)
 
     def resumed(self, processing_time: int) -> SourceState:
         """After a time in which nobody looked, such as that between two runs: it is not held against the splits."""

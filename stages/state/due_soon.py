@@ -31,7 +31,7 @@ FROM_BYTES: Final = 500_000
 
 
 @attrs.frozen
-class Near:
+class DueSoon:
     """The rows of an operator that are due soon, with their bucket."""
 
     rows: pl.DataFrame
@@ -48,7 +48,7 @@ class Near:
             return pl.repeat(False, len(placed), dtype=pl.Boolean, eager=True)
         return self.operator.reached(placed, self.rows)
 
-    def with_arrivals(self, reaching: pl.DataFrame) -> Near:
+    def with_arrivals(self, reaching: pl.DataFrame) -> DueSoon:
         """After these have reached rows here: all rows of their keys are stale, where rows may merge."""
         if reaching.is_empty() or not self.operator.table.merges:
             return self

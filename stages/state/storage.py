@@ -12,7 +12,7 @@ from stages.operator import Operator, Table
 from stages.progress.watermarks import Times
 from stages.state import chunks
 from stages.state.buckets import BUCKET, Buckets, partition
-from stages.state.due_soon import NEAR, STALE, Near
+from stages.state.due_soon import NEAR, STALE, DueSoon
 from stages.state.index import Index, Size, histograms, summarize
 from stages.state.store import StateStore
 from stages.strategies.histogram import Histogram
@@ -63,11 +63,11 @@ class Storage:
         ]
         return pl.concat([self.table.nothing_incoming, *frames])
 
-    def near(self, *, wanted: bool) -> Near:
+    def near(self, *, wanted: bool) -> DueSoon:
         """The rows that are due soon, if they are wanted; else none of them."""
         nothing = self.table.no_rows.with_columns(pl.lit(False).alias(STALE))
         frames = self._read(NEAR, range(self._size(NEAR).base if wanted else 0), nothing.schema)
-        return Near(self.buckets.place(pl.concat([nothing, *frames])), self.operator)
+        return DueSoon(self.buckets.place(pl.concat([nothing, *frames])), self.operator)
 
     def replace(
         self, looked: Collection[int], rows: Collection[pl.DataFrame], near: pl.DataFrame, now: Times

@@ -11,7 +11,7 @@ import polars as pl
 from stages.progress.watermarks import Times
 from stages.state import chunks
 from stages.state.buckets import BUCKET, partition
-from stages.state.due_soon import FROM_BYTES, NEAR, STALE, Near, divide, mark_stale
+from stages.state.due_soon import FROM_BYTES, NEAR, STALE, DueSoon, divide, mark_stale
 from stages.state.index import Index, Size
 from stages.state.storage import Storage
 from windowing.triggers.base import WATERMARK
@@ -24,7 +24,7 @@ LONGEST_LOG: Final = 256
 
 
 @attrs.frozen
-class Visit:
+class WorkingSet:
     """What a step looks at: the rows of `looked` buckets and all that are near, and what has come for these.
 
     `waiting` are the other arrivals, with their bucket. In `unmerged` are keys of which rows may overlap.
@@ -32,7 +32,7 @@ class Visit:
 
     storage: Storage
     looked: frozenset[int]
-    near: Near
+    near: DueSoon
     rows: pl.DataFrame
     incoming: pl.DataFrame
     waiting: pl.DataFrame
@@ -40,8 +40,8 @@ class Visit:
 
     @classmethod
     def of(
-        cls, storage: Storage, looked: Iterable[int], near: Near, placed: pl.DataFrame, reached: pl.Series
-    ) -> Visit:
+        cls, storage: Storage, looked: Iterable[int], near: DueSoon, placed: pl.DataFrame, reached: pl.Series
+    ) -> WorkingSet:
         """Reads these buckets; `placed` are arrivals with their bucket, `reached` which of them reach near rows."""
         looked = frozenset(looked)
         here = placed[BUCKET].is_in(list(looked)) | reached
@@ -58,7 +58,7 @@ class Visit:
         )
 
     @classmethod
-    def everything(cls, storage: Storage) -> Visit:
+    def everything(cls, storage: Storage) -> WorkingSet:
         """Reads all rows and all that waits."""
         nothing = storage.buckets.place(storage.table.nothing_incoming)
         near, looked = storage.near(wanted=True), set(storage.sizes) - {NEAR}
@@ -99,7 +99,7 @@ class Visit:
         return divide(part, self.storage.operator.deadlines(now)[WATERMARK])
 
 
-def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
+def read_working_set(storage: Storage, incoming: pl.DataFrame, now: Times) -> WorkingSet:
     """Reads what must be looked at when this has come and the clocks move on to `now`."""
     placed = storage.buckets.place(incoming)
     due = _due(storage, now)
@@ -110,7 +110,7 @@ def visit(storage: Storage, incoming: pl.DataFrame, now: Times) -> Visit:
     again = _with_waiting(storage, reaching) if storage.table.in_turn else []
     near = near.with_arrivals(reaching)
     looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
-    return Visit.of(storage, looked - {NEAR}, near, placed, reached)
+    return WorkingSet.of(storage, looked - {NEAR}, near, placed, reached)
 
 
 def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
@@ -127,7 +127,7 @@ def _due(storage: Storage, now: Times) -> list[int]:
     return index.due(now)
 
 
-def _stale_and_due(storage: Storage, near: Near, now: Times) -> Iterable[int]:
+def _stale_and_due(storage: Storage, near: DueSoon, now: Times) -> Iterable[int]:
     """The buckets of near rows that are due, and may not be alone."""
     if near.rows.is_empty():
         return ()

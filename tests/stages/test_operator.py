@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
-from stages.stage import Stage, Step
+from stages.stage import Stage, StageResult
 from stages.state.due_soon import NEAR
 from stages.state.store import DictStore
 from tests.support.hold_back import HoldBack
@@ -37,14 +37,14 @@ def arrivals(rows: Sequence[Row], first: int) -> pl.DataFrame:
 
 def played(
     bundles: Sequence[Bundle], store: DictStore, stage: Stage = STAGE, first: int = 0
-) -> Iterator[Step]:
+) -> Iterator[StageResult]:
     """Step after step; rows are numbered from `first`."""
     for rows, watermark, processing_time in bundles:
         yield stage.step(store, {MAIN: arrivals(rows, first)}, Clock(watermark, processing_time))
         first += len(rows)
 
 
-def numbers(step: Step) -> list[int]:
+def numbers(step: StageResult) -> list[int]:
     """Which rows a step has given."""
     return sorted(step.panes["number"])
 

@@ -21,7 +21,7 @@ from stages.progress.inputs import Inputs
 from stages.progress.reports import together
 from stages.progress.splits import SourceState
 from stages.progress.watermarks import Times, Watermarks
-from stages.snapshot import Saved, restore, save
+from stages.snapshot import Snapshot, restore, save
 from stages.state.store import DictStore, StateStore
 
 Name = TypeVar("Name", str, int)
@@ -76,7 +76,7 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
     sent = sorted(pieces, key=lambda piece: (piece.origin, piece.sequence))
     facts = [piece.facts() for piece in sent if piece.kind == Piece.FACTS]
     rows = [piece.frame() for piece in sent if piece.kind == Piece.ROWS]
-    saved = Saved(
+    saved = Snapshot(
         pl.concat([stage.stage.operator.table.no_rows, *rows]),
         Watermarks(*(min(times) for times in zip(*(fact["watermarks"] for fact in facts), strict=True))),
         Times(_least(fact["times"] for fact in facts)),

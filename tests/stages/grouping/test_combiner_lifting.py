@@ -34,7 +34,7 @@ from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
-from stages.stage import Stage, Step
+from stages.stage import Stage, StageResult
 from stages.state.store import DictStore
 from tests.support.model import Element
 from tests.support.runs import SCHEMA, arrivals
@@ -84,7 +84,7 @@ class Whole:
     grouping: Grouping
     store: DictStore = attrs.field(factory=DictStore)
 
-    def step(self, bundle: Bundle) -> Step:
+    def step(self, bundle: Bundle) -> StageResult:
         clock = Clock(bundle.watermark, bundle.processing_time, bundle.percentiles)
         return Stage("grouping", self.grouping).step(
             self.store, {MAIN: self.arrivals(bundle.elements)}, clock
@@ -115,7 +115,7 @@ def grouping(windowing: Windowing, **named: Any) -> Grouping:
     return Grouping(("key",), windowing, named.pop("aggregates", AGGREGATES), SCHEMA, **named)
 
 
-def assert_same(step: Step, expected: Step) -> None:
+def assert_same(step: StageResult, expected: StageResult) -> None:
     order = ["key", WINDOW_START, WINDOW_END, "__pane_index", PANE_RETRACTED]
     assert_frame_equal(step.panes.sort(order), expected.panes.sort(order), check_exact=True)
     for fact in ("watermarks", "dropped", "holder", "elements", "live", "keys", "percentiles"):

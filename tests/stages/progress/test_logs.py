@@ -41,7 +41,7 @@ def test_when_all_are_over_the_watermark_is_where_the_newest_left_it_and_others_
     ended: list[Row] = [(20, "a", True), (50, "b", True)]
     assert watermarks(ENDS, ended, [], [(60, "c", False)]) == [50, 50, 60]
     states = play(ENDS, [(ended, 1), ([], 3_600)])
-    assert states[-1].holder(ENDS, 3_600) is None
+    assert states[-1].blocked_on(ENDS, 3_600) is None
     assert not states[-1].idle
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stages.facts import from_json, to_json
 from stages.progress.logs import TimeOrderedLogs
-from stages.progress.splits import MOST_SPLITS, Holder, SourceState, announced, merge, summarize
+from stages.progress.splits import MOST_SPLITS, BlockedOn, SourceState, announced, merge, summarize
 from stages.strategies.base import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
 from stages.strategies.punctuated import Punctuated
 from tests.support.strategies import us
@@ -110,10 +110,10 @@ def test_there_is_no_watermark_until_all_that_are_expected_have_spoken(
     strategy = TimeOrderedLogs("part", expected)
     states = play(strategy, [(rows(a=10), 1), (rows(a=20), 99), (rows(b=12), 1)])
     assert [state.watermark for state in states[1:]] == [MIN_TIME, MIN_TIME, 12]
-    assert states[2].holder(strategy, 100) == Holder(MIN_TIME, 99, awaited=awaited)
-    assert states[3].holder(strategy, 101) == Holder(12, 0, "b")
+    assert states[2].blocked_on(strategy, 100) == BlockedOn(MIN_TIME, 99, awaited=awaited)
+    assert states[3].blocked_on(strategy, 101) == BlockedOn(12, 0, "b")
     none = SourceState().advance(strategy, {}, 0)
-    assert none.holder(strategy, 7) == Holder(
+    assert none.blocked_on(strategy, 7) == BlockedOn(
         MIN_TIME, 7, awaited="splits 'a', 'b'" if isinstance(expected, list) else "2 more of 2 splits"
     )
 
@@ -143,9 +143,9 @@ def test_a_silent_split_is_left_out_until_it_speaks_again() -> None:
     ]
     states = play(strategy, stream)
     assert [state.watermark for state in states[1:]] == [5, 5, 25, 25, 25, 30]
-    assert states[2].holder(strategy, 30) == Holder(5, 29, "b")
+    assert states[2].blocked_on(strategy, 30) == BlockedOn(5, 29, "b")
     assert states[3].idle_splits(strategy, 31) == ("b",)
-    assert states[3].holder(strategy, 31) == Holder(25, 0, "a")
+    assert states[3].blocked_on(strategy, 31) == BlockedOn(25, 0, "a")
     assert not any(state.idle for state in states)
 
 
@@ -154,7 +154,7 @@ def test_when_all_are_idle_the_watermark_stays_and_the_source_is_idle() -> None:
     states = play(strategy, [(rows(a=10, b=5), 1), (rows(a=20), 10), ([], 25), ([], 5), (rows(b=6), 1)])
     assert [state.watermark for state in states[1:]] == [5, 5, 20, 20, 20]
     assert [state.idle for state in states[1:]] == [False, False, False, True, False]
-    assert states[4].holder(strategy, 41) is None
+    assert states[4].blocked_on(strategy, 41) is None
 
 
 def test_a_source_without_splits_is_idle_when_it_is_silent_even_if_it_never_spoke() -> None:
@@ -183,9 +183,9 @@ def test_a_time_in_which_nobody_looked_is_not_held_against_a_split() -> None:
     assert before.advance(strategy, batch, 1000).watermark == 90
     resumed = before.resumed(1000)
     assert resumed.advance(strategy, batch, 1000).watermark == 5
-    assert resumed.advance(strategy, batch, 1000).advance(strategy, {}, 1029).holder(
+    assert resumed.advance(strategy, batch, 1000).advance(strategy, {}, 1029).blocked_on(
         strategy, 1029
-    ) == Holder(5, 29, "b")
+    ) == BlockedOn(5, 29, "b")
     assert resumed.advance(strategy, batch, 1000).advance(strategy, batch, 1030).watermark == 90
 
 
@@ -207,7 +207,7 @@ def test_at_its_end_a_source_is_at_the_end_of_time_and_stays_there(
         assert state.watermark == MAX_TIME
         assert state.percentiles == dict.fromkeys(strategy.percentiles, MAX_TIME)
         assert not state.idle
-        assert state.holder(strategy, 10**9) is None
+        assert state.blocked_on(strategy, 10**9) is None
 
 
 @given(strategies(), streams)
@@ -255,7 +255,7 @@ def test_what_holds_it_is_a_split_that_stands_where_the_watermark_is_or_behind(
 ) -> None:
     now = sum(passed for _, passed in stream)
     state = play(strategy, [*stream, ([], 0)])[-1]
-    holder = state.holder(strategy, now)
+    holder = state.blocked_on(strategy, now)
     if holder is not None and not holder.awaited and (state.splits or strategy.per_split is None):
         assert holder.watermark <= state.watermark
         assert 0 <= holder.silent <= now
