@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench demo faults help lint pictures setup soak test
+.PHONY: bench demo faults help lint pictures rooms setup soak test
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: setup ## one million events through the example pipelines, on Spark
 pictures: demo ## run the demo and take its pictures into docs/pictures, where README.md shows them
 	cp build/demo/*.svg docs/pictures/
 
+rooms: setup ## draw who imports whom into docs/pictures/rooms.svg
+	$(BIN)/python -m tests.docs.rooms
+
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
@@ -32,10 +35,11 @@ faults: setup ## runs on Spark die 30 times, executors are killed, tasks have co
 soak: setup ## half an hour of generated input on Spark: nothing grows, nothing is lost; ARGS="--minutes 2" or "--hours 8" of a simulated clock
 	$(BIN)/python -m tests.soak $(ARGS)
 
-lint: setup ## check style, layers and types
+lint: setup ## check style, types, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 bench: setup ## measure the example beside other frameworks, and what state, triggers and a CombineFn cost; about an hour
 	$(BIN)/python -m benchmarks.flagship $(ARGS)
