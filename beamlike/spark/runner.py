@@ -40,6 +40,7 @@ from beamlike.spark.options import is_positive, is_trigger
 from beamlike.spark.query.build import envelopes, labels, reads_rows
 from beamlike.spark.query.desks import TaskDesks, wall_clock
 from beamlike.spark.query.envelope import Topology
+from beamlike.spark.query.ingest import require_readable
 from beamlike.spark.query.leftovers import Leftovers, tell_of_copies
 from beamlike.spark.query.listing import Listings, require_files
 from beamlike.spark.query.modules import modules_of
@@ -107,6 +108,7 @@ class SparkRunner:
     def start(self, plan: Plan) -> SparkRun:
         """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
         require_alignable({name: source.watermark for name, source in plan.sources.items()})
+        require_readable(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
         if self.checkpoint is not None:
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar, Self, get_args
 
 import attrs
@@ -62,7 +62,7 @@ def _column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Files:
     """Files of one format below a path: a file, a directory, a glob, or a list of them; to write, a directory.
 
@@ -98,8 +98,6 @@ class Files:
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # The run that writes beside what is there, until it is over.
     _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
-    # What was read from the first file, once: it travels with the declaration, so that workers need not look.
-    _found: dict[str, pl.Schema] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     bounded: ClassVar[bool] = True
     distributed: ClassVar[bool] = True
@@ -174,11 +172,11 @@ class Files:
         """The columns that are read from the files."""
         if self._schema is not None:
             return pl.Schema(self._schema)
-        if not self._found:
-            self._found["schema"] = self._first_schema()
-        return self._found["schema"]
+        return self._found
 
-    def _first_schema(self) -> pl.Schema:
+    @cached_property
+    def _found(self) -> pl.Schema:
+        """The columns of the first file. They travel with the declaration, so that workers need not look."""
         advice = f"if the files come later, give the columns: {type(self).__name__}(..., schema={{...}})"
         try:
             files = self.files()

@@ -20,7 +20,7 @@ from beamlike.io.files.paths import Damaged, write_file
 from beamlike.rows.values import csv_columns, from_text, json_columns, reads_natively
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Parquet(Files):
     """Parquet files. Columns go by name; what nobody needs is not read.
 
@@ -41,7 +41,7 @@ class Parquet(Files):
         frame.lazy().sink_parquet(target)
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class _Text(Files):
     """Formats without types of their own."""
 
@@ -72,7 +72,7 @@ class _Text(Files):
         raise NotImplementedError
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class CSV(_Text):
     """CSV files. Columns go by name; those that a file, or a line, does not have are null.
 
@@ -138,7 +138,7 @@ class CSV(_Text):
                 raise ValueError(f"{what}, which cannot be written without quotes (quote=None)")
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class JSONLines(_Text):
     """Files with a JSON object per line; what a line does not have is null.
 

@@ -25,7 +25,7 @@ _CHUNK_ROWS = 250_000
 _FIRST_TIME = 1_000_000_000
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class RowsAsFiles(Parquet):
     """Files that are no user's: there is nothing to advise."""
 

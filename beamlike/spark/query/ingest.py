@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from beamlike.errors import PlanError
+from beamlike.expressions.describe import describe
 from beamlike.io.base import FromFile
-from beamlike.io.sources import ReadBySpark, ReadInFiles
-from beamlike.plan.model import SourcePlan
+from beamlike.io.sources import ReadBySpark, ReadFromMemory, ReadInFiles, ReadInSteps
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
 from beamlike.spark.query.control import obey, tell
 from beamlike.spark.query.desks import NOWHERE, TaskDesks
@@ -36,6 +37,17 @@ PART_NUMBERS = 1_000_000 * CHUNK_NUMBERS
 NOW = "__now"
 
 Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def require_readable(plan: Plan) -> None:
+    """Raises `PlanError` for a source that can be read in process only."""
+    for name, source in plan.sources.items():
+        if not isinstance(source.source, ReadBySpark | ReadInFiles | ReadFromMemory | ReadInSteps):
+            raise PlanError(
+                f"Spark cannot read {describe(source.source)}, which has chunks(rows) only; give it "
+                "read_by_spark(spark), or run with bl.LocalRunner()",
+                step=name,
+            )
 
 
 def source_envelopes(
@@ -80,10 +92,7 @@ def _listed(listing: Listing) -> DataFrame:
 def _row_envelopes(
     session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks
 ) -> DataFrame:
-    source = plan.source
-    if not isinstance(source, ReadBySpark):
-        raise PlanError(f"Spark cannot read {source!r}", step=plan.name)
-    rows: DataFrame = source.read_by_spark(session)
+    rows: DataFrame = cast(ReadBySpark, plan.source).read_by_spark(session)
     if not rows.isStreaming:
         raise PlanError(
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name

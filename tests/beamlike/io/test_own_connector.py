@@ -46,6 +46,20 @@ class Journal:
 
 
 @attrs.frozen
+class OnlyHere:
+    """A journal that is read in process, and has nothing for Spark."""
+
+    journal: Journal
+    bounded: ClassVar[bool] = True
+
+    def schema(self) -> pl.Schema:
+        return self.journal.schema()
+
+    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+        return self.journal.chunks(rows)
+
+
+@attrs.frozen
 class OnlySpark:
     """A journal that nothing but Spark can read."""
 
@@ -195,6 +209,15 @@ def test_what_only_spark_can_do_is_refused_in_process(journal: Journal, ledger: 
         totals(OnlySpark(journal), out=ledger).run()
     with pytest.raises(bl.PlanError, match=r"step 'cast'.*only Spark can write it"):
         totals(journal, cast=Broadcast("out")).run()
+
+
+def test_what_spark_cannot_read_is_refused_before_spark_starts(journal: Journal, ledger: Ledger) -> None:
+    totals(OnlyHere(journal), out=ledger).run()
+    assert ledger.rows() == TOTALS
+    with pytest.raises(
+        bl.PlanError, match=r"step 'plays'.*Spark cannot read OnlyHere.*read_by_spark\(spark\)"
+    ):
+        totals(OnlyHere(journal), out=ledger).run(bl.SparkRunner())
 
 
 def test_the_plan_says_how_spark_reads_it_and_who_writes_it(journal: Journal, ledger: Ledger) -> None:
