@@ -49,7 +49,9 @@ class Progress:
         self._bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        self._bar.stop()
+        """The line goes; the first call counts."""
+        if self._bar.live.is_started:
+            self._bar.stop()
 
 
 def _short(count: float) -> str:

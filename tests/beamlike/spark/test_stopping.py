@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 from beamlike.spark.stopping import answer
 from beamlike.system.signals import signals
@@ -120,6 +121,18 @@ def test_a_checkpoint_has_one_run_and_a_batch_may_ask_for_its_end(
     assert [record.batch for record in run.batches] == [0]
     assert manifest(tmp_path)["whole"]
     goes_on(spark, tmp_path, 1)
+
+
+@pytest.mark.spark
+def test_to_stop_a_run_that_is_over_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    run = pipeline(bl.Memory()).run(bl.SparkRunner(str(tmp_path), session=spark, shards=1, drain=True))
+    before = manifest(tmp_path)
+    run.stop()
+    run.stop(now=True)
+    assert manifest(tmp_path) == before
+    assert History.open(tmp_path).closed == "ended"
+    with pytest.raises(bl.CheckpointError, match="was drained"):  # nobody has its lock any more
+        bl.SparkRunner(str(tmp_path), session=spark, shards=1).start(pipeline(bl.Memory()).plan())
 
 
 JOB = """

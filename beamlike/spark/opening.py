@@ -1,0 +1,202 @@
+"""A run on Spark until its query starts: its place in the checkpoint, its sinks, its records, and the query itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Protocol
+
+import attrs
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from beamlike.io import JSONLines
+from beamlike.io.files.paths import uri
+from beamlike.plan.manifest import describe
+from beamlike.plan.model import Plan
+from beamlike.plan.stepped import steps_of
+from beamlike.records.model import BatchRecord
+from beamlike.records.writer import RECORDS_FILE
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.observers import Observers
+from beamlike.runtime.outcome import Outcome
+from beamlike.runtime.progress import Progress
+from beamlike.runtime.run_sinks import RunSinks
+from beamlike.runtime.sinks import hold_sinks
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.checkpoint.hadoop import stored
+from beamlike.spark.checkpoint.memory_rows import digest_of_streams, with_rows_as_files
+from beamlike.spark.checkpoint.sound import make_ready
+from beamlike.spark.query.build import envelopes, labels, reads_rows
+from beamlike.spark.query.desks import TaskDesks, wall_clock
+from beamlike.spark.query.envelope import Topology
+from beamlike.spark.query.leftovers import Leftovers, tell_of_copies
+from beamlike.spark.query.listing import Listings, require_files
+from beamlike.spark.query.sinks import BatchWriter, PartWriter
+from beamlike.spark.session.session import interpret, worker_environment
+from beamlike.spark.stopping import Gate
+from beamlike.system.in_hand import Desk
+from windowing.time import MIN_TIME
+
+
+class Options(Protocol):
+    """What a runner says of its runs."""
+
+    @property
+    def checkpoint(self) -> str | None: ...
+
+    @property
+    def trigger(self) -> str: ...
+
+    @property
+    def drain(self) -> bool: ...
+
+    @property
+    def shards(self) -> int | None: ...
+
+    @property
+    def on_batch(self) -> Callable[[BatchRecord], None] | None: ...
+
+
+@attrs.frozen(eq=False)
+class Opened:
+    """A run whose query can start: its plan as it reads and writes it, and all that is told of it."""
+
+    plan: Plan
+    options: Options
+    session: SparkSession
+    checkpoint: Checkpoint
+    manifest: dict[str, Any]
+    sinks: RunSinks
+    listings: Listings
+    outcome: Outcome
+    progress: Progress
+    observers: Observers
+
+    @classmethod
+    def of(
+        cls, plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint, held: ExitStack
+    ) -> Opened:
+        """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
+        manifest = _manifest(plan, options, session, checkpoint)
+        sinks = _sinks(plan, options, manifest, checkpoint, held)
+        # Sources first: what cannot be read must not cost what an earlier run has written.
+        plan = with_rows_as_files(sinks.plan, checkpoint)
+        listings = Listings.of(checkpoint, plan)
+        if not manifest["begun"]:
+            sinks.start()
+            manifest["begun"] = True
+            checkpoint.save(manifest)
+        limit = DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally)
+        outcome = _outcome(plan, options, checkpoint)
+        held.callback(outcome.close, "failed")
+        if (steps := steps_of(plan)) is not None:
+            checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
+        progress = Progress(plan.name)
+        held.callback(progress.close)
+        observers = Observers.of(plan, limit, outcome, progress, options.on_batch)
+        return cls(
+            plan, options, session, checkpoint, manifest, sinks, listings, outcome, progress, observers
+        )
+
+    @property
+    def plays(self) -> bool:
+        """Whether it plays test streams, which have an end of their own."""
+        return steps_of(self.plan) is not None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the query goes on when it has taken all input, so that its end can follow without another one."""
+        return self.options.drain and not self.plays
+
+    def note(self, fact: str) -> None:
+        """From now on this is so, also for later runs on the checkpoint."""
+        self.manifest[fact] = True
+        self.checkpoint.save(self.manifest)
+
+    def gate(self, on_batch: Callable[[BatchRecord], None]) -> Gate:
+        """What the query does with each batch; `on_batch` gets its record."""
+        run, outcome = self.manifest["run"], self.outcome
+        clock = None if self.plays else wall_clock
+        leftovers = Leftovers(self._parts().sinks, run)
+        writer = BatchWriter(self.plan, run, on_batch, outcome.last, clock, outcome.desk, leftovers)
+        # Nobody goes on from a temporary checkpoint.
+        kept = self.options.checkpoint is not None
+        return Gate(writer, self.checkpoint.syncing()) if kept else Gate(writer)
+
+    def start(self, gate: Gate) -> StreamingQuery:
+        """Starts the query."""
+        parts = self._parts()
+        tell_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
+        if self.options.trigger == "available_now":
+            # Where processing time passes, there would always be a next batch, and no end.
+            self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        self.checkpoint.prepare()
+        if not reads_rows(self.plan):
+            interpret(self.session)
+        with worker_environment(self.session):
+            return self._query(parts, gate)
+
+    def _parts(self) -> PartWriter:
+        return PartWriter.of(self.sinks.sinks, self.manifest["run"])
+
+    def _query(self, parts: PartWriter, gate: Gate) -> StreamingQuery:
+        topology = Topology.of(self.plan, labels(self.session, self.manifest["shards"]))
+        started = MIN_TIME if self.plays else wall_clock()
+        desks = TaskDesks(self.outcome.tasks, self.outcome.desk.keys)
+        control, listings = self.checkpoint.control(), self.listings.sources
+        stream = envelopes(self.session, self.plan, topology, listings, control, parts, started, desks)
+        name = f"{self.plan.name}-{self.manifest['run']}"
+        query = stream.writeStream.foreachBatch(gate).queryName(name)
+        query = query.option("checkpointLocation", uri(self.checkpoint.path))
+        if self.goes_on:
+            return query.start()
+        if self.plays or self.options.trigger == "available_now":
+            return query.trigger(availableNow=True).start()
+        return query.trigger(processingTime=self.options.trigger).start()
+
+
+def _manifest(plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint) -> dict[str, Any]:
+    """That of the checkpoint, with which the plan fits."""
+    saved = checkpoint.manifest()
+    if saved is not None:
+        make_ready(checkpoint, saved)
+        if options.shards is None:
+            session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
+    # With an interval, or on another run of the checkpoint, what a glob matches may come later, or be gone.
+    require_files(plan, globs=saved is None and options.trigger == "available_now")
+    shards = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
+    return checkpoint.open(describe(plan, shards), draining=options.drain)
+
+
+def _sinks(
+    plan: Plan, options: Options, manifest: dict[str, Any], checkpoint: Checkpoint, held: ExitStack
+) -> RunSinks:
+    """What the run writes to. At its end it may replace what an earlier run left, but with an interval it has none."""
+    replaces = options.checkpoint is None and not reads_rows(plan)
+    if replaces:
+        # As in process: a later run has the same name, and so replaces its files.
+        manifest["run"] = plan.name
+        held.enter_context(hold_sinks(plan, plan.name))
+    run, letters = manifest["run"], JSONLines(dead_letters_of(checkpoint))
+    at_end = replaces and options.trigger == "available_now"
+    sinks = RunSinks.replacing(plan, run, letters) if at_end else RunSinks(plan, run, letters)
+    held.callback(sinks.withdraw)
+    return sinks
+
+
+def _outcome(plan: Plan, options: Options, checkpoint: Checkpoint) -> Outcome:
+    records = checkpoint.at(RECORDS_FILE) if checkpoint.is_local else None
+    desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
+    storing = partial(stored, "write", checkpoint.path)
+    with storing():
+        outcome = Outcome.open(records, plan, desk, fresh=False, tasks=True)
+    outcome.storing = storing
+    outcome.followed_by(options.on_batch)
+    return outcome
+
+
+def dead_letters_of(checkpoint: Checkpoint) -> str:
+    """The folder of the dead letters that no collection of the pipeline takes."""
+    return checkpoint.at("dead-letters")
