@@ -90,8 +90,19 @@ def format_time(us: int) -> str:
         return "-inf"
     if us >= GLOBAL_WINDOW_END - 1:
         return "+inf"
+    moment = _moment(us)
+    return f"{us}us" if moment is None else moment.isoformat() + "Z"
+
+
+def day_and_clock(us: int) -> tuple[str, str] | None:
+    """The date of a time and its clock to the second, in UTC; None for the limits, and for what no calendar has."""
+    moment = _moment(us) if MIN_TIME < us < GLOBAL_WINDOW_END - 1 else None
+    return None if moment is None else (moment.date().isoformat(), f"{moment:%H:%M:%S}")
+
+
+def _moment(us: int) -> datetime | None:
     try:
         moment = datetime.fromtimestamp(us // 1_000_000, UTC).replace(microsecond=us % 1_000_000)
     except (OverflowError, ValueError, OSError):
-        return f"{us}us"
-    return moment.replace(tzinfo=None).isoformat() + "Z"
+        return None
+    return moment.replace(tzinfo=None)

@@ -123,9 +123,9 @@ class Health:
         for name in reversed(list(self.history.plan.stages)):
             silent = self._silent(trail, name)
             if trail.output(name) < MAX_TIME and (silent or _grows(self._lag(name))):
-                waits = [text for text in trail.output_waits(name) if " waits for " in text]
-                source = [text for text in waits if " waits for source " in text]
-                return [f"Data waits: {stands(trail, name)}", *(source if silent else waits[:1])]
+                waits = [link for link in trail.output_waits(name) if link.waits is not None]
+                told = [link for link in waits if link.waits == "source"] if silent else waits[:1]
+                return [f"Data waits: {stands(trail, name)}", *map(str, told)]
         return []
 
     def _silent(self, trail: Trail, name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -19,11 +18,9 @@ from beamlike.observe.words import clock, holder_text, in_hand_text, length
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
-from windowing.time import MAX_TIME, format_time
+from windowing.time import MAX_TIME, day_and_clock, format_time
 
 REFRESH_SECONDS = 0.5
-
-_MOMENT = re.compile(r"(\d+-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
 
 
 def watch(
@@ -83,7 +80,7 @@ def _watermarks(history: History, present: Present) -> Table:
     """Event times and lags behind processing time: in event time that of the data, in processing time the system's."""
     assert present.batch is not None
     batch = present.batch
-    days = {day for day, t, _ in (format_time(mark).partition("T") for mark in _marks(history, batch)) if t}
+    days = {parts[0] for mark in _marks(history, batch) if (parts := day_and_clock(mark)) is not None}
     day = f", {next(iter(days))}" if len(days) == 1 else ""
     title = f"Watermarks{day}; lag of data and system"
     table = _table("input", "output", "lag in", "lag out", "sys in", "sys out", title=title)
@@ -185,19 +182,24 @@ def _source_holder(at: int, source: SourceRecord) -> str:
 
 
 def _stage_holder(at: int, stage: StageRecord) -> str:
-    text = stage.holder if stage.window is None else holder_text(stage.window)
-    text = _MOMENT.sub(r"\1 \2", text)
+    text = stage.holder if stage.window is None else holder_text(stage.window, _second)
     stood = 0 if stage.since is None else at - stage.since
     return f"{text}, for {length(stood)}" if stood > 0 and is_a_time(stage.output) else text
 
 
 def _time(us: int, short: bool) -> str:
     """An event time to the second, without its date if all have the same."""
-    found = _MOMENT.fullmatch(format_time(us))
-    if found is None:
+    parts = day_and_clock(us)
+    if parts is None:
         return format_time(us)
     # The year can be told from the title; with it the table is wider than a terminal.
-    return found[2] if short else f"{found[1][-5:]} {found[2]}"
+    return parts[1] if short else f"{parts[0][-5:]} {parts[1]}"
+
+
+def _second(us: int) -> str:
+    """An event time to the second, with its date."""
+    parts = day_and_clock(us)
+    return format_time(us) if parts is None else " ".join(parts)
 
 
 def _length(us: int | None) -> str:

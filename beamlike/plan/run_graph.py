@@ -17,7 +17,8 @@ from beamlike.records.graph import (
 )
 from stages.grouping.grouping import Grouping
 from windowing.calendars import CalendarWindows
-from windowing.windows import FixedWindows, SlidingWindows, WindowFn
+from windowing.triggers.base import WATERMARK
+from windowing.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
 
 
 def describe_run(plan: Plan) -> RunDescription:
@@ -38,6 +39,7 @@ def _source(plan: SourcePlan) -> SourceDescription:
         None if strategy.per_split is None else str(strategy.per_split),
         strategy.idle_after,
         strategy.percentiles,
+        type(plan.source).__name__,
     )
 
 
@@ -69,6 +71,9 @@ def _windowed(described: StageDescription, grouping: Grouping) -> StageDescripti
         spacing=_spaced(windowing.windows),
         allowed_lateness=windowing.allowed_lateness,
         calendar=_calendar(windowing.windows),
+        global_window=isinstance(windowing.windows, GlobalWindows),
+        fires_at_end=WATERMARK in windowing.trigger.clocks(),
+        fires_before_end=not windowing.trigger.waits_for_end,
     )
 
 
@@ -88,4 +93,4 @@ def _calendar(windows: WindowFn) -> dict[str, Any] | None:
 
 
 def _sink(plan: SinkPlan) -> SinkDescription:
-    return SinkDescription(plan.inputs, describe(plan.sink))
+    return SinkDescription(plan.inputs, describe(plan.sink), type(plan.sink).__name__)

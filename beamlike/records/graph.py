@@ -12,7 +12,8 @@ import attrs
 class SourceDescription:
     """A source: what it reads, its watermark strategy in words, and how it deals with splits and silence.
 
-    `idle_after` is in microseconds, None where silence counts; `per_split` names the column.
+    `idle_after` is in microseconds, None where silence counts; `per_split` names the column. `kind` is the name of its
+    class; records of before that was told have none.
     """
 
     reads: str
@@ -20,6 +21,7 @@ class SourceDescription:
     per_split: str | None = None
     idle_after: int | None = None
     percentiles: tuple[int, ...] = ()
+    kind: str = ""
 
 
 @attrs.frozen
@@ -39,7 +41,8 @@ class StageDescription:
     windows it says in "operator" what that does. `spacing` says where fixed and sliding windows lie, `calendar` has the
     unit, count, start and timezone of calendar windows; both are None for others. `allowed_lateness` is in
     microseconds. `clocks` are those that its rows of state wait for; `row` is what such a row is called, and `waits`
-    what one does that holds the output watermark.
+    what one does that holds the output watermark. `global_window`: all of time is one window. Whether its trigger fires
+    at the ends of windows, and before, is not told in older records: then nothing is said of it.
     """
 
     inputs: tuple[str, ...]
@@ -54,6 +57,9 @@ class StageDescription:
     key_types: tuple[str, ...] = ()
     row: str = "window"
     waits: str = "has elements that wait for a pane"
+    global_window: bool = False
+    fires_at_end: bool = False
+    fires_before_end: bool = True
 
     @property
     def windowed(self) -> bool:
@@ -63,10 +69,11 @@ class StageDescription:
 
 @attrs.frozen
 class SinkDescription:
-    """A sink: what it is fed from, and where it writes."""
+    """A sink: what it is fed from, where it writes, and the name of its class, where that is told."""
 
     inputs: tuple[str, ...]
     writes: str
+    kind: str = ""
 
 
 @attrs.frozen

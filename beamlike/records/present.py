@@ -57,10 +57,7 @@ class Present:
         """Of what is still read, or on its way to the first stages."""
         if self.in_hand is None or self.in_hand_for is None:
             return 0
-        of_sources = (
-            work.kind == "source" or work.inside.startswith("source ") for work in self.in_hand.works
-        )
-        return self.in_hand_for if any(of_sources) else 0
+        return self.in_hand_for if any(work.of_source for work in self.in_hand.works) else 0
 
     def at_for(self, work: Work) -> int:
         """How long (us) the batch in hand has been in this."""

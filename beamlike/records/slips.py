@@ -137,8 +137,9 @@ def with_tasks(in_hand: InHand, records: str, levels: Mapping[str, int]) -> InHa
 
 def _together(works: list[Work]) -> list[Work]:
     """What several tasks are at, once, the longest first."""
-    found: dict[str, Work] = {}
+    found: dict[tuple[str, str, str], Work] = {}
     for work in sorted(works, key=lambda work: work.since):
-        first = found.get(str(work))
-        found[str(work)] = work if first is None else attrs.evolve(first, tasks=first.tasks + work.tasks)
+        what = work.kind, work.name, work.inside
+        first = found.get(what)
+        found[what] = work if first is None else attrs.evolve(first, tasks=first.tasks + work.tasks)
     return list(found.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -10,10 +9,8 @@ from datetime import UTC, datetime
 from rich.markup import escape
 from rich.table import Table
 
-from beamlike.records.model import BatchRecord, merged
-from windowing.time import format_duration, format_time
-
-_MOMENT = re.compile(r"(\d+-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
+from beamlike.records.model import BatchRecord, StageRecord, merged
+from windowing.time import day_and_clock, format_duration, format_time
 
 
 def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
@@ -21,7 +18,8 @@ def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
 
     Times are UTC, to the second; where all are of one day, that stands in the title only.
     """
-    days = {day for batch in batches for day in map(_day, _watermarks(batch)) if day}
+    parts = [day_and_clock(time) for batch in batches for time in _watermarks(batch)]
+    days = {part[0] for part in parts if part is not None}
     title = f"Watermarks, {next(iter(days))}" if len(days) == 1 else "Watermarks"
     short = len(days) == 1
     table = Table("after", "source or stage", title=title, title_justify="left")
@@ -38,8 +36,7 @@ def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
             marks = _text(stage.input, short), _text(stage.output, short)
             lag = format_duration(round(stage.lag, -6))
             head = heads.pop() if heads else ""
-            holder = _MOMENT.sub(_shortened if short else r"\1 \2", stage.holder)
-            table.add_row(head, escape(name), *marks, lag, escape(holder))
+            table.add_row(head, escape(name), *marks, lag, escape(_held_by(stage, short)))
         table.add_section()
     return table
 
@@ -50,22 +47,17 @@ def _watermarks(batch: BatchRecord) -> Iterator[int]:
         yield from (stage.input, stage.output)
 
 
-def _day(time: int) -> str:
-    """The date of an event time; nothing for the ends of time, and for times that no calendar has."""
-    day, t, _ = format_time(time).partition("T")
-    return day if t else ""
-
-
 def _text(time: int, short: bool) -> str:
     """An event time to the second, with its date or without."""
-    day, t, clock = format_time(time).partition("T")
-    if not t:
-        return day
-    return clock[:8] if short else f"{day} {clock[:8]}"
+    parts = day_and_clock(time)
+    if parts is None:
+        return format_time(time)
+    return parts[1] if short else " ".join(parts)
 
 
-def _shortened(moment: re.Match[str]) -> str:
-    return moment[2]
+def _held_by(stage: StageRecord, short: bool) -> str:
+    """What holds the output watermark; its key may have any text, also that of a time."""
+    return stage.holder if stage.window is None else stage.window.text(lambda time: _text(time, short))
 
 
 def totals_table(batches: Iterable[BatchRecord]) -> Table:

@@ -14,7 +14,8 @@ import attrs
 class Work:
     """Something that a batch is in: a "source", "step", "stage", "sink" or "callback", since when (us).
 
-    `inside` has the kind and name of what it is a part of; `tasks` says in how many tasks at once it is.
+    `inside` has the kind and name of what it is a part of, in words, and `inside_kind` the kind; `tasks` says in how
+    many tasks at once it is.
     """
 
     kind: str
@@ -22,6 +23,12 @@ class Work:
     since: int
     inside: str = ""
     tasks: int = 1
+    inside_kind: str = ""
+
+    @property
+    def of_source(self) -> bool:
+        """Whether it is a source, or a part of one."""
+        return "source" in (self.kind, self.inside_kind)
 
     def __str__(self) -> str:
         return f"{self.kind} `{self.name}`" + (f" (in {self.inside})" if self.inside else "")
@@ -83,8 +90,9 @@ class Desk:
 
     def enter(self, kind: str, name: str) -> None:
         """The batch in hand is in this from now on, as a part of what it was in."""
-        inside = f"{self._outer[-1].kind} `{self._outer[-1].name}`" if self._outer else ""
-        self._outer.append(Work(kind, name, self.clock(), inside))
+        outer = self._outer[-1] if self._outer else None
+        inside, inside_kind = ("", "") if outer is None else (f"{outer.kind} `{outer.name}`", outer.kind)
+        self._outer.append(Work(kind, name, self.clock(), inside, inside_kind=inside_kind))
         self._now()
 
     def leave(self) -> None:

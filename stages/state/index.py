@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -64,9 +64,13 @@ class Holder:
     pane: bool = False
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, time: Callable[[int], str] = format_time) -> str:
+        """In words, with the bounds as `time` has them."""
         who = f"key {self.key} in" if self.key else "window"
         what = "a pane that may be taken back, of " if self.pane else ""
-        return f"{what}{who} [{format_time(self.start)}, {format_time(self.end)})"
+        return f"{what}{who} [{time(self.start)}, {time(self.end)})"
 
 
 @attrs.frozen

@@ -47,6 +47,9 @@ def stage(
     spacing: Spacing | None = None,
     lateness: int = 0,
     clocks: tuple[str, ...] = ("watermark",),
+    global_window: bool = False,
+    fires_at_end: bool = True,
+    fires_before_end: bool = False,
     **choices: str,
 ) -> StageDescription:
     """A stage with these choices and the usual others."""
@@ -59,6 +62,9 @@ def stage(
         spacing,
         lateness * SECOND,
         clocks,
+        global_window=global_window,
+        fires_at_end=fires_at_end,
+        fires_before_end=fires_before_end,
     )
 
 

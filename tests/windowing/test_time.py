@@ -17,6 +17,7 @@ from windowing.time import (
     MAX_TIME,
     MIN_TIME,
     Microseconds,
+    day_and_clock,
     format_duration,
     format_time,
     microseconds,
@@ -169,3 +170,9 @@ def test_the_end_of_input_closes_even_the_global_window_and_fits_64_bits() -> No
     #   MIN_TIME [-------------- global window --------------) <- a day -> MAX_TIME
     assert -(2**63) < MIN_TIME < 0 < GLOBAL_WINDOW_END
     assert GLOBAL_WINDOW_END + DAY == MAX_TIME < 2**63
+
+
+def test_a_time_has_a_day_and_a_clock_unless_no_calendar_has_it() -> None:
+    assert day_and_clock(86_400_000_000 + 1_999_999) == ("1970-01-02", "00:00:01")
+    assert day_and_clock(-1) == ("1969-12-31", "23:59:59")
+    assert [day_and_clock(time) for time in (MIN_TIME, MIN_TIME + 5, MAX_TIME)] == [None, None, None]

@@ -18,11 +18,11 @@ def nodes(run: RunDescription) -> list[Node]:
     """A box for each source, stage and sink."""
     return [
         *(
-            Node(name, SOURCE, [_kind(source.reads), source.watermark])
+            Node(name, SOURCE, [source.kind or source.reads, source.watermark])
             for name, source in run.sources.items()
         ),
         *(Node(name, STAGE, stage_facts(stage), stage.inputs) for name, stage in run.stages.items()),
-        *(Node(name, SINK, [_kind(sink.writes)], sink.inputs) for name, sink in run.sinks.items()),
+        *(Node(name, SINK, [sink.kind or sink.writes], sink.inputs) for name, sink in run.sinks.items()),
     ]
 
 
@@ -33,8 +33,3 @@ def stage_facts(stage: StageDescription) -> list[str]:
     if not stage.windowed:
         return [stage.choices["operator"], *keys]
     return [stage.choices["windows"], stage.choices["trigger"], *keys, aggregates]
-
-
-def _kind(text: str) -> str:
-    """`Parquet` of `Parquet("plays", max_files_per_trigger=1)`."""
-    return text.partition("(")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import attrs
 
@@ -12,7 +13,7 @@ from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstr
 from beamlike.records.present import Present
 from stages.state.index import Holder
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
-from windowing.triggers.base import WATERMARK
+from windowing.triggers.base import WATERMARK, clock_percentile
 
 _TO_THE_END = "END_OF_WINDOW would let it go on to the end of the window"
 _HOLDS = {
@@ -20,6 +21,17 @@ _HOLDS = {
     "latest": f"a pane stands at its latest element (LATEST); {_TO_THE_END}",
     "end_of_window": "a pane stands at the end of its window (END_OF_WINDOW)",
 }
+
+
+@attrs.frozen
+class Link:
+    """One link of the way upstream, as a sentence; `waits`: a row of state waits, or a stage does, for whom."""
+
+    text: str
+    waits: Literal["row", "stage", "source"] | None = None
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @attrs.define
@@ -53,14 +65,14 @@ class Trail:
             return Upstream(self.source(name).watermark, self.source(name).idle)
         return Upstream(self.output(name))
 
-    def output_waits(self, name: str) -> Iterator[str]:
+    def output_waits(self, name: str) -> Iterator[Link]:
         """What the output watermark of a stage waits for."""
         self.told.add(name)
         record = self.stage(name)
         if record.window is None:
             yield from self.input_waits(name)
             return
-        yield self._held(name, record.window)
+        yield Link(self._held(name, record.window))
         if self.plan.stages[name].windowed:
             yield from self.window_waits(name, record.window.start, record.window.end)
         else:
@@ -73,11 +85,11 @@ class Trail:
             return f"{held}the {stage.row} of {holder_text(window)} {stage.waits}"
         return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_stands(name)}"
 
-    def _row_waits(self, name: str, row: Holder) -> Iterator[str]:
+    def _row_waits(self, name: str, row: Holder) -> Iterator[Link]:
         """What a row of state waits for that is no window: the end of its time, and whatever else it may wait for."""
         stage = self.plan.stages[name]
         others = [f", or for {other.replace('_', ' ')}" for other in stage.clocks if other != WATERMARK]
-        yield f"that {stage.row} waits for {self._to_go(name, row.end)}{''.join(others)}"
+        yield Link(f"that {stage.row} waits for {self._to_go(name, row.end)}{''.join(others)}", "row")
         yield from self.input_waits(name)
 
     def pane_stands(self, name: str) -> str:
@@ -85,37 +97,37 @@ class Trail:
         timestamp = self.plan.stages[name].choices["timestamp"]
         return _HOLDS.get(timestamp, f"a pane stands at {timestamp}")
 
-    def window_waits(self, name: str, start: int, end: int) -> Iterator[str]:
+    def window_waits(self, name: str, start: int, end: int) -> Iterator[Link]:
         """What a window with pending elements waits for."""
         stage, record = self.plan.stages[name], self.stage(name)
         if end >= GLOBAL_WINDOW_END:
-            yield f"the global window of stage `{name}` waits for the end of input, {self._or_trigger(name)}"
+            text = f"the global window of stage `{name}` waits for the end of input, {self._or_trigger(name)}"
         elif record.input < end and self.fires_at_end(name):
-            yield f"that window waits for {self._to_go(name, end)}{self._or_percentiles(name)}"
+            text = f"that window waits for {self._to_go(name, end)}{self._or_percentiles(name)}"
         else:
             until = min(end, GLOBAL_WINDOW_END - stage.allowed_lateness) + stage.allowed_lateness
             over = "that window is over, and what came since" if record.input >= end else "that window"
-            yield f"{over} waits for its trigger {stage.choices['trigger']}, or for {self._to_go(name, until)}"
+            text = (
+                f"{over} waits for its trigger {stage.choices['trigger']}, or for {self._to_go(name, until)}"
+            )
+        yield Link(text, "row")
         yield from self.input_waits(name)
 
     def fires_at_end(self, name: str) -> bool:
         """Whether the trigger of the stage waits for the ends of windows."""
-        trigger = self.plan.stages[name].choices["trigger"]
-        return "DefaultTrigger" in trigger or "AfterWatermark" in trigger
+        return self.plan.stages[name].fires_at_end
 
     def _or_trigger(self, name: str) -> str:
         """Another way for the global window to fire: the one that it has, or one that it might have."""
-        trigger = self.plan.stages[name].choices["trigger"]
-        if "DefaultTrigger" in trigger:
+        stage = self.plan.stages[name]
+        if stage.fires_at_end and not stage.fires_before_end:
             return "at which alone its trigger fires; Repeatedly(AfterCount(...)) would give panes before"
-        return f"or for its trigger {trigger}"
+        return f"or for its trigger {stage.choices['trigger']}"
 
     def _or_percentiles(self, name: str) -> str:
         """Where the percentile watermarks stand that the trigger looks at."""
         clocks = self.plan.stages[name].clocks
-        shares = [
-            int(clock.removeprefix("percentile_")) for clock in clocks if clock.startswith("percentile_")
-        ]
+        shares = [share for clock in clocks if (share := clock_percentile(clock)) is not None]
         known = {share: self._input_percentile(name, share) for share in shares}
         return "".join(f"; its {share}% watermark is at {moment(time)}" for share, time in known.items())
 
@@ -134,31 +146,32 @@ class Trail:
             where = f"which is at {moment(at)}, {length(time - at)} to go"
         return f"the input watermark of stage `{name}` to reach {moment(time)}, {where}"
 
-    def input_waits(self, name: str) -> Iterator[str]:
+    def input_waits(self, name: str) -> Iterator[Link]:
         """What the input watermark of a stage waits for."""
         upstream = self.upstream(name)
         idle = sorted(one for one, heard in upstream.items() if heard.idle)
         if idle and len(idle) < len(upstream):
-            yield f"stage `{name}` goes on without {_named(idle)}, idle now"
+            yield Link(f"stage `{name}` goes on without {_named(idle)}, idle now")
         behind = furthest_behind(upstream)
         if behind in self.plan.sources:
             yield from self._source_waits(name, behind)
             return
         at = moment(upstream[behind].watermark)
-        yield f"stage `{name}` waits for stage `{behind}`, whose output watermark is at {at}"
+        yield Link(f"stage `{name}` waits for stage `{behind}`, whose output watermark is at {at}", "stage")
         if behind not in self.told:
             yield from self.output_waits(behind)
 
-    def _source_waits(self, name: str, behind: str) -> Iterator[str]:
+    def _source_waits(self, name: str, behind: str) -> Iterator[Link]:
         """What a source waits for, and what would let the others pass."""
         record = self.source(behind)
         self.told.add(behind)
         if record.watermark >= MAX_TIME:
-            yield f"stage `{name}` has heard the end of source `{behind}`: nothing holds it any more"
+            yield Link(f"stage `{name}` has heard the end of source `{behind}`: nothing holds it any more")
             return
         split = "" if record.split is None else f", split {record.split}"
-        yield f"stage `{name}` waits for source `{behind}`{split}, {self._silence(behind, record)}"
-        yield f"source `{behind}` {self._stands(behind, record)}"
+        silence = self._silence(behind, record)
+        yield Link(f"stage `{name}` waits for source `{behind}`{split}, {silence}", "source")
+        yield Link(f"source `{behind}` {self._stands(behind, record)}")
 
     def _silence(self, name: str, record: SourceRecord) -> str:
         """How long nothing has come of it, and what would let the others pass."""

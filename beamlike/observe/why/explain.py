@@ -63,7 +63,7 @@ def _answers(
     for name in waiting:
         if name not in trail.told:
             yield stands(trail, name)
-            yield from trail.output_waits(name)
+            yield from map(str, trail.output_waits(name))
     if waiting and (history.closed is not None or history.alive is False):
         yield (
             "nothing moves until the run goes on: with the same checkpoint and new input, or with drain=True, which "

@@ -108,7 +108,7 @@ def parse_window(text: str, name: str, stage: StageDescription) -> Window:
 
 
 def _around(time: int, text: str, name: str, stage: StageDescription) -> Window:
-    if stage.choices["windows"].startswith("GlobalWindows"):
+    if stage.global_window:
         return Window(MIN_TIME, GLOBAL_WINDOW_END)
     window = _window_at(time, stage)
     if window is None:

@@ -35,24 +35,24 @@ def verdict(
 def _of_key(trail: Trail, name: str, key: str) -> Iterator[str]:
     held = trail.stage(name).window
     if held is not None and held.key == key:
-        yield from trail.output_waits(name)
+        yield from map(str, trail.output_waits(name))
         return
     if trail.stage(name).live == 0:
         row = trail.plan.stages[name].row
         yield f"stage `{name}` has no {row}s in state, of key {key} or any other: none waits for anything"
-        yield from trail.input_waits(name)
+        yield from map(str, trail.input_waits(name))
         return
     other = f"; that is {holder_text(held)}" if held is not None else ""
     yield f"key {key} is not what holds the output watermark of stage `{name}`{other}"
     if not trail.plan.stages[name].windowed:
-        yield from trail.input_waits(name)
+        yield from map(str, trail.input_waits(name))
         return
     if trail.fires_at_end(name):
         at = moment(trail.stage(name).input)
         yield f"its windows fire when the input watermark of stage `{name}` reaches their ends; it is at {at}"
     else:
         yield f"its windows fire when their trigger {trail.plan.stages[name].choices['trigger']} says so"
-    yield from trail.input_waits(name)
+    yield from map(str, trail.input_waits(name))
 
 
 def _has_come(history: History, name: str, key: str) -> bool:
@@ -68,10 +68,10 @@ def _open(trail: Trail, name: str, key: str | None, window: Window) -> Iterator[
     held = trail.stage(name).window
     if held is None or not _is(held, key, window, trail.plan.stages[name]):
         yield f"{whose} of stage `{name}` is not over"
-        yield from trail.window_waits(name, window.start, window.end)
+        yield from map(str, trail.window_waits(name, window.start, window.end))
         return
     yield f"{holder_text(held)} of stage `{name}` is not over, and {holding_text(held)}"
-    yield from trail.window_waits(name, held.start, held.end)
+    yield from map(str, trail.window_waits(name, held.start, held.end))
     yield (
         f"until then it holds the output watermark of stage `{name}` at {moment(held.hold)}: "
         f"{trail.pane_stands(name)}"
@@ -99,7 +99,7 @@ def _over(trail: Trail, history: History, name: str, window: Window) -> Iterator
             f"it still takes late elements, until the input watermark reaches {moment(until)} (allowed lateness "
             f"{stage.choices['allowed lateness']}), which is at {moment(at)}, {length(until - at)} to go"
         )
-        yield from trail.input_waits(name)
+        yield from map(str, trail.input_waits(name))
         return
     since = _first_past(history, name, until)
     collected = f" since batch {since.batch}, at {clock(since.processing_time)}" if since is not None else ""

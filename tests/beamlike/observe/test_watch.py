@@ -166,3 +166,9 @@ def test_a_run_that_is_over_is_shown_at_once(tmp_path: Path):
     writer.write(waiting())
     writer.close("stopped")
     assert "stopped" in follow(path)
+
+
+def test_a_key_that_looks_like_a_time_stays_as_it_is() -> None:
+    held = stage_record(120, 5, {"console": 120}, window=window(5, 5, 185, key="2025-03-04T05:06:07Z"))
+    shown = " ".join(lines(history(batch(0, 180, {"console": source_record(120)}, {"sessions": held})), 200))
+    assert "key 2025-03-04T05:06:07Z in [2026-01-31 12:00:05, 2026-01-31 12:03:05)" in shown

@@ -178,7 +178,13 @@ def test_a_hold_by_earliest_is_named_with_what_would_change_it():
 def test_a_window_that_waits_for_its_trigger_or_lateness_says_so():
     plan = replanned(
         PLAN,
-        average=stage(("sessions",), lateness=60, trigger="Repeatedly(AfterCount(10))", **TWO_MINUTES),
+        average=stage(
+            ("sessions",),
+            lateness=60,
+            trigger="Repeatedly(AfterCount(10))",
+            fires_at_end=False,
+            **TWO_MINUTES,
+        ),
     )
     average = stage_record(130, 119, {"sessions": 130}, window=window(119, 0, 120))
     record = attrs.evolve(waiting(), stages={"average": average, "sessions": stage_record(130, 130)})
@@ -190,7 +196,7 @@ def test_a_window_that_waits_for_its_trigger_or_lateness_says_so():
 
 
 def test_the_global_window_waits_for_the_end_of_input():
-    plan = replanned(PLAN, average=stage(("sessions",), windows="GlobalWindows()"))
+    plan = replanned(PLAN, average=stage(("sessions",), global_window=True, windows="GlobalWindows()"))
     average = stage_record(43, 43, {"sessions": 43}, window=window(43, MIN_TIME, GLOBAL_WINDOW_END))
     holder = attrs.evolve(window(43, 0, 1), start=MIN_TIME, end=GLOBAL_WINDOW_END)
     record = attrs.evolve(
