@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from beamlike.api.collection import Collection
@@ -83,6 +84,10 @@ from windowing import (
 )
 
 if TYPE_CHECKING:
+    from beamlike import errors as errors
+    from beamlike import observe as observe
+    from beamlike import testing as testing
+    from beamlike.spark import savepoint as savepoint
     from beamlike.spark.runner import SparkRunner
 
 ACCUMULATING = Accumulation.ACCUMULATING
@@ -154,6 +159,7 @@ __all__ = [
     "collect",
     "combine",
     "count",
+    "errors",
     "event_time",
     "first",
     "flatten",
@@ -162,20 +168,30 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "observe",
     "pane_first",
     "pane_index",
     "pane_last",
     "pane_nonspeculative_index",
     "pane_retracted",
     "pane_timing",
+    "savepoint",
     "source_file",
     "sum",
+    "testing",
     "timestamp_of",
     "when",
     "window_end",
     "window_length",
     "window_start",
 ]
+
+_ROOMS = {
+    "errors": "beamlike.errors",
+    "observe": "beamlike.observe",
+    "savepoint": "beamlike.spark.savepoint",
+    "testing": "beamlike.testing",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -184,6 +200,8 @@ def __getattr__(name: str) -> Any:
         from beamlike.spark.runner import SparkRunner
 
         return SparkRunner
+    if name in _ROOMS:
+        return import_module(_ROOMS[name])
     if name == "__version__":
         from beamlike.version import version
 

@@ -14,10 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
-from beamlike.observe.charts.charts import Charts, side_by_side
-from beamlike.observe.report import write_report
-from beamlike.records.history import History
-from beamlike.records.model import BatchRecord
+from beamlike.observe import BatchRecord, Charts, History, side_by_side, write_report
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.tables import watermarks_table
 from beamlike.spark.session.java import find_java

@@ -226,7 +226,7 @@ def why(run: str, stage: str | None, key: str | None, window: str | None) -> Non
 
     RUN is a file of records, a folder with one, or a checkpoint.
     """
-    from beamlike.observe.why.explain import why as explained
+    from beamlike.observe.waiting.explain import why as explained
     from beamlike.records.history import History
 
     for sentence in _plainly(lambda: explained(History.open(run), stage=stage, key=key, window=window)):

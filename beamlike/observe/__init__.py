@@ -1,1 +1,44 @@
 """Looking at a run: its records as a history, in sentences, in a table, on a page, and as metrics."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from beamlike.observe.waiting.explain import why
+from beamlike.records.history import History
+from beamlike.records.model import BatchRecord
+
+if TYPE_CHECKING:
+    from beamlike.observe.charts.charts import Charts, side_by_side
+    from beamlike.observe.metrics import PrometheusMetrics
+    from beamlike.observe.report import write_report
+
+__all__ = [
+    "BatchRecord",
+    "Charts",
+    "History",
+    "PrometheusMetrics",
+    "side_by_side",
+    "why",
+    "write_report",
+]
+
+# These need packages of their own, matplotlib and the Prometheus client, which are extras.
+_EXTRAS = {
+    "Charts": "beamlike.observe.charts.charts",
+    "PrometheusMetrics": "beamlike.observe.metrics",
+    "side_by_side": "beamlike.observe.charts.charts",
+    "write_report": "beamlike.observe.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXTRAS:
+        return getattr(import_module(_EXTRAS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is public."""
+    return sorted(__all__)

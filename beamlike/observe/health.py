@@ -15,8 +15,8 @@ from beamlike.observe.charts.axes import Numbers
 from beamlike.observe.charts.layers import Frame
 from beamlike.observe.charts.series import RunSeries
 from beamlike.observe.totals import totals
-from beamlike.observe.why.blocking import Trail
-from beamlike.observe.why.explain import going, stands
+from beamlike.observe.waiting.blocking import Trail
+from beamlike.observe.waiting.explain import going, stands
 from beamlike.observe.words import clock, in_hand_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import furthest_behind

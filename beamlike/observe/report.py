@@ -15,7 +15,7 @@ from beamlike.observe.charts.figure import Picture
 from beamlike.observe.charts.plot import stage_facts
 from beamlike.observe.health import Health
 from beamlike.observe.totals import Total, others, totals
-from beamlike.observe.why.explain import going, why
+from beamlike.observe.waiting.explain import going, why
 from beamlike.observe.words import clock, counts, holder_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import MOST_SPLITS, BatchRecord, StageRecord, is_a_time

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import attrs
 
-import beamlike as bl
+import windowing
 from beamlike.errors import listed, nearest
 from windowing.time import MAX_TIME, MIN_TIME, Microseconds
 from windowing.triggers.base import Trigger
 from windowing.windows import WindowFn
 
-# Bases of users' own windows, and what needs Spark only to be looked at.
-_NOT_HERE: Final = ("CustomWindows", "SparkRunner", "Trigger", "WindowFn")
+# Bases, which are not to be made.
+_NOT_HERE: Final = ("CustomWindows", "Trigger", "WindowFn")
 
 
 class BadConstructor(ValueError):
@@ -55,7 +55,7 @@ def _require_bare_names(text: str, tree: ast.AST) -> None:
 
 def _constructors() -> dict[str, type[Any]]:
     """The windows and triggers that beamlike exports."""
-    exported = {name: getattr(bl, name) for name in bl.__all__ if name not in _NOT_HERE}
+    exported = {name: getattr(windowing, name) for name in windowing.__all__ if name not in _NOT_HERE}
     kinds = (WindowFn, Trigger)
     return {
         name: value for name, value in exported.items() if inspect.isclass(value) and issubclass(value, kinds)

@@ -10,10 +10,11 @@ import attrs
 import narwhals as nw
 import polars as pl
 
-import beamlike as bl
 from beamlike.api.pipeline import Pipeline, Runner
+from beamlike.expressions import functions
 from beamlike.io.base import Part
 from beamlike.io.test_stream.stream import TestStream
+from beamlike.local.runner import LocalRunner
 from beamlike.testing.transcripts import Pane, Step, Transcript, pane_text, time_text
 from stages.aggregates.builtin import Aggregate
 from stages.grouping.grouping import Grouping
@@ -50,12 +51,12 @@ _COLUMNS: Final = {
 """System column -> the attribute of a pane that it is."""
 
 _AGGREGATES: Final[dict[str, Callable[[], Aggregate]]] = {
-    "collect": lambda: bl.collect("value"),
-    "count": bl.count,
-    "max": lambda: bl.max("value"),
-    "mean": lambda: bl.mean("value"),
-    "min": lambda: bl.min("value"),
-    "sum": lambda: bl.sum("value"),
+    "collect": lambda: functions.collect("value"),
+    "count": functions.count,
+    "max": lambda: functions.max("value"),
+    "mean": lambda: functions.mean("value"),
+    "min": lambda: functions.min("value"),
+    "sum": lambda: functions.sum("value"),
 }
 
 
@@ -130,9 +131,10 @@ def _caught(run: Callable[[], Any]) -> Any:
 
 def _runner(name: str) -> Runner:
     if name == "local":
-        return bl.LocalRunner()
-    runner: Runner = bl.SparkRunner(shards=1)
-    return runner
+        return LocalRunner()
+    from beamlike.spark.runner import SparkRunner  # who plays transcripts in process needs no Spark
+
+    return SparkRunner(shards=1)
 
 
 def on_stage(transcript: Transcript) -> list[Outcome]:
@@ -225,15 +227,19 @@ def declare(pipeline: Pipeline, transcript: Transcript, stage: str) -> _Recorder
         .aggregate(value=_AGGREGATES[transcript.aggregate]())
     )
     # Numbers, as a datetime cannot show the bounds of the global window.
-    times = {"timestamp": bl.event_time(), "start": bl.window_start(), "end": bl.window_end()}
+    times = {
+        "timestamp": functions.event_time(),
+        "start": functions.window_start(),
+        "end": functions.window_end(),
+    }
     facts = {
-        "timing": bl.pane_timing(),
-        "index": bl.pane_index(),
-        "nonspeculative_index": bl.pane_nonspeculative_index(),
-        "first": bl.pane_first(),
-        "last": bl.pane_last(),
+        "timing": functions.pane_timing(),
+        "index": functions.pane_index(),
+        "nonspeculative_index": functions.pane_nonspeculative_index(),
+        "first": functions.pane_first(),
+        "last": functions.pane_last(),
         # Only of a grouping that takes panes back can it be asked.
-        "retracted": bl.pane_retracted() if _retracts(transcript) else bl.lit(False),
+        "retracted": functions.pane_retracted() if _retracts(transcript) else functions.lit(False),
     }
     numbers = {name: time.cast(nw.Int64) for name, time in times.items()}
     panes.with_columns(**numbers, **facts).write(f"{stage} panes", recorder)

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from beamlike.observe.waiting.explain import why
 from beamlike.observe.watch import frame
-from beamlike.observe.why.explain import why
 from beamlike.records.history import History
 from examples import demo, oracle, session_lengths
 from tests.support.browser import find_browser

@@ -50,6 +50,9 @@ ALLOWED: Final = {
     # The module that is named on the command line, and the package that brings a Java.
     "beamlike/cli/main.py": {"import_module in convert"},
     "beamlike/spark/session/java.py": {"import_module in _candidates"},
+    # Modules of this package, by names that are written there.
+    "beamlike/__init__.py": {"import_module in __getattr__"},
+    "beamlike/observe/__init__.py": {"import_module in __getattr__"},
     # Looks at what cannot be sent, to say which variable it is.
     "beamlike/spark/query/unpicklable.py": {"import pyspark.cloudpickle"},
     # The module of the same name that Python would have imported.

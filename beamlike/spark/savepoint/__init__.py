@@ -1,1 +1,5 @@
 """Savepoints: the state of a run as files, and how another plan or number of shards takes it up."""
+
+from beamlike.spark.savepoint.savepoint import restore, save
+
+__all__ = ["restore", "save"]

@@ -14,8 +14,8 @@ import pytest
 import beamlike as bl
 from beamlike.errors import RecordsInUse
 from beamlike.observe.report import report
+from beamlike.observe.waiting.explain import why
 from beamlike.observe.watch import watch
-from beamlike.observe.why.explain import why
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 from beamlike.records.slips import RunSlip

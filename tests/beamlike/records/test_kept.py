@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from beamlike.observe.report import report
-from beamlike.observe.why.explain import why
+from beamlike.observe.waiting.explain import why
 from beamlike.records.graph import Spacing
 from beamlike.records.history import History
 from beamlike.records.lines import read_line

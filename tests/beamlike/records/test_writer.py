@@ -10,8 +10,8 @@ import pytest
 
 from beamlike.observe.report import report
 from beamlike.observe.totals import totals
+from beamlike.observe.waiting.explain import why
 from beamlike.observe.watch import frame
-from beamlike.observe.why.explain import why
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RecordWriter

@@ -20,8 +20,8 @@ import beamlike as bl
 from beamlike.errors import RecordsInUse
 from beamlike.observe.metrics import PrometheusMetrics
 from beamlike.observe.report import report
-from beamlike.observe.why.explain import why
-from beamlike.observe.why.window_query import UnknownKey
+from beamlike.observe.waiting.explain import why
+from beamlike.observe.waiting.window_query import UnknownKey
 from beamlike.records.history import History
 from tests.beamlike.observe.test_watch import text as watched
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beamlike.observe.why.blocking import Trail
-from beamlike.observe.why.window_query import UnknownWindow, Window, parse_window
-from beamlike.observe.why.window_status import verdict
+from beamlike.observe.waiting.blocking import Trail
+from beamlike.observe.waiting.window_query import UnknownWindow, Window, parse_window
+from beamlike.observe.waiting.window_status import verdict
 from beamlike.observe.words import clock, in_hand_text, length, moment
 from beamlike.records.history import History
 from beamlike.records.model import is_a_time

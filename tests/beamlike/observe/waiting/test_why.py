@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 import beamlike as bl
-from beamlike.observe.why.explain import why
-from beamlike.observe.why.window_query import UnknownKey, UnknownWindow, parse_key, parse_window
+from beamlike.observe.waiting.explain import why
+from beamlike.observe.waiting.window_query import UnknownKey, UnknownWindow, parse_key, parse_window
 from beamlike.plan.run_graph import describe_run
 from beamlike.records.graph import RunDescription, SourceDescription
 from beamlike.records.history import History, UnknownStage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beamlike.observe.why.blocking import Trail
-from beamlike.observe.why.window_query import Window, parse_key
+from beamlike.observe.waiting.blocking import Trail
+from beamlike.observe.waiting.window_query import Window, parse_key
 from beamlike.observe.words import clock, counts, holder_text, holding_text, length, moment, rows
 from beamlike.records.graph import StageDescription
 from beamlike.records.history import History
