@@ -89,7 +89,11 @@ def check_identity(stages: Iterable[Any]) -> None:
     assert before == 0
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    deadline=None,
+    max_examples=settings().max_examples // 2,
+)
 @given(cases())
 def test_every_row_of_a_random_pipeline_is_accounted_for(case: Case) -> None:
     pipeline = bl.Pipeline("fuzz", max_dead_letters=1_000)
@@ -108,7 +112,7 @@ def test_every_row_of_a_random_pipeline_is_accounted_for(case: Case) -> None:
 
 @settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    max_examples=settings().max_examples // 3,
+    max_examples=settings().max_examples // 5,
 )
 @given(cases().filter(_sums_fit), st.integers(1, 4), st.integers(0, 99))
 def test_shards_account_for_the_same_rows(case: Case, shards: int, seed: int) -> None:

@@ -272,7 +272,7 @@ class Case:
             panes = panes.named(f"{name} first")
         panes.write(f"{name} panes", sinks["panes"])
         panes.late().select("id", "reason").write(f"{name} late", sinks["late"])
-        again = panes.filter(~bl.pane_retracted()) if panes.retracting else panes
+        again = panes.filter(~bl.pane_retracted()) if panes.node.retracting else panes
         again = again.with_columns(id=bl.col("n"))
         for number, op in enumerate(self.between):
             again = op.apply(again, f"{name} between {number}")

@@ -161,8 +161,8 @@ def test_expressions_and_the_users_functions_survive_cloudpickle():
     limit = 3
     kept = plays().filter(bl.when(bl.col("score") > limit).then(bl.col("won")).otherwise(bl.lit(False)))
     mapped = kept.with_columns(rate=bl.col("rate") * limit).map(lambda row: row | {"score": limit})
-    for collection in (mapped, mapped.node.inputs[0], kept):
-        step = collection.node.origin
+    for node in (mapped.node, mapped.node.inputs[0], kept.node):
+        step = node.origin
         copy = cloudpickle.loads(cloudpickle.dumps(step))
         assert copy == step or step.python
         first, second = (each.apply(frame(1, 5, 7).lazy()).collect() for each in (step, copy))
