@@ -15,7 +15,8 @@ class Callback:
     """Calls `fn(frame, batch)` on the driver for every batch with rows.
 
     The frame has all rows of the batch, in the memory of the driver. After a failure a batch may come again, under the
-    same number and with the same rows.
+    same number: what was written for it before has to be replaced. Where it has no rows this time, as a function before
+    it gave others, the frame is empty; so may that of the first batch be when a run on Spark goes on.
     """
 
     fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=attrs.validators.is_callable())
@@ -24,3 +25,7 @@ class Callback:
         """Calls the function, unless there are no rows."""
         if not frame.is_empty():
             self.fn(frame, part.batch)
+
+    def take_back(self, empty: pl.DataFrame, part: Part) -> None:
+        """Calls the function with no rows, as it may have had some of this batch before."""
+        self.fn(empty, part.batch)

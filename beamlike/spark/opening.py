@@ -73,6 +73,8 @@ class Opened:
     outcome: Outcome
     progress: Progress
     observers: Observers
+    may_replay: bool
+    """Whether a batch may have been begun before: an earlier run was on this checkpoint."""
 
     @classmethod
     def of(
@@ -84,7 +86,8 @@ class Opened:
         # Sources first: what cannot be read must not cost what an earlier run has written.
         plan = with_rows_as_files(sinks.plan, checkpoint)
         listings = Listings.of(checkpoint, plan)
-        if not manifest["begun"]:
+        may_replay = manifest["begun"]
+        if not may_replay:
             sinks.start()
             manifest["begun"] = True
             checkpoint.save(manifest)
@@ -97,7 +100,17 @@ class Opened:
         held.callback(progress.close)
         observers = Observers.of(plan, limit, outcome, progress, options.on_batch)
         return cls(
-            plan, options, session, checkpoint, manifest, sinks, listings, outcome, progress, observers
+            plan,
+            options,
+            session,
+            checkpoint,
+            manifest,
+            sinks,
+            listings,
+            outcome,
+            progress,
+            observers,
+            may_replay,
         )
 
     @property
@@ -120,7 +133,8 @@ class Opened:
         run, outcome = self.manifest["run"], self.outcome
         clock = None if self.plays else wall_clock
         leftovers = Leftovers(self._parts().sinks, run)
-        writer = BatchWriter(self.plan, run, on_batch, outcome.last, clock, outcome.desk, leftovers)
+        last, desk = outcome.last, outcome.desk
+        writer = BatchWriter(self.plan, run, on_batch, last, clock, desk, leftovers, self.may_replay)
         # Nobody goes on from a temporary checkpoint.
         kept = self.options.checkpoint is not None
         return Gate(writer, self.checkpoint.syncing()) if kept else Gate(writer)

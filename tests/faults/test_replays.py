@@ -28,6 +28,8 @@ class Job:
     folder: Path
     levels: bool
     memory: bl.Memory = attrs.field(factory=bl.Memory)
+    called: dict[int, list[int]] = attrs.field(factory=dict)
+    """What a callback, which replaces what it had of a batch, has of each."""
 
     @property
     def faulty(self) -> Path:
@@ -55,6 +57,9 @@ class Job:
         rows.write("whole", bl.Parquet(out / "whole"))
         rows.write("by user", bl.JSONLines(out / "by user", partition_by="user"))
         rows.write("memory", self.memory)
+        rows.write(
+            "called", bl.Callback(lambda frame, batch: self.called.update({batch: frame["at"].to_list()}))
+        )
         if self.levels:
             counts = rows.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
             counts.write("counts", bl.CSV(out / "counts"))
@@ -69,6 +74,7 @@ class Job:
             "memory": [self.memory.frame()],
         }
         found = {name: sorted(at for frame in frames for at in frame["at"]) for name, frames in parts.items()}
+        found["called"] = sorted(at for rows in self.called.values() for at in rows)
         letters = (self.folder / "checkpoint").rglob("dead-letters/part-*")
         hidden = [file for file in out.rglob(".part-*") if not file.name.endswith(".crc")]
         return {**found, "letters": [len([*letters])], "hidden": [len(hidden)]}
@@ -76,7 +82,14 @@ class Job:
 
 def state(rows: list[int], letters: int = 0) -> dict[str, list[int]]:
     """As `found` gives it: all sinks have these rows."""
-    return {"whole": rows, "by user": rows, "memory": rows, "letters": [letters], "hidden": [0]}
+    return {
+        "whole": rows,
+        "by user": rows,
+        "memory": rows,
+        "called": rows,
+        "letters": [letters],
+        "hidden": [0],
+    }
 
 
 @pytest.mark.spark

@@ -16,8 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames, output_frame
-from beamlike.io.sinks import Discarding, InTwoSteps, written_by_tasks
-from beamlike.plan.model import Plan
+from beamlike.io.sinks import Discarding, InTwoSteps, TakingBack, written_by_tasks
+from beamlike.plan.model import Plan, SinkPlan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import Letters
 from beamlike.runtime.build_records import source_record, with_letters
@@ -44,6 +44,7 @@ class BatchWriter:
 
     `clock` gives the processing time (us) at which a batch is done; None where time is simulated. `desk` is where the
     driver keeps what it is at. `leftovers` shows the files of a batch, and removes those of attempts that do not count.
+    `may_replay`: the first batch may have been begun by an earlier run.
     """
 
     plan: Plan
@@ -53,6 +54,7 @@ class BatchWriter:
     clock: Callable[[], int] | None
     desk: Desk
     leftovers: Leftovers
+    may_replay: bool
     _sources: dict[str, Inputs] = attrs.field(init=False)
     _file_order: FileOrder = attrs.field(factory=FileOrder, init=False)
 
@@ -79,12 +81,21 @@ class BatchWriter:
                 with at("sink", name):
                     self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
-            elif isinstance(sink.sink, Discarding):
-                sink.sink.discard(Part(self.run, batch, sink=name))
+            else:
+                self._take_back(sink, Part(self.run, batch, sink=name))
         notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
         self.leftovers.settle(batch, notes)
+        self.may_replay = False
         self.latest = self._record(batch, notes, rows)
         self.on_batch(self.latest)
+
+    def _take_back(self, sink: SinkPlan, part: Part) -> None:
+        """There are no rows, and an attempt at the batch before may have had some: the sink is told."""
+        if isinstance(sink.sink, Discarding):
+            sink.sink.discard(part)
+        elif self.may_replay and isinstance(sink.sink, TakingBack):
+            with at("sink", sink.name), writing(sink.sink, sink.name, part.batch):
+                sink.sink.take_back(output_frame(pl.DataFrame(schema=sink.schema)), part)
 
     @staticmethod
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:

@@ -32,6 +32,7 @@ WRITTEN = (
     sinks.Replacing,
     sinks.InTwoSteps,
     sinks.Discarding,
+    sinks.TakingBack,
 )
 
 
@@ -67,7 +68,7 @@ FILES = {"WrittenInFrames", "Located", "Fitted", "Held", "Started", "Replacing",
         ),
         (bl.Memory(), {"WrittenInFrames", "Started", "Discarding"}, False),
         (bl.Console(), {"WrittenInFrames"}, False),
-        (bl.Callback(print), {"WrittenInFrames"}, False),
+        (bl.Callback(print), {"WrittenInFrames", "TakingBack"}, False),
         (bl.SparkSink("delta", "out"), {"WrittenBySpark"}, False),
     ],
 )

@@ -271,12 +271,14 @@ def test_memory_replaces_parts_and_forgets_at_the_start() -> None:
     assert not written_by_tasks(sink)
 
 
-def test_a_callback_gets_each_batch_with_rows() -> None:
+def test_a_callback_gets_each_batch_with_rows_and_one_that_is_taken_back() -> None:
     seen: list[Any] = []
     sink = Callback(lambda frame, batch: seen.append((frame["n"].to_list(), batch)))
     sink.write(pl.DataFrame({"n": [1]}), Part("q", 4))
     sink.write(pl.DataFrame(schema={"n": pl.Int64}), Part("q", 5))
     assert seen == [([1], 4)]
+    sink.take_back(pl.DataFrame(schema={"n": pl.Int64}), Part("q", 4))
+    assert seen == [([1], 4), ([], 4)]
 
 
 def test_the_console_shows_a_short_table_that_names_its_sink(capsys: pytest.CaptureFixture[str]) -> None:
