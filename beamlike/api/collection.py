@@ -9,11 +9,12 @@ import attrs
 import narwhals as nw
 import polars as pl
 
+from beamlike.api.grouped import Grouped
 from beamlike.api.html import collection_html
 from beamlike.errors import PlanError, WrongType
 from beamlike.logical.dead_letters import dead_letters
 from beamlike.logical.event_time import event_time_column, require_event_time, require_no_windows
-from beamlike.logical.grouping import grouped, late, require_keys
+from beamlike.logical.grouping import late, require_keys
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Configure, Read
 from beamlike.logical.registry import Registry
@@ -244,16 +245,16 @@ class Collection:
         origin = WindowInto(name, windowing)
         return self._next(name=name, base=base, origin=origin, shape=shape, windowing=windowing, merged=False)
 
-    def group_by(self, *keys: str, name: str | None = None) -> Grouped:
+    def group_by(self, *keys: str, name: str | None = None) -> Grouped[Collection]:
         """Groups by these columns and by window: `.aggregate(...)` on the result says what to compute."""
         step, _ = self._new_name("aggregate", name)
         require_event_time(self.node, step)
         require_keys(self.schema, keys, step)
-        return Grouped(self, keys, name)
+        return self._grouped(keys, name)
 
     def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Collection:
         """Aggregates over all rows of each window: `aggregate(plays=bl.count(), mean=bl.mean("length"))`."""
-        return Grouped(self, (), None).aggregate(*unnamed, **aggregates)
+        return self._grouped((), None).aggregate(*unnamed, **aggregates)
 
     def dead_letters(self, *, name: str | None = None) -> Collection:
         """The rows that this source or step could not use: Strings `step`, `error`, `row` (its columns as JSON).
@@ -331,6 +332,9 @@ class Collection:
         shape = attrs.evolve(self.node.shape, user=user)
         return self._next(name=step.name, base=base, origin=step, shape=shape, **changes)
 
+    def _grouped(self, keys: tuple[str, ...], name: str | None) -> Grouped[Collection]:
+        return Grouped(self.pipeline, self.node, keys, name, self._after)
+
     def _next(self, **changes: Any) -> Collection:
         """What a step makes of this one."""
         return self._after(attrs.evolve(self.node, inputs=(self.node,), **changes))
@@ -339,19 +343,3 @@ class Collection:
         """A new collection; its name is taken from now on."""
         self.pipeline.register(node.name)
         return Collection(self.pipeline, node)
-
-
-@attrs.frozen
-class Grouped:
-    """A collection grouped by keys, waiting for its aggregates."""
-
-    collection: Collection
-    keys: tuple[str, ...]
-    name: str | None
-
-    def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Collection:
-        """One row per key, window and pane: the keys, then these aggregates, each named by its keyword."""
-        before, pipeline = self.collection.node, self.collection.pipeline
-        step = pipeline.new_name(self.name, f"{before.base}.aggregate")
-        require_event_time(before, step)
-        return self.collection._after(grouped(before, self.keys, unnamed, aggregates, step))
