@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
 import attrs
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.aggregates.builtin import (
@@ -26,14 +26,14 @@ from stages.aggregates.builtin import (
     Sum,
     WindowLength,
 )
-from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.errors import StepError
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
-from tests.support.model import MAX_TIME, MIN_TIME
+from tests.support.aggregated import Elements, law, run, windowings
+from tests.support.model import MAX_TIME
 from tests.support.strategies import us
 from windowing import (
     AfterCount,
@@ -46,11 +46,6 @@ from windowing import (
     Windowing,
 )
 from windowing.columns import EVENT_TIME, PANE_RETRACTED
-
-law = settings(max_examples=settings().max_examples // 10)
-
-Elements = list[tuple[Any, int]]
-"""(value, event time) of one key and window, in order of arrival."""
 
 NUMBERS: dict[str, Aggregate] = {"sum": Sum("v"), "mean": Mean("v")}
 ORDERED: dict[str, Aggregate] = {"min": Min("v"), "max": Max("v")}
@@ -115,28 +110,6 @@ KINDS = {
 }
 
 
-def run(
-    aggregates: dict[str, Aggregate], dtype: pl.DataType, bundles: Sequence[Elements], windowing: Windowing
-) -> list[dict[str, Any]]:
-    """The panes of a stage that gets these bundles of one key, and then the end of input."""
-    schema = pl.Schema({"k": pl.String(), "v": dtype})
-    stage = Stage("stage", Grouping(("k",), windowing, aggregates, schema))
-    store, panes = DictStore(), []
-    for bundle in [*bundles, None]:
-        arrivals = pl.DataFrame(
-            {
-                "k": ["a"] * len(bundle or ()),
-                "v": [v for v, _ in bundle or ()],
-                EVENT_TIME: [t for _, t in bundle or ()],
-            },
-            schema={**schema, EVENT_TIME: pl.Int64()},
-        )
-        step = stage.step(store, {MAIN: arrivals}, Clock(MAX_TIME if bundle is None else MIN_TIME))
-        assert step.panes.schema == stage.operator.layout.panes
-        panes += step.panes.select(list(aggregates)).rows(named=True)
-    return panes
-
-
 def expected(elements: Elements, names: Sequence[str], zero: Any) -> dict[str, Any]:
     """Each aggregate in plain Python; nulls are left out where a value is looked for."""
     values = [value for value, _ in elements]
@@ -161,9 +134,6 @@ def alike(found: Any, wanted: Any) -> bool:
     if isinstance(found, float) and wanted is not None:
         return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-6)
     return bool(found == wanted)
-
-
-windowings = st.sampled_from([Windowing(FixedWindows(us(100))), Windowing(Sessions(us(100)))])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -269,6 +239,12 @@ def test_collect_keeps_the_order_of_arrival(bundles: list[list[tuple[int, int]]]
     assert bool(panes) == bool(arrived)
 
 
+def test_clock_times_and_text_compare_as_in_python() -> None:
+    bundle: Elements = [(time(13), 1), (time(2, 30), 2)]
+    (pane,) = run(dict(ORDERED), pl.Time(), [bundle], Windowing(FixedWindows(us(9))))
+    assert pane == {"min": time(2, 30), "max": time(13)}
+
+
 # Sums at the limits
 
 LIMITS: dict[pl.DataType, tuple[int, int]] = {
@@ -327,110 +303,3 @@ def test_what_is_taken_back_is_subtracted_exactly(dtype: pl.DataType) -> None:
     stage.step(store, {MAIN: rows[3:]}, Clock(0))
     panes = stage.step(store, {MAIN: rows[:3]}, Clock(MAX_TIME)).panes
     assert panes["sum"].to_list() == [valued(least, dtype)]
-
-
-# A user's own
-
-
-class Median(CombineFn):
-    """Keeps all values; null is no value."""
-
-    def create_accumulator(self) -> list[int]:
-        return []
-
-    def add_input(self, accumulator: list[int], element: int | None) -> list[int]:
-        return accumulator if element is None else [*accumulator, element]
-
-    def merge_accumulators(self, accumulators: list[list[int]]) -> list[int]:
-        first, *others = accumulators
-        for other in others:
-            first += other  # it may change the first in place
-        return first
-
-    def extract_output(self, accumulator: list[int]) -> int | None:
-        return sorted(accumulator)[len(accumulator) // 2] if accumulator else None
-
-
-integers = st.lists(st.tuples(st.none() | st.integers(-9, 9), st.integers(0, 5)), max_size=4)
-
-
-@law
-@given(st.lists(integers, min_size=1, max_size=4).filter(any), windowings)
-def test_a_users_aggregate_is_that_of_plain_python(bundles: list[Elements], windowing: Windowing) -> None:
-    combine = Combine(Median(), "v", pl.Int64())
-    known = sorted(value for bundle in bundles for value, _ in bundle if value is not None)
-    wanted = known[len(known) // 2] if known else None
-    assert run({"median": combine}, pl.Int64(), bundles, windowing) == [{"median": wanted}]
-
-
-def test_a_users_aggregate_of_nothing_is_that_of_a_new_accumulator() -> None:
-    class Size(Median):
-        def extract_output(self, accumulator: list[int]) -> int:
-            return len(accumulator)
-
-    windowing = Windowing(FixedWindows(us(10)), AfterWatermark(early=AfterCount(1)))
-    panes = run({"size": Combine(Size(), "v", pl.Int64())}, pl.Int64(), [[(7, 1)]], windowing)
-    assert panes == [{"size": 1}, {"size": 0}]
-
-
-def test_a_users_aggregate_takes_and_gives_any_type() -> None:
-    class Days(Median):
-        def add_input(self, accumulator: Any, element: Any) -> Any:
-            return [*accumulator, element["day"].isoformat()]
-
-        def extract_output(self, accumulator: Any) -> Any:
-            return sorted(accumulator)
-
-    rows: Elements = [({"day": date(2026, 1, 2)}, 1), ({"day": date(2026, 1, 1)}, 2)]
-    dtype = pl.Struct({"day": pl.Date()})
-    panes = run(
-        {"d": Combine(Days(), "v", pl.List(pl.String()))}, dtype, [rows], Windowing(FixedWindows(us(9)))
-    )
-    assert panes == [{"d": ["2026-01-01", "2026-01-02"]}]
-
-
-@pytest.mark.parametrize("method", ["create_accumulator", "merge_accumulators", "extract_output"])
-def test_an_error_that_no_row_is_to_blame_for_keeps_its_type_and_says_in_which_step(method: str) -> None:
-    def fail(*_: Any) -> Any:
-        raise ZeroDivisionError("the user's")
-
-    combine = Combine(type("Failing", (Median,), {method: fail})(), "v", pl.Int64())
-    with pytest.raises(ZeroDivisionError, match="the user's") as caught:
-        run({"c": combine}, pl.Int64(), [[(1, 1), (2, 1)]], Windowing(FixedWindows(us(10))))
-    assert caught.value.__notes__ == ["in step 'stage'"]
-
-
-@pytest.mark.parametrize(
-    ("given", "shown"), [("many", "'many', of type str,"), (2**64, "18446744073709551616, of type int,")]
-)
-def test_a_result_of_another_type_is_an_error_that_names_step_function_and_value(
-    given: object, shown: str
-) -> None:
-    class Wrong(Median):
-        def extract_output(self, accumulator: Any) -> Any:
-            return given
-
-    with pytest.raises(StepError, match=f"step 'stage': extract_output of Wrong gave {shown} .* type Int64$"):
-        run({"c": Combine(Wrong(), "v", pl.Int64())}, pl.Int64(), [[(1, 1)]], Windowing(FixedWindows(us(10))))
-
-
-@pytest.mark.parametrize(
-    ("fn", "message"),
-    [
-        (
-            3,
-            "combine: 3 is no CombineFn: it lacks create_accumulator, add_input, merge_accumulators, extract_output",
-        ),
-        (sum, "is no CombineFn"),
-        (Median, r"combine: Median is a class; make one of it: Median\(\)"),
-    ],
-)
-def test_what_is_no_combine_function_is_refused(fn: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        Combine(fn, "v", pl.Int64())
-
-
-def test_clock_times_and_text_compare_as_in_python() -> None:
-    bundle: Elements = [(time(13), 1), (time(2, 30), 2)]
-    (pane,) = run(dict(ORDERED), pl.Time(), [bundle], Windowing(FixedWindows(us(9))))
-    assert pane == {"min": time(2, 30), "max": time(13)}

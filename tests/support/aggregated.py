@@ -1,0 +1,50 @@
+"""A stage with aggregates, fed by hand: what tests of single aggregates share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from stages.aggregates.builtin import Aggregate
+from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
+from stages.progress.watermarks import Clock
+from stages.stage import Stage
+from stages.state.store import DictStore
+from tests.support.model import MAX_TIME, MIN_TIME
+from tests.support.strategies import us
+from windowing import FixedWindows, Sessions, Windowing
+from windowing.columns import EVENT_TIME
+
+law = settings(max_examples=settings().max_examples // 10)
+
+Elements = list[tuple[Any, int]]
+"""(value, event time) of one key and window, in order of arrival."""
+
+windowings = st.sampled_from([Windowing(FixedWindows(us(100))), Windowing(Sessions(us(100)))])
+
+
+def run(
+    aggregates: dict[str, Aggregate], dtype: pl.DataType, bundles: Sequence[Elements], windowing: Windowing
+) -> list[dict[str, Any]]:
+    """The panes of a stage that gets these bundles of one key, and then the end of input."""
+    schema = pl.Schema({"k": pl.String(), "v": dtype})
+    stage = Stage("stage", Grouping(("k",), windowing, aggregates, schema))
+    store, panes = DictStore(), []
+    for bundle in [*bundles, None]:
+        arrivals = pl.DataFrame(
+            {
+                "k": ["a"] * len(bundle or ()),
+                "v": [v for v, _ in bundle or ()],
+                EVENT_TIME: [t for _, t in bundle or ()],
+            },
+            schema={**schema, EVENT_TIME: pl.Int64()},
+        )
+        step = stage.step(store, {MAIN: arrivals}, Clock(MAX_TIME if bundle is None else MIN_TIME))
+        assert step.panes.schema == stage.operator.layout.panes
+        panes += step.panes.select(list(aggregates)).rows(named=True)
+    return panes
