@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import narwhals as nw
 import polars as pl
 
 from beamlike.api.grouped import Grouped
-from beamlike.api.html import collection_html
-from beamlike.errors import PlanError, WrongType
+from beamlike.api.row_steps import RowSteps
 from beamlike.logical.dead_letters import dead_letters
 from beamlike.logical.event_time import event_time_column, require_event_time, require_no_windows
 from beamlike.logical.grouping import late, require_keys
-from beamlike.logical.node import Node
-from beamlike.logical.origins import Configure, Read
-from beamlike.logical.registry import Registry
+from beamlike.logical.origins import Configure
 from beamlike.logical.reread import reread
 from beamlike.logical.windowing import rewindowed
-from beamlike.rows.dtypes import SchemaLike, as_schema, schema_text
-from beamlike.steps.base import Filter, Row, Select, Step, WindowInto, WithColumns
-from beamlike.steps.columns import casts, renamed, without
-from beamlike.steps.infer import batches_schema, expressions, outputs, predicates, run_empty
-from beamlike.steps.python import FlatMap, Map, MapBatches, require_arrow
+from beamlike.steps.base import WindowInto
 from beamlike.steps.timestamps import WithTimestamps, not_negative
 from stages.aggregates.builtin import Aggregate
-from windowing.columns import PANE_COLUMNS
-from windowing.windowing import Windowing
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from beamlike.io.base import Sink
     from stages.strategies.base import WatermarkStrategy
     from windowing.panes import Accumulation
@@ -41,131 +28,13 @@ if TYPE_CHECKING:
     from windowing.triggers.base import Trigger
     from windowing.windows import WindowFn
 
-IntoColumn = str | nw.Expr
-
 
 @attrs.frozen(eq=False)
-class Collection:
+class Collection(RowSteps):
     """Rows with a schema, an event time and a windowing, that come from a source or from a step.
 
     It is a handle on a `node` of what is declared in its `pipeline`.
     """
-
-    pipeline: Registry = attrs.field(repr=False)
-    node: Node
-
-    @property
-    def name(self) -> str:
-        """That of the source or step that makes it."""
-        return self.node.name
-
-    @property
-    def schema(self) -> pl.Schema:
-        """The user's columns and their polars types."""
-        return self.node.schema
-
-    @property
-    def windowing(self) -> Windowing:
-        """Into which windows its rows go, and when a grouping of them emits."""
-        return self.node.windowing
-
-    def __repr__(self) -> str:
-        return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
-
-    def _repr_html_(self) -> str:
-        node, title = self.node, f"Collection {self.name!r} of pipeline {self.pipeline.name!r}"
-        inputs = [before.name for before in node.inputs]
-        return collection_html(title, node.origin, inputs, node.schema, node.windowing)
-
-    def named(self, name: str) -> Collection:
-        """The same, with this name for its step: names appear in errors, metrics, plans and state.
-
-        What has been made of it before, a sink among that, is made of the step of this name, too.
-        """
-        node = self.node
-        if isinstance(node.origin, Read):
-            raise PlanError(
-                "the name of a source is given in read(...) or with_watermark(...)", step=self.name
-            )
-        origin = attrs.evolve(node.origin, name=name) if isinstance(node.origin, Step) else node.origin
-        after: Node = attrs.evolve(node, name=name, base=name, origin=origin)
-        self.pipeline.rename(node, after)
-        return Collection(self.pipeline, after)
-
-    def filter(self, *conditions: IntoColumn, name: str | None = None) -> Collection:
-        """The rows for which all conditions are true."""
-        name, base = self._new_name("filter", name)
-        step = Filter(name, predicates(self.node.shape, conditions, step=name))
-        # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
-        chosen = not step.needs(frozenset()).isdisjoint(PANE_COLUMNS)
-        return self._step(step, base, repeats=self.node.repeats and not chosen)
-
-    def select(self, *columns: IntoColumn, **named: Any) -> Collection:
-        """Rows of only these columns: names or expressions. A keyword names its column; see also `named`."""
-        step, base = self._new_name("select")
-        return self._select(expressions(self.node.shape, columns, named, step=step), step, base)
-
-    def drop(self, *columns: str) -> Collection:
-        """The rows without these columns. Event time, window and pane stay: they are no columns of the user's."""
-        step, base = self._new_name("drop")
-        left = without(self.schema, columns, step)
-        return self._select(expressions(self.node.shape, left, {}, step=step), step, base)
-
-    def rename(self, names: Mapping[str, str]) -> Collection:
-        """The rows with columns renamed: `rename({"old": "new"})`; the others stay, and all keep their places."""
-        step, base = self._new_name("rename")
-        chosen = renamed(self.schema, names, step)
-        return self._select(expressions(self.node.shape, chosen, {}, step=step), step, base)
-
-    def with_columns(self, *columns: IntoColumn, **named: Any) -> Collection:
-        """The rows with these columns added or replaced. A keyword names its column; see also `named`."""
-        step, base = self._new_name("with_columns")
-        return self._with_columns(expressions(self.node.shape, columns, named, step=step), step, base)
-
-    def cast(self, types: SchemaLike) -> Collection:
-        """The rows with columns of other types: `cast({"score": float})`. See `map` for how types are written.
-
-        A row with a value that its new type cannot hold goes to `dead_letters()`.
-        """
-        step, base = self._new_name("cast")
-        chosen = casts(self.schema, types, step)
-        return self._with_columns(expressions(self.node.shape, chosen, {}, step=step), step, base)
-
-    def map(
-        self, fn: Callable[[Row], Row], schema: SchemaLike | None = None, *, name: str | None = None
-    ) -> Collection:
-        """`fn` gives a dict for the dict of each row; `schema` has its columns and types, if they change.
-
-        Types are Python's (`{"user": str, "score": float}`), polars' or narwhals'. Rows keep their time. A row that
-        `fn` raises on, or for which it gives something else, goes to `dead_letters()`.
-        """
-        name, base = self._new_name("map", name)
-        return self._step(Map(name, *self._function(fn, schema, name)), base)
-
-    def flat_map(
-        self, fn: Callable[[Row], Iterable[Row]], schema: SchemaLike | None = None, *, name: str | None = None
-    ) -> Collection:
-        """`fn` gives any number of dicts for the dict of each row; they keep its event time and window.
-
-        A row that `fn` raises on, or for which it gives something else, goes to `dead_letters()`, with all its dicts.
-        """
-        name, base = self._new_name("flat_map", name)
-        return self._step(FlatMap(name, *self._function(fn, schema, name)), base)
-
-    def map_batches(
-        self, fn: Callable[[pa.Table], pa.Table], schema: SchemaLike | None = None, *, name: str | None = None
-    ) -> Collection:
-        """`fn` gives an Arrow table for an Arrow table of the same length, row for row.
-
-        Without `schema`, `fn` is called with an empty table to find it. Where it raises, or gives something else, all
-        rows of that batch go to `dead_letters()`.
-        """
-        name, base = self._new_name("map_batches", name)
-        require_arrow(self.schema, name)
-        step = MapBatches(name, *self._function(fn, schema, name))
-        if schema is None:
-            step = attrs.evolve(step, schema=batches_schema(self.node.shape, step))
-        return self._step(step, base, infer=False)
 
     def with_timestamps(
         self,
@@ -300,46 +169,5 @@ class Collection:
         self.pipeline.add_sink(name, sink, self.node)
         return self
 
-    def _select(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Collection:
-        return self._step(Select(step, chosen, self._names(chosen, step), self.node.shape.system), base)
-
-    def _with_columns(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Collection:
-        return self._step(WithColumns(step, chosen, self._names(chosen, step)), base)
-
-    def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
-        """The columns that each expression gives."""
-        return tuple(tuple(schema) for schema in outputs(self.node.shape, chosen, step=step))
-
-    def _new_name(self, kind: str, name: str | None = None) -> tuple[str, str]:
-        """The step's name, and the base for names after it, which a given name begins anew."""
-        new = self.pipeline.new_name(name, f"{self.node.base}.{kind}")
-        return new, self.node.base if name is None else new
-
-    def _function(
-        self, fn: Callable[..., Any], schema: SchemaLike | None, step: str
-    ) -> tuple[Callable[..., Any], tuple[str, ...], pl.Schema]:
-        if not callable(fn):
-            raise WrongType(f"expected a function, got {fn!r}", step=step)
-        declared = self.schema if schema is None else as_schema(schema, step)
-        if not declared:
-            raise PlanError("schema= has no columns; give at least one", step=step)
-        return fn, tuple(self.schema), declared
-
-    def _step(self, step: Step, base: str, *, infer: bool = True, **changes: Any) -> Collection:
-        user = step.schema if isinstance(step, Map | FlatMap | MapBatches) else self.schema
-        if infer:
-            user = run_empty(self.node.shape, step)
-        shape = attrs.evolve(self.node.shape, user=user)
-        return self._next(name=step.name, base=base, origin=step, shape=shape, **changes)
-
     def _grouped(self, keys: tuple[str, ...], name: str | None) -> Grouped[Collection]:
         return Grouped(self.pipeline, self.node, keys, name, self._after)
-
-    def _next(self, **changes: Any) -> Collection:
-        """What a step makes of this one."""
-        return self._after(attrs.evolve(self.node, inputs=(self.node,), **changes))
-
-    def _after(self, node: Node) -> Collection:
-        """A new collection; its name is taken from now on."""
-        self.pipeline.register(node.name)
-        return Collection(self.pipeline, node)

@@ -1,0 +1,69 @@
+"""The base of a collection: a handle on a node, and how a step makes the next one."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import attrs
+import polars as pl
+
+from beamlike.api.html import collection_html
+from beamlike.logical.node import Node
+from beamlike.logical.registry import Registry
+from beamlike.rows.dtypes import schema_text
+from beamlike.steps.base import Step
+from beamlike.steps.infer import run_empty
+from beamlike.steps.python import FlatMap, Map, MapBatches
+from windowing.windowing import Windowing
+
+
+@attrs.frozen(eq=False)
+class Handle:
+    """A handle on a `node` of what is declared in its `pipeline`."""
+
+    pipeline: Registry = attrs.field(repr=False)
+    node: Node
+
+    @property
+    def name(self) -> str:
+        """That of the source or step that makes it."""
+        return self.node.name
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The user's columns and their polars types."""
+        return self.node.schema
+
+    @property
+    def windowing(self) -> Windowing:
+        """Into which windows its rows go, and when a grouping of them emits."""
+        return self.node.windowing
+
+    def __repr__(self) -> str:
+        return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
+
+    def _repr_html_(self) -> str:
+        node, title = self.node, f"Collection {self.name!r} of pipeline {self.pipeline.name!r}"
+        inputs = [before.name for before in node.inputs]
+        return collection_html(title, node.origin, inputs, node.schema, node.windowing)
+
+    def _new_name(self, kind: str, name: str | None = None) -> tuple[str, str]:
+        """The step's name, and the base for names after it, which a given name begins anew."""
+        new = self.pipeline.new_name(name, f"{self.node.base}.{kind}")
+        return new, self.node.base if name is None else new
+
+    def _step(self, step: Step, base: str, *, infer: bool = True, **changes: Any) -> Self:
+        user = step.schema if isinstance(step, Map | FlatMap | MapBatches) else self.schema
+        if infer:
+            user = run_empty(self.node.shape, step)
+        shape = attrs.evolve(self.node.shape, user=user)
+        return self._next(name=step.name, base=base, origin=step, shape=shape, **changes)
+
+    def _next(self, **changes: Any) -> Self:
+        """What a step makes of this one."""
+        return self._after(attrs.evolve(self.node, inputs=(self.node,), **changes))
+
+    def _after(self, node: Node) -> Self:
+        """A new collection; its name is taken from now on."""
+        self.pipeline.register(node.name)
+        return type(self)(self.pipeline, node)

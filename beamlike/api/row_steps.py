@@ -1,0 +1,141 @@
+"""The steps of a collection that look at each row for itself: what every row keeps, loses or becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+import narwhals as nw
+import polars as pl
+
+from beamlike.api.handle import Handle
+from beamlike.errors import PlanError, WrongType
+from beamlike.logical.node import Node
+from beamlike.logical.origins import Read
+from beamlike.rows.dtypes import SchemaLike, as_schema
+from beamlike.steps.base import Filter, Row, Select, Step, WithColumns
+from beamlike.steps.columns import casts, renamed, without
+from beamlike.steps.infer import batches_schema, expressions, outputs, predicates
+from beamlike.steps.python import FlatMap, Map, MapBatches, require_arrow
+from windowing.columns import PANE_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IntoColumn = str | nw.Expr
+
+
+@attrs.frozen(eq=False)
+class RowSteps(Handle):
+    """What can be done with the rows of a collection one by one."""
+
+    def named(self, name: str) -> Self:
+        """The same, with this name for its step: names appear in errors, metrics, plans and state.
+
+        What has been made of it before, a sink among that, is made of the step of this name, too.
+        """
+        node = self.node
+        if isinstance(node.origin, Read):
+            raise PlanError(
+                "the name of a source is given in read(...) or with_watermark(...)", step=self.name
+            )
+        origin = attrs.evolve(node.origin, name=name) if isinstance(node.origin, Step) else node.origin
+        after: Node = attrs.evolve(node, name=name, base=name, origin=origin)
+        self.pipeline.rename(node, after)
+        return type(self)(self.pipeline, after)
+
+    def filter(self, *conditions: IntoColumn, name: str | None = None) -> Self:
+        """The rows for which all conditions are true."""
+        name, base = self._new_name("filter", name)
+        step = Filter(name, predicates(self.node.shape, conditions, step=name))
+        # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
+        chosen = not step.needs(frozenset()).isdisjoint(PANE_COLUMNS)
+        return self._step(step, base, repeats=self.node.repeats and not chosen)
+
+    def select(self, *columns: IntoColumn, **named: Any) -> Self:
+        """Rows of only these columns: names or expressions. A keyword names its column; see also `named`."""
+        step, base = self._new_name("select")
+        return self._select(expressions(self.node.shape, columns, named, step=step), step, base)
+
+    def drop(self, *columns: str) -> Self:
+        """The rows without these columns. Event time, window and pane stay: they are no columns of the user's."""
+        step, base = self._new_name("drop")
+        left = without(self.schema, columns, step)
+        return self._select(expressions(self.node.shape, left, {}, step=step), step, base)
+
+    def rename(self, names: Mapping[str, str]) -> Self:
+        """The rows with columns renamed: `rename({"old": "new"})`; the others stay, and all keep their places."""
+        step, base = self._new_name("rename")
+        chosen = renamed(self.schema, names, step)
+        return self._select(expressions(self.node.shape, chosen, {}, step=step), step, base)
+
+    def with_columns(self, *columns: IntoColumn, **named: Any) -> Self:
+        """The rows with these columns added or replaced. A keyword names its column; see also `named`."""
+        step, base = self._new_name("with_columns")
+        return self._with_columns(expressions(self.node.shape, columns, named, step=step), step, base)
+
+    def cast(self, types: SchemaLike) -> Self:
+        """The rows with columns of other types: `cast({"score": float})`. See `map` for how types are written.
+
+        A row with a value that its new type cannot hold goes to `dead_letters()`.
+        """
+        step, base = self._new_name("cast")
+        chosen = casts(self.schema, types, step)
+        return self._with_columns(expressions(self.node.shape, chosen, {}, step=step), step, base)
+
+    def map(
+        self, fn: Callable[[Row], Row], schema: SchemaLike | None = None, *, name: str | None = None
+    ) -> Self:
+        """`fn` gives a dict for the dict of each row; `schema` has its columns and types, if they change.
+
+        Types are Python's (`{"user": str, "score": float}`), polars' or narwhals'. Rows keep their time. A row that
+        `fn` raises on, or for which it gives something else, goes to `dead_letters()`.
+        """
+        name, base = self._new_name("map", name)
+        return self._step(Map(name, *self._function(fn, schema, name)), base)
+
+    def flat_map(
+        self, fn: Callable[[Row], Iterable[Row]], schema: SchemaLike | None = None, *, name: str | None = None
+    ) -> Self:
+        """`fn` gives any number of dicts for the dict of each row; they keep its event time and window.
+
+        A row that `fn` raises on, or for which it gives something else, goes to `dead_letters()`, with all its dicts.
+        """
+        name, base = self._new_name("flat_map", name)
+        return self._step(FlatMap(name, *self._function(fn, schema, name)), base)
+
+    def map_batches(
+        self, fn: Callable[[pa.Table], pa.Table], schema: SchemaLike | None = None, *, name: str | None = None
+    ) -> Self:
+        """`fn` gives an Arrow table for an Arrow table of the same length, row for row.
+
+        Without `schema`, `fn` is called with an empty table to find it. Where it raises, or gives something else, all
+        rows of that batch go to `dead_letters()`.
+        """
+        name, base = self._new_name("map_batches", name)
+        require_arrow(self.schema, name)
+        step = MapBatches(name, *self._function(fn, schema, name))
+        if schema is None:
+            step = attrs.evolve(step, schema=batches_schema(self.node.shape, step))
+        return self._step(step, base, infer=False)
+
+    def _select(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Self:
+        return self._step(Select(step, chosen, self._names(chosen, step), self.node.shape.system), base)
+
+    def _with_columns(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Self:
+        return self._step(WithColumns(step, chosen, self._names(chosen, step)), base)
+
+    def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
+        """The columns that each expression gives."""
+        return tuple(tuple(schema) for schema in outputs(self.node.shape, chosen, step=step))
+
+    def _function(
+        self, fn: Callable[..., Any], schema: SchemaLike | None, step: str
+    ) -> tuple[Callable[..., Any], tuple[str, ...], pl.Schema]:
+        if not callable(fn):
+            raise WrongType(f"expected a function, got {fn!r}", step=step)
+        declared = self.schema if schema is None else as_schema(schema, step)
+        if not declared:
+            raise PlanError("schema= has no columns; give at least one", step=step)
+        return fn, tuple(self.schema), declared
