@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windowing.windows import WindowFn
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Collection(RowSteps):
     """Rows with a schema, an event time and a windowing, that come from a source or from a step.
 

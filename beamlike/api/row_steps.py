@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 IntoColumn = str | nw.Expr
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class RowSteps(Handle):
     """What can be done with the rows of a collection one by one."""
 
