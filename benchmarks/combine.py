@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
-from stages.aggregates.builtin import Aggregate, Mean
+from stages.aggregates.base import Aggregate
+from stages.aggregates.builtin import Mean
 from stages.aggregates.combine_fn import Combine
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN

@@ -17,7 +17,7 @@ from beamlike.logical.reread import reread
 from beamlike.logical.windowing import rewindowed
 from beamlike.steps.base import WindowInto
 from beamlike.steps.timestamps import WithTimestamps, not_negative
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 
 if TYPE_CHECKING:
     from beamlike.io.base import Sink

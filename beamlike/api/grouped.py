@@ -11,7 +11,7 @@ from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 
 CollectionT = TypeVar("CollectionT")
 """The class of collections, which is made of nodes and so comes after this one."""

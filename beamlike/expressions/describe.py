@@ -11,7 +11,7 @@ import attrs
 import polars as pl
 
 from beamlike.expressions.row_expression import ExpressionOfRows
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 from stages.aggregates.combine_fn import Combine
 from stages.strategies.validators import SourceFile
 from windowing.custom import CustomWindows

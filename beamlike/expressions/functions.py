@@ -8,18 +8,8 @@ from narwhals import col, lit, when
 
 from beamlike.errors import WrongType
 from beamlike.rows.dtypes import DTypeLike, as_dtype
-from stages.aggregates.builtin import (
-    Aggregate,
-    Collect,
-    Count,
-    First,
-    Last,
-    Max,
-    Mean,
-    Min,
-    Sum,
-    WindowLength,
-)
+from stages.aggregates.base import Aggregate
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.aggregates.combine_fn import Combine, CombineFn
 from windowing.columns import (
     EVENT_TIME,

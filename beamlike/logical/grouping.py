@@ -18,7 +18,7 @@ from beamlike.logical.origins import Group, Late
 from beamlike.logical.windowing import continued, pane_columns, require_groupable
 from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.infer import Shape
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 
 AGGREGATES: Final = (

@@ -8,7 +8,7 @@ import polars as pl
 from beamlike.io.base import Source
 from beamlike.logical.watermark import NoEventTime
 from beamlike.steps.base import Step
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
 

@@ -12,7 +12,7 @@ from beamlike.errors import PlanError, UnboundedGrouping, WrongType, unknown_col
 from beamlike.expressions.describe import aggregate_text, describe
 from beamlike.logical.node import Node
 from beamlike.rows.dtypes import type_name
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 from windowing.columns import PANE_COLUMNS, PANE_RETRACTED
 from windowing.panes import Accumulation
 from windowing.time import MAX_TIME, MIN_TIME, microseconds

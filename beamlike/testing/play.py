@@ -16,7 +16,7 @@ from beamlike.io.base import Part
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.local.runner import LocalRunner
 from beamlike.testing.transcripts import Pane, Step, Transcript, pane_text, time_text
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

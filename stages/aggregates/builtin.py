@@ -1,76 +1,15 @@
-"""Aggregates as triples of expressions: lift (rows -> accumulator columns), merge (an aggregation), extract.
-
-Merging is associative, and the accumulator of nothing is its identity, so how elements were bundled does not show.
-"""
+"""Aggregates that keep a number or two, a value, or all values."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import attrs
 import polars as pl
 
+from stages.aggregates.base import ARRIVAL, Aggregate, Numeric, OfColumn, Part, Schema
 from stages.aggregates.sums import NARROW, narrow, wide
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
-
-Schema = pl.Schema
-
-ARRIVAL: Final = "__arrival"
-"""Of single rows, where an aggregate is `numbered`: their number, in order of arrival; there may be gaps."""
-
-
-@attrs.frozen
-class Part:
-    """One accumulator column: its type and its value for no elements."""
-
-    dtype: pl.DataType
-    empty: object = None
-
-
-@attrs.frozen
-class Aggregate:
-    """What a grouping computes of each window. Accumulator columns of the result `name` begin with `name + "."`."""
-
-    subtractable: ClassVar[bool] = False
-    """Whether accumulators are sums, so that an element that is taken back can be subtracted."""
-
-    idempotent: ClassVar[bool] = False
-    """Whether an element that comes again, as what it was or as what it has become, does no harm."""
-
-    ordered: ClassVar[bool] = False
-    """Whether the result may depend on the order in which elements arrive."""
-
-    numbered: ClassVar[bool] = False
-    """Whether it reads the number of each element in `ARRIVAL`."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The input columns that it reads."""
-        return ()
-
-    def dtype(self, schema: Schema) -> pl.DataType:
-        """The type of the result; `TypeError` says what the input column should have been."""
-        raise NotImplementedError
-
-    def parts(self, schema: Schema) -> dict[str, Part]:
-        """The accumulator columns, by the end of their name."""
-        return {}
-
-    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        """The accumulators of single rows."""
-        return {}
-
-    def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """The accumulators of a group of accumulators, in order of arrival; nulls are those of nothing."""
-        return {}
-
-    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        """The result."""
-        raise NotImplementedError
-
-    def where_windows_merge(self) -> Aggregate:
-        """What gives the same result where accumulators are merged in another order than that of arrival."""
-        return self
 
 
 @attrs.frozen
@@ -102,39 +41,6 @@ class Count(Aggregate):
         return acc["count"]
 
 
-@attrs.frozen
-class _OfColumn(Aggregate):
-    """An aggregate of the values of one column."""
-
-    column: str
-
-    wants: ClassVar[str] = "values that can be stored"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    def accepts(self, dtype: pl.DataType) -> bool:
-        return dtype != pl.Object
-
-    def dtype(self, schema: Schema) -> pl.DataType:
-        dtype = schema[self.column]
-        if not self.accepts(dtype):
-            name = type(self).__name__.lower()
-            raise TypeError(f"{name}({self.column!r}) needs {self.wants}, but the column is {dtype}")
-        return self.result(dtype)
-
-    def result(self, dtype: pl.DataType) -> pl.DataType:
-        return dtype
-
-
-class _Numeric(_OfColumn):
-    wants: ClassVar[str] = "a column of numbers or durations"
-
-    def accepts(self, dtype: pl.DataType) -> bool:
-        return dtype.is_numeric() or dtype == pl.Boolean or isinstance(dtype, pl.Duration)
-
-
 def _summed(dtype: pl.DataType) -> pl.DataType:
     """Wide enough to add up: small integers and booleans become Int64, floats Float64, decimals of 38 digits."""
     if dtype == pl.Boolean or (dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128)):
@@ -145,7 +51,7 @@ def _summed(dtype: pl.DataType) -> pl.DataType:
 
 
 @attrs.frozen
-class Sum(_Numeric):
+class Sum(Numeric):
     """The sum of a column, nulls left out; 0 for no values.
 
     A sum that its type cannot hold is an error, not another number; what is added up on the way may be beyond it.
@@ -190,7 +96,7 @@ class Sum(_Numeric):
 
 
 @attrs.frozen
-class Mean(_Numeric):
+class Mean(Numeric):
     """The mean of a column, nulls left out; null for no values."""
 
     subtractable: ClassVar[bool] = True
@@ -216,7 +122,7 @@ class Mean(_Numeric):
         return pl.when(acc["count"] > 0).then(acc["sum"] / acc["count"])
 
 
-class _Extreme(_OfColumn):
+class _Extreme(OfColumn):
     idempotent: ClassVar[bool] = True
 
     wants: ClassVar[str] = "a column of numbers, text, booleans or times"
@@ -251,7 +157,7 @@ class Max(_Extreme):
 
 
 @attrs.frozen
-class Collect(_OfColumn):
+class Collect(OfColumn):
     """All values of a column in a list, nulls too, in order of arrival."""
 
     ordered: ClassVar[bool] = True
@@ -303,7 +209,7 @@ class CollectNumbered(Collect):
         return acc["values"].list.eval(value.sort_by(number))
 
 
-class _ByTime(_OfColumn):
+class _ByTime(OfColumn):
     """The value of one element, chosen by its event time; the accumulator is that time and that value."""
 
     idempotent: ClassVar[bool] = True

@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 from polars.exceptions import PolarsError
 
-from stages.aggregates.builtin import Aggregate, Part, Schema
+from stages.aggregates.base import Aggregate, Part, Schema
 from stages.errors import ResultError
 from windowing.python_rows import Failed, for_each_value
 

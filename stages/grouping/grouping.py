@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.aggregates.builtin import ARRIVAL, Aggregate
+from stages.aggregates.base import ARRIVAL, Aggregate
 from stages.grouping.combiner_lifting import (
     count_in,
     elements_in,

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.aggregates.builtin import Aggregate, Part
+from stages.aggregates.base import Aggregate, Part
 from stages.aggregates.combine_fn import PICKLE, Combine
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from windowing.columns import (

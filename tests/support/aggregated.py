@@ -9,7 +9,7 @@ import polars as pl
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

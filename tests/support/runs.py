@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import attrs
 import polars as pl
 
-from stages.aggregates.builtin import Aggregate, Collect, Count, Sum
+from stages.aggregates.base import Aggregate
+from stages.aggregates.builtin import Collect, Count, Sum
 from stages.aggregates.combine_fn import CombineFn
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN, Refused

@@ -14,18 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.aggregates.builtin import (
-    Aggregate,
-    Collect,
-    Count,
-    First,
-    Last,
-    Max,
-    Mean,
-    Min,
-    Sum,
-    WindowLength,
-)
+from stages.aggregates.base import Aggregate
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.errors import StepError
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN

@@ -14,18 +14,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stages.aggregates.builtin import (
-    Aggregate,
-    Collect,
-    Count,
-    First,
-    Last,
-    Max,
-    Mean,
-    Min,
-    Sum,
-    WindowLength,
-)
+from stages.aggregates.base import Aggregate
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.aggregates.combine_fn import Combine
 from tests.support.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window, assign
 from tests.support.runs import InOrder, StageRun, advance, panes_of, play, sorted_panes

@@ -16,18 +16,8 @@ from polars.testing import assert_frame_equal
 import beamlike as bl
 from beamlike.io import output_frame
 from beamlike.spark.query.envelope import Kind
-from stages.aggregates.builtin import (
-    Aggregate,
-    Collect,
-    Count,
-    First,
-    Last,
-    Max,
-    Mean,
-    Min,
-    Sum,
-    WindowLength,
-)
+from stages.aggregates.base import Aggregate
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.grouping import combiner_lifting as lifting
 from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
