@@ -12,7 +12,16 @@ from beamlike.steps.infer import flat
 
 
 def flatten(*collections: Collection | Iterable[Collection], name: str | None = None) -> Collection:
-    """The rows of all collections, which must have the same columns and the same windowing."""
+    """The rows of all collections together, which must have the same columns and the same windowing.
+
+    `collections` are at least two, of one pipeline; they may be given as a list. `name` is that of the step. Raises
+    `PlanError` where they differ, with what is different.
+
+    Example, with the `plays` of `Collection`:
+        >>> few, many = plays.filter(bl.col("points") < 4), plays.filter(bl.col("points") > 4)
+        >>> bl.flatten(few, many).collect()["points"].to_list()
+        [3, 5]
+    """
     inputs: list[Collection] = flat(collections)
     step = name or f"flatten({', '.join(getattr(item, 'name', '?') for item in inputs)})"
     _require_collections(inputs, step)

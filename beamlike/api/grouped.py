@@ -28,7 +28,17 @@ class Grouped(Generic[CollectionT]):
     _collection: Callable[[Node], CollectionT] = attrs.field(repr=False)
 
     def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> CollectionT:
-        """One row per key, window and pane: the keys, then these aggregates, each named by its keyword."""
+        """One row per key, window and pane: the keys, then these aggregates, each named by its keyword.
+
+        An aggregate is `bl.count()`, `bl.sum("points")`, a `bl.combine(...)` of your own and the like. Raises
+        `PlanError` where none is given, one has no name, or a column is not there or of a type that the aggregate
+        cannot take.
+
+        Example, with the `plays` of `Collection`:
+            >>> grouped = plays.window_into(bl.FixedWindows("1d")).group_by("user")
+            >>> grouped.aggregate(points=bl.sum("points")).collect()[["user", "points"]].rows()
+            [('ada', 7), ('bob', 5)]
+        """
         step = self.pipeline.new_name(self.name, f"{self.node.base}.aggregate")
         require_event_time(self.node, step)
         return self._collection(grouped(self.node, self.keys, unnamed, aggregates, step))

@@ -32,13 +32,18 @@ class Pipeline(Registry):
     """A graph of collections from sources to sinks, declared step by step and run by a runner.
 
     Every source, step and sink has a name of its own; steps that are given none get one that is derived from
-    where they stand, such as `mobile.filter`.
+    where they stand, such as `mobile.filter`. `name` is that of the pipeline, for records, sinks and pictures.
 
     `on_error` says what becomes of a row that a source or step cannot use: it is set aside as one of its
-    `"dead_letters"`, or the run is to `"fail"`. `max_dead_letters` fails the run when there are more of them in all: a
-    count, or as a float a share of the rows that were read, when these are a thousand or all. Without it, a source or
-    step fails the run that could use none of its first thousand rows, or of fewer at the end, but at least two. It is
-    looked at after each batch.
+    `"dead_letters"`, or the run is to `"fail"`. `max_dead_letters` fails the run when there are more of them in all:
+    a count, or as a float a share of the rows that were read, when these are a thousand or all. Without it, a source
+    or step fails the run that could use none of its first thousand rows, or of fewer at the end, but at least two. It
+    is looked at after each batch. Raises `PlanError` for a name or a choice that cannot be.
+
+    Example:
+        >>> p = bl.Pipeline("plays", max_dead_letters=0.01)
+        >>> p.read("scores", bl.Rows([{"points": 3}, {"points": 5}]))
+        <Collection 'scores': points Int64>
     """
 
     def read(
@@ -51,17 +56,27 @@ class Pipeline(Registry):
         timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None,
         max_future: Duration | None = "1d",
     ) -> Collection:
-        """The rows of a source, as a collection in the global window.
+        """The rows of a source, as a collection in the global window. `name` is that of the source.
 
-        `timestamp` names the column with the event time: a Datetime or Date (in UTC where it has no zone),
-        text in ISO 8601, or a number since 1970 in `timestamp_unit`. Rows in which it is null or cannot be
-        read go to `dead_letters()`. `watermark` says how far the source is complete; it is left out for a
+        `timestamp` names the column with the event time: a Datetime or Date (in UTC where it has no zone), text in
+        ISO 8601, or a number since 1970 in `timestamp_unit` ("s", "ms", "us" or "ns"). Rows in which it is null or
+        cannot be read go to `dead_letters()`. `watermark` says how far the source is complete; it is left out for a
         source that says so itself, as a `TestStream` does. With `bl.IngressTimestamps()` there is no `timestamp`.
 
-        A time more than `max_future` after processing time, which would drive the watermark past everything, is a dead
-        letter, too, unless that is None. It does not matter for test streams, whose processing time is their own.
+        A time more than `max_future`, a duration, after processing time, which would drive the watermark past
+        everything, is a dead letter, too, unless that is None. It does not matter for test streams, whose processing
+        time is their own.
 
-        Without both, rows have no event time until a later `with_watermark(...)`, as where they must be parsed first.
+        Without `timestamp` and `watermark`, rows have no event time until a later `with_watermark(...)`, as where
+        they must be parsed first. Raises `PlanError` where a column is not there or cannot be an event time, and
+        where the name is taken.
+
+        Example:
+            >>> scores = bl.Rows([{"points": 3, "at": 10}, {"points": 5, "at": 70}])
+            >>> bound = bl.BoundedOutOfOrderness("5s")
+            >>> plays = bl.Pipeline("p").read("plays", scores, timestamp="at", timestamp_unit="s", watermark=bound)
+            >>> plays.collect()["event_time"].dt.strftime("%H:%M:%S").to_list()
+            ['00:00:10', '00:01:10']
         """
         self.new_name(name, "")
         node = source_node(name, with_columns(source), timestamp, timestamp_unit, watermark, max_future)
@@ -69,19 +84,46 @@ class Pipeline(Registry):
         return Collection(self, node)
 
     def plan(self) -> Plan:
-        """What runners run: a pure function of what has been declared."""
+        """The plan: what runners run. It is a pure function of what has been declared.
+
+        Raises `PlanError` where nothing is written to a sink, and for what only the whole shows to be wrong.
+
+        Example, with the `plays` of `Collection`:
+            >>> minutes = plays.window_into(bl.FixedWindows("1m"))
+            >>> minutes.aggregate(n=bl.count()).named("counts").write("out", bl.Memory())
+            <Collection 'counts': n Int64>
+            >>> list(p.plan().stages)
+            ['counts']
+        """
         from beamlike.plan.compiler import compile_plan
 
         return compile_plan(self)
 
     def explain(self) -> str:
-        """The plan as text, which is the same each time: stages, windowings, levels and Spark's operators."""
+        """The plan as text, which is the same each time: stages, windowings, levels and Spark's operators.
+
+        Raises what `plan` raises.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.write("out", bl.Memory())
+            <Collection 'plays': user String, points Int64, at String>
+            >>> print(p.explain().splitlines()[2])
+            │  └─ plays  Rows(<3 rows>, rows_per_batch=1)
+        """
         from beamlike.plan.explain import explain
 
         return explain(self.plan())
 
     def plot(self) -> Picture:
-        """The plan as a picture, which a notebook shows and `.save(path)` writes. Needs the extra `report`."""
+        """The plan as a picture, which a notebook shows and `.save(path)` writes.
+
+        Needs matplotlib, from the extra `report`: `ModuleNotFoundError` says so. Raises what `plan` raises.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.write("out", bl.Memory())
+            <Collection 'plays': user String, points Int64, at String>
+            >>> p.plot().save("plan.svg")
+        """
         from beamlike.observe.charts.plot import plot
 
         return plot(self.plan())
@@ -90,7 +132,19 @@ class Pipeline(Registry):
         return pipeline_html(self.name, lambda: self.plot().svg(f"pipeline-{self.name}"), self.explain)
 
     def run(self, runner: Runner | None = None) -> Any:
-        """Runs the pipeline: in this process, unless another runner is given. Gives what the runner gives."""
+        """Runs the pipeline: in this process, unless another runner is given. Gives what the runner gives.
+
+        Raises `PlanError` before anything is run; `RunError` or its kinds, `StepError` and what a user's function
+        raises where a run fails; and `TypeError` for what is no runner.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.write("out", bl.Callback(lambda frame, batch: print(batch, frame["user"].to_list())))
+            <Collection 'plays': user String, points Int64, at String>
+            >>> run = p.run(bl.LocalRunner(chunk_rows=1000))
+            0 ['ada']
+            1 ['bob']
+            2 ['ada']
+        """
         if runner is None:
             from beamlike.local.runner import LocalRunner
 

@@ -31,9 +31,14 @@ class RowSteps(Handle):
     """What can be done with the rows of a collection one by one."""
 
     def named(self, name: str) -> Self:
-        """The same, with this name for its step: names appear in errors, metrics, plans and state.
+        """The same collection with this name for its step: names appear in errors, metrics, plans and state.
 
-        What has been made of it before, a sink among that, is made of the step of this name, too.
+        What has been made of it before, a sink among that, is made of the step of this name, too. Raises `PlanError`
+        where the name is taken, and for a source, whose name is given in `read`.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.select("user").named("users").name
+            'users'
         """
         node = self.node
         if isinstance(node.origin, Read):
@@ -46,7 +51,15 @@ class RowSteps(Handle):
         return type(self)(self.pipeline, after)
 
     def filter(self, *conditions: IntoColumn, name: str | None = None) -> Self:
-        """The rows for which all conditions are true."""
+        """The rows for which all conditions are true; where one is null, the row is left out.
+
+        `conditions` are Boolean columns, by name or as expressions, and `name` is that of the step. Raises
+        `PlanError` for a column that is not there and for a condition that is not Boolean.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.filter(bl.col("points") > 3, bl.col("user") == "ada").collect()["points"].to_list()
+            [4]
+        """
         name, base = self._new_name("filter", name)
         step = Filter(name, predicates(self.node.shape, conditions, step=name))
         # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
@@ -54,31 +67,66 @@ class RowSteps(Handle):
         return self._step(step, base, repeats=self.node.repeats and not chosen)
 
     def select(self, *columns: IntoColumn, **named: Any) -> Self:
-        """Rows of only these columns: names or expressions. A keyword names its column; see also `named`."""
+        """Rows of only these columns: names or expressions. A keyword names its column; see also `named`.
+
+        Event time, window and pane stay: they are no columns of the user's. Raises `PlanError` for a column that is
+        not there, a name that comes twice, and an expression that looks at more than one row.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.select("user", double=bl.col("points") * 2)
+            <Collection 'plays.select': user String, double Int64>
+        """
         step, base = self._new_name("select")
         return self._select(expressions(self.node.shape, columns, named, step=step), step, base)
 
     def drop(self, *columns: str) -> Self:
-        """The rows without these columns. Event time, window and pane stay: they are no columns of the user's."""
+        """The rows without these columns. Event time, window and pane stay: they are no columns of the user's.
+
+        Raises `PlanError` for a column that is not there, and where none would be left.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.drop("at")
+            <Collection 'plays.drop': user String, points Int64>
+        """
         step, base = self._new_name("drop")
         left = without(self.schema, columns, step)
         return self._select(expressions(self.node.shape, left, {}, step=step), step, base)
 
     def rename(self, names: Mapping[str, str]) -> Self:
-        """The rows with columns renamed: `rename({"old": "new"})`; the others stay, and all keep their places."""
+        """The rows with columns renamed; the others stay, and all keep their places.
+
+        `names` has the new name for each old one. Raises `PlanError` for a column that is not there or a name that is
+        taken.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.rename({"points": "score"})
+            <Collection 'plays.rename': user String, score Int64, at String>
+        """
         step, base = self._new_name("rename")
         chosen = renamed(self.schema, names, step)
         return self._select(expressions(self.node.shape, chosen, {}, step=step), step, base)
 
     def with_columns(self, *columns: IntoColumn, **named: Any) -> Self:
-        """The rows with these columns added or replaced. A keyword names its column; see also `named`."""
+        """The rows with these columns added or replaced. A keyword names its column; see also `named`.
+
+        Raises `PlanError` for a column that is not there, and for an expression that looks at more than one row.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.with_columns(won=bl.col("points") > 3).collect()["won"].to_list()
+            [False, True, True]
+        """
         step, base = self._new_name("with_columns")
         return self._with_columns(expressions(self.node.shape, columns, named, step=step), step, base)
 
     def cast(self, types: SchemaLike) -> Self:
-        """The rows with columns of other types: `cast({"score": float})`. See `map` for how types are written.
+        """The rows with columns of other types, which `types` has by name; see `map` for how types are written.
 
-        A row with a value that its new type cannot hold goes to `dead_letters()`.
+        A row with a value that its new type cannot hold goes to `dead_letters()`. Raises `PlanError` for a column
+        that is not there, and for a type that the column's can never become.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.cast({"points": float})
+            <Collection 'plays.cast': user String, points Float64, at String>
         """
         step, base = self._new_name("cast")
         chosen = casts(self.schema, types, step)
@@ -87,10 +135,17 @@ class RowSteps(Handle):
     def map(
         self, fn: Callable[[Row], Row], schema: SchemaLike | None = None, *, name: str | None = None
     ) -> Self:
-        """`fn` gives a dict for the dict of each row; `schema` has its columns and types, if they change.
+        """The dicts that `fn` gives, one for the dict of each row; rows keep their event time and window.
 
-        Types are Python's (`{"user": str, "score": float}`), polars' or narwhals'. Rows keep their time. A row that
-        `fn` raises on, or for which it gives something else, goes to `dead_letters()`.
+        `schema` has the columns and types of the result, where they are others than before. Types are Python's
+        (`{"user": str, "score": float}`), polars' or narwhals'. `name` is that of the step. A row that `fn` raises
+        on, or for which it gives something else, goes to `dead_letters()`. Raises `PlanError` for a schema without
+        columns.
+
+        Example, with the `plays` of `Collection`:
+            >>> shouted = plays.map(lambda row: {"user": row["user"].upper()}, schema={"user": str})
+            >>> shouted.collect()["user"].to_list()
+            ['ADA', 'BOB', 'ADA']
         """
         name, base = self._new_name("map", name)
         return self._step(Map(name, *self._function(fn, schema, name)), base)
@@ -98,9 +153,15 @@ class RowSteps(Handle):
     def flat_map(
         self, fn: Callable[[Row], Iterable[Row]], schema: SchemaLike | None = None, *, name: str | None = None
     ) -> Self:
-        """`fn` gives any number of dicts for the dict of each row; they keep its event time and window.
+        """The dicts that `fn` gives, any number for the dict of each row; they keep its event time and window.
 
-        A row that `fn` raises on, or for which it gives something else, goes to `dead_letters()`, with all its dicts.
+        `schema` and `name` are as in `map`. A row that `fn` raises on, or for which it gives something else, goes to
+        `dead_letters()`, with all its dicts.
+
+        Example, with the `plays` of `Collection`:
+            >>> letters = plays.flat_map(lambda row: [{"letter": one} for one in row["user"]], schema={"letter": str})
+            >>> "".join(letters.collect()["letter"])
+            'adabobada'
         """
         name, base = self._new_name("flat_map", name)
         return self._step(FlatMap(name, *self._function(fn, schema, name)), base)
@@ -108,10 +169,15 @@ class RowSteps(Handle):
     def map_batches(
         self, fn: Callable[[pa.Table], pa.Table], schema: SchemaLike | None = None, *, name: str | None = None
     ) -> Self:
-        """`fn` gives an Arrow table for an Arrow table of the same length, row for row.
+        """The Arrow tables that `fn` gives, each for an Arrow table of the same length, row for row.
 
-        Without `schema`, `fn` is called with an empty table to find it. Where it raises, or gives something else, all
-        rows of that batch go to `dead_letters()`.
+        Without `schema` (see `map`), `fn` is called with an empty table to find it; `name` is that of the step. Where
+        `fn` raises, or gives something else, all rows of that batch go to `dead_letters()`. Raises `PlanError` where
+        `fn` fails on the empty table, or a column has a type that Arrow does not have.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.map_batches(lambda table: table.select(["user"])).collect()["user"].to_list()
+            ['ada', 'bob', 'ada']
         """
         name, base = self._new_name("map_batches", name)
         require_arrow(self.schema, name)

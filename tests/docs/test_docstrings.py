@@ -1,0 +1,95 @@
+"""Every public name says what it is and shows it in an example, which is run here."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import pytest
+
+import beamlike as bl
+from beamlike.api.grouped import Grouped
+
+ROOMS = {"bl": bl, "bl.observe": bl.observe, "bl.savepoint": bl.savepoint, "bl.testing": bl.testing}
+
+CLASSES = (bl.Collection, Grouped, bl.Pipeline, bl.LocalRunner, bl.SparkRunner, bl.TestStream)
+"""Those whose methods are public, too."""
+
+NO_EXAMPLE = {
+    # narwhals explains these.
+    "bl.col",
+    "bl.lit",
+    "bl.when",
+    # Their names are explained one by one.
+    "bl.errors",
+    "bl.observe",
+    "bl.savepoint",
+    "bl.testing",
+    # Runners call these.
+    "TestStream.chunks",
+    "TestStream.schema",
+    "TestStream.step",
+}
+
+PLAYS = "Example, with the `plays` of"
+"""What an example begins with that goes on with that of `bl.Collection`."""
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """All that is public, by name."""
+    for place, room in ROOMS.items():
+        yield from ((f"{place}.{name}", getattr(room, name)) for name in room.__all__)
+    for name, kind in vars(bl.errors).items():
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            yield f"bl.errors.{name}", kind
+    for owner in CLASSES:
+        bases = [
+            base for base in owner.__mro__ if base is owner or base.__module__.startswith("beamlike.api")
+        ]
+        for name in dict.fromkeys(name for base in bases for name in vars(base)):
+            method = getattr(owner, name)
+            if isinstance(method, FunctionType | MethodType) and not name.startswith("_"):
+                yield f"{owner.__name__}.{name}", method
+
+
+PUBLIC = dict(public())
+WITH_EXAMPLE = [name for name in PUBLIC if name not in NO_EXAMPLE]
+
+
+def docstring(thing: Any) -> str:
+    """Its own docstring; that of a value, such as `bl.LATEST`, is that of its class."""
+    kinds = type | FunctionType | MethodType | ModuleType
+    return inspect.getdoc(thing if isinstance(thing, kinds) else type(thing)) or ""
+
+
+def run(name: str, text: str, names: dict[str, Any]) -> str:
+    """What is wrong with the examples of a docstring; `names` has what they define afterwards."""
+    test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    runner.run(test, out=said.append, clear_globs=False)
+    names |= test.globs
+    return "".join(said)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_explained(name: str) -> None:
+    text = docstring(PUBLIC[name])
+    assert text, f"{name} needs a docstring: what it takes, gives and raises, with units"
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLE)
+def test_examples_give_what_they_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, names = docstring(PUBLIC[name]), {"bl": bl}
+    if PLAYS in text:
+        assert not run("bl.Collection", docstring(bl.Collection), names)
+    assert not (wrong := run(name, text, names)), wrong
+
+
+def test_no_name_is_exempt_that_need_not_be() -> None:
+    assert set(PUBLIC) >= NO_EXAMPLE
