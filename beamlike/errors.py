@@ -9,7 +9,16 @@ from stages.errors import StepError as StepError
 
 
 class PlanError(ValueError):
-    """A pipeline cannot be run as it is declared. `step` names the step at fault, where there is one."""
+    """A pipeline cannot be run as it is declared. `step` names the step at fault, where there is one.
+
+    It is a `ValueError`.
+
+    Example:
+        >>> bl.Pipeline("p").run()
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.PlanError: pipeline 'p' writes to no sink; call collection.write('name', sink)
+    """
 
     def __init__(self, message: str, *, step: str | None = None) -> None:
         super().__init__(message if step is None else f"step {step!r}: {message}")
@@ -21,35 +30,93 @@ class PlanError(ValueError):
 
 
 class UnknownColumn(PlanError, KeyError):
-    """A step reads a column that its input does not have."""
+    """A step reads a column that its input does not have.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.select("point")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnknownColumn: step 'plays.select': there is no column 'point'; the columns are ...
+    """
 
 
 class UnknownName(PlanError, KeyError):
-    """A name that stands for nothing here."""
+    """A name that stands for nothing here.
+
+    Example:
+        >>> bl.Pipeline("p", on_error="stop")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnknownName: pipeline 'p': on_error must be 'dead_letters' or 'fail', not 'stop'
+    """
 
 
 class WrongType(PlanError, TypeError):
-    """A value or a column has a type that cannot be used here."""
+    """A value or a column has a type that cannot be used here. It is a `TypeError`, too.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.filter(bl.col("points"))
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.WrongType: step 'plays.filter': a filter must be Boolean, but points is Int64
+    """
 
 
 class DuplicateName(PlanError):
-    """Two steps, or two columns of one step, have the same name."""
+    """Two steps, or two columns of one step, have the same name.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.filter(bl.col("points") > 3, name="plays")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.DuplicateName: step 'plays': the name is taken in pipeline 'scores', ...
+    """
 
 
 class ReservedName(PlanError):
-    """A column begins with two underscores, as only the engine's own columns do."""
+    """A column begins with two underscores, as only the engine's own columns do.
+
+    Example:
+        >>> bl.Pipeline("p").read("rows", bl.Rows([{"__points": 3}]))
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.ReservedName: ...
+    """
 
 
 class UnlikeCollections(PlanError):
-    """Collections were flattened that do not have the same windowing or the same columns."""
+    """Collections were flattened that do not have the same windowing or the same columns.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> bl.flatten(plays, plays.drop("points"))
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnlikeCollections: ...
+    """
 
 
 class UnboundedGrouping(PlanError):
-    """A grouping would wait for the end of an input that has none."""
+    """A grouping would wait for the end of an input that has none.
+
+    Example:
+        >>> stream = bl.TestStream({"at": int})
+        >>> endless = bl.Pipeline("p").read("endless", stream, timestamp="at", timestamp_unit="s")
+        >>> endless.aggregate(n=bl.count())
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnboundedGrouping: ...
+    """
 
 
 class MissingFiles(PlanError, FileNotFoundError):
-    """The path or glob of a source names nothing."""
+    """The path or glob of a source names nothing. It is a `FileNotFoundError`, too.
+
+    Example:
+        >>> bl.Pipeline("p").read("plays", bl.CSV("nowhere/*.csv"))
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.MissingFiles: ...
+    """
 
 
 class RunError(RuntimeError):
@@ -60,11 +127,29 @@ class TooManyDeadLetters(RunError, StepError):
     """A run has more dead letters than its `max_dead_letters`, or without that a step could use none of its rows.
 
     `step` names the one with most of them.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.map(lambda row: {"share": 1 / 0}, schema={"share": float}).collect()
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.TooManyDeadLetters: ...
     """
 
 
 class SinkError(RunError):
-    """A sink could not write a batch. On Spark, the next run on the checkpoint does the batch again."""
+    """A sink could not write a batch. On Spark, the next run on the checkpoint does the batch again.
+
+    `sink` is its name.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> from pathlib import Path
+        >>> Path("out").write_text("in the way")
+        10
+        >>> plays.write("out", bl.Parquet("out")) and p.run()
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.SinkError: sink 'out': ...
+    """
 
     def __init__(self, sink: str, message: str) -> None:
         super().__init__(sink, message)
@@ -87,7 +172,17 @@ class RecordsInUse(RuntimeError):
 
 
 class ViewError(ValueError):
-    """The records of a run cannot be read, or do not have what was asked for."""
+    """The records of a run cannot be read, or do not have what was asked for.
+
+    Example:
+        >>> from pathlib import Path
+        >>> Path("notes.txt").write_text("no records")
+        10
+        >>> bl.observe.History.open("notes.txt")
+        Traceback (most recent call last):
+            ...
+        beamlike.records.history.UnreadableRun: 'notes.txt' does not have the records of a run: ...
+    """
 
 
 def nearest(word: object, words: Iterable[str]) -> str:

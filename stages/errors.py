@@ -8,7 +8,17 @@ class ResultError(ValueError):
 
 
 class StepError(RuntimeError):
-    """A step got a value that it cannot use: from a user's function, or a sum that its type cannot hold."""
+    """A step got a value that it cannot use: from a user's function, or a sum that its type cannot hold.
+
+    `step` is its name.
+
+    Example:
+        >>> strict = bl.Pipeline("p", on_error="fail")
+        >>> strict.read("rows", bl.Rows([{"n": 3}])).map(lambda row: {"n": "three"}).collect()
+        Traceback (most recent call last):
+            ...
+        stages.errors.StepError: step 'rows.map': ...
+    """
 
     def __init__(self, step: str, message: str) -> None:
         super().__init__(step, message)

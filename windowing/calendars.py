@@ -85,10 +85,18 @@ def _zone(owner: object, attribute: attrs.Attribute[str], value: object) -> None
 class CalendarWindows(WindowFn):
     """Windows of whole days, weeks, months or years, which begin at midnight by the clocks of a time zone.
 
-    A day on which the clocks change has 23 or 25 hours. A midnight that the clocks leave out is the moment at
-    which they jump over it; of one that they show twice, the first counts. Windows lie before `start`, too.
-    Times before the year 2 and after 9998 are in the first and the last window, which have no other end; the
-    clocks of years after 2099 stay on standard time.
+    They are made with `days`, `weeks`, `months` or `years`; each takes how many of them a window has, and a
+    `timezone` such as "Europe/Berlin". A day on which the clocks change has 23 or 25 hours. A midnight that the
+    clocks leave out is the moment at which they jump over it; of one that they show twice, the first counts. Windows
+    lie before `start`, too. Times before the year 2 and after 9998 are in the first and the last window, which have
+    no other end; the clocks of years after 2099 stay on standard time. Raises `ValueError` for a zone or a day that
+    there is not.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> months = bl.CalendarWindows.months(timezone="Europe/Berlin")
+        >>> counts = plays.window_into(months).aggregate(n=bl.count())
+        >>> str(counts.select("n", start=bl.window_start()).collect()["start"].item())
+        '2025-12-31 23:00:00+00:00'
     """
 
     unit: str = attrs.field(validator=_unit)

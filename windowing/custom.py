@@ -34,6 +34,16 @@ class CustomWindows(WindowFn):
     that merge, per key. Windows are `(start, end)` in microseconds, `[start, end)`; what reaches beyond the
     limits of time ends there. Both functions must give the same for the same. A row on which `assign_windows` raises,
     or for which it gives something else, is a dead letter of `window_into`; that `merge_windows` does fails the run.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> class UntilDeadline(bl.CustomWindows):
+        ...     columns = ("points",)
+        ...
+        ...     def assign_windows(self, time, row):
+        ...         yield time, time + row["points"] * 1_000_000
+        >>> counts = plays.window_into(UntilDeadline()).aggregate(seconds=bl.window_length())
+        >>> counts.collect()["seconds"].to_list()
+        [3.0, 5.0, 4.0]
     """
 
     merges_in_parts: ClassVar[bool] = False

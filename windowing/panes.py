@@ -39,6 +39,16 @@ class Accumulation(Enum):
 
     DISCARDING forgets it: panes are parts. ACCUMULATING keeps it: each pane has all so far. RETRACTING keeps it, and
     takes back each pane that a new one replaces: the old pane comes once more, marked as retracted, before the new.
+    `window_into` takes a member or its text, such as "accumulating".
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> early = bl.AfterWatermark(early=bl.AfterCount(2))
+        >>> for choice in bl.DISCARDING, bl.ACCUMULATING, bl.RETRACTING:
+        ...     days = plays.window_into(bl.FixedWindows("1d"), trigger=early, accumulation=choice)
+        ...     print(choice.value, days.aggregate(n=bl.count()).collect()["n"].to_list())
+        discarding [2, 1]
+        accumulating [2, 3]
+        retracting [2, 2, 3]
     """
 
     DISCARDING = "discarding"

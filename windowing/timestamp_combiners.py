@@ -21,7 +21,20 @@ def _not_before(previous_end: pl.Expr | None) -> pl.Expr:
 
 
 class TimestampCombiner(Enum):
-    """Which time stands for all elements of a pane."""
+    """Which time stands for all elements of a pane: END_OF_WINDOW (its last microsecond), EARLIEST or LATEST.
+
+    EARLIEST and LATEST are of the elements that were not late. Where windows overlap, EARLIEST is not before the end
+    of the window before, so that no window holds the watermark inside an earlier one. `window_into` takes a member or
+    its text, such as "earliest".
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> for choice in bl.END_OF_WINDOW, bl.EARLIEST, bl.LATEST:
+        ...     hours = plays.window_into(bl.FixedWindows("1h"), timestamp_combiner=choice)
+        ...     print(hours.aggregate(n=bl.count()).collect()["event_time"].dt.strftime("%H:%M:%S").item())
+        12:59:59
+        12:00:10
+        12:01:20
+    """
 
     END_OF_WINDOW = "end_of_window"
     EARLIEST = "earliest"

@@ -48,7 +48,14 @@ _MOST: Final = 100_000
 # Its own __getstate__ would pickle nothing of a user's subclass that is no attrs class.
 @attrs.frozen(getstate_setstate=False)
 class WindowFn:
-    """A way to divide event time into windows; `assign` gives each element its windows."""
+    """A way to divide event time into windows; `assign` gives each element its windows.
+
+    It is the base of all windows; those of your own begin with `CustomWindows`.
+
+    Example:
+        >>> isinstance(bl.FixedWindows("1m"), bl.WindowFn)
+        True
+    """
 
     merging: ClassVar[bool] = False
     """Whether windows of one key may become one."""
@@ -104,7 +111,16 @@ class WindowFn:
 
 @attrs.frozen
 class FixedWindows(WindowFn):
-    """Windows of one size, one after the other: `[offset + n * size, offset + (n + 1) * size)`."""
+    """Windows of one size, one after the other: `[offset + n * size, offset + (n + 1) * size)`.
+
+    `size` and `offset` are durations, such as "90s", "1h 30m" or a timedelta; windows are counted from 1970-01-01 in
+    UTC. Raises `ValueError` for a size that is not longer than nothing.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> minutes = plays.window_into(bl.FixedWindows("1m", offset="30s")).aggregate(n=bl.count())
+        >>> minutes.select("n", start=bl.window_start()).collect()["start"].dt.strftime("%H:%M:%S").to_list()
+        ['11:59:30', '12:00:30']
+    """
 
     size: int = attrs.field(converter=microseconds, validator=_positive)
     offset: int = attrs.field(converter=microseconds, default=0)
@@ -124,8 +140,14 @@ class FixedWindows(WindowFn):
 class SlidingWindows(WindowFn):
     """Windows of one size that start every `period`: they overlap where the period is shorter than the size.
 
-    With a period longer than the size there are gaps between windows; an element in a gap is in no window. Raises
-    `ValueError` where an element would be in more than 100,000 windows.
+    `size`, `period` and `offset` are durations, such as "90s" or a timedelta. With a period longer than the size
+    there are gaps between windows; an element in a gap is in no window, and is dropped by a grouping and counted.
+    Raises `ValueError` where an element would be in more than 100,000 windows.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> counts = plays.window_into(bl.SlidingWindows("2m", "1m")).aggregate(n=bl.count())
+        >>> counts.collect()["n"].to_list()
+        [2, 3, 1]
     """
 
     size: int = attrs.field(converter=microseconds, validator=_positive)
@@ -165,7 +187,16 @@ class SlidingWindows(WindowFn):
 
 @attrs.frozen
 class Sessions(WindowFn):
-    """Spans of activity of a key that a silence of `gap` ends; elements exactly `gap` apart are two sessions."""
+    """Spans of activity of a key that a silence of `gap` ends; elements exactly `gap` apart are two sessions.
+
+    `gap` is a duration, such as "10m" or a timedelta. A session begins with its first element and ends a gap after
+    its last.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> sessions = plays.window_into(bl.Sessions("90s")).group_by("user").aggregate(n=bl.count())
+        >>> sessions.collect()[["user", "n"]].rows()
+        [('bob', 1), ('ada', 2)]
+    """
 
     merging: ClassVar[bool] = True
     merges_by_overlap: ClassVar[bool] = True
@@ -221,7 +252,16 @@ def _ends_ascend(ordered: pl.DataFrame) -> bool:
 
 @attrs.frozen
 class GlobalWindows(WindowFn):
-    """One window for all of time, which only the end of input closes."""
+    """One window for all of time, which only the end of input closes.
+
+    Rows of a source are in it until a `window_into`. A grouping of an input without end needs a trigger that emits
+    before the window ends.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> often = bl.Repeatedly(bl.AfterCount(2))
+        >>> plays.window_into(bl.GlobalWindows(), trigger=often).aggregate(n=bl.count()).collect()["n"].to_list()
+        [2, 1]
+    """
 
     def assign(self, frame: Frame) -> Frame:
         """The same window for every element."""

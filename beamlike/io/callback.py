@@ -12,11 +12,19 @@ from beamlike.io.base import Part
 
 @attrs.frozen
 class Callback:
-    """Calls `fn(frame, batch)` on the driver for every batch with rows.
+    """Calls `fn(frame, batch)` on the driver for every batch with rows: a polars frame, and the number of the batch.
 
-    The frame has all rows of the batch, in the memory of the driver. After a failure a batch may come again, under the
-    same number: what was written for it before has to be replaced. Where it has no rows this time, as a function before
-    it gave others, the frame is empty; so may that of the first batch be when a run on Spark goes on.
+    The frame has all rows of the batch, in the memory of the driver. After a failure a batch may come again, under
+    the same number: what was written for it before has to be replaced. Where it has no rows this time, as a function
+    before it gave others, the frame is empty; so may that of the first batch be when a run on Spark goes on.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("out", bl.Callback(lambda frame, batch: print(batch, frame["user"].to_list())))
+        <Collection 'plays': user String, points Int64, at String>
+        >>> run = p.run()
+        0 ['ada']
+        1 ['bob']
+        2 ['ada']
     """
 
     fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=attrs.validators.is_callable())

@@ -17,7 +17,15 @@ _DIGITS: Final = 6  # of a float, significant
 
 @attrs.frozen
 class Console:
-    """Prints a table of each batch that has rows, at most `rows` of them."""
+    """Prints a table of each batch that has rows, at most `rows` of them.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.select("user").write("users", bl.Console(rows=5))
+        <Collection 'plays.select': user String>
+        >>> run = p.run()  # doctest: +ELLIPSIS
+        users, batch 0, 2026-01-31 UTC
+        ...
+    """
 
     rows: int = attrs.field(default=20, validator=[attrs.validators.instance_of(int), attrs.validators.gt(0)])
 

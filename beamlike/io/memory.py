@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 class Rows:
     """Rows given in the program: dicts, or a polars, pandas or Arrow frame, in order of arrival.
 
-    `schema` names the columns and their types. With `rows_per_batch`, a batch is that many rows.
+    `schema` names the columns and their types; without it they are seen from the rows. With `rows_per_batch`, a batch
+    is that many rows. Raises `TypeError` for rows that do not fit.
+
+    Example:
+        >>> rows = bl.Rows([{"user": "ada", "points": 3}], schema={"user": str, "points": float})
+        >>> bl.Pipeline("p").read("plays", rows)
+        <Collection 'plays': user String, points Float64>
     """
 
     frame: pl.DataFrame = attrs.field(repr=lambda frame: f"<{frame.height} rows>")
@@ -83,7 +89,16 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pl.Schema | None) -> 
 class Memory:
     """Keeps what was written, for tests and notebooks: all rows of the run, in the memory of this process.
 
-    A copy that was pickled is empty.
+    `frame()` gives it as a polars frame, `rows()` as dicts. A copy that was pickled is empty.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> out = bl.Memory()
+        >>> plays.select("user").write("out", out)
+        <Collection 'plays.select': user String>
+        >>> p.run()
+        <LocalRun of 'scores': 4 batches>
+        >>> [row["user"] for row in out.rows()]
+        ['ada', 'bob', 'ada']
     """
 
     _parts: dict[Part, pl.DataFrame] = attrs.field(factory=dict, init=False, repr=False)

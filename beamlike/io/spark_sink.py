@@ -28,9 +28,14 @@ def _options(owner: object, attribute: attrs.Attribute[Mapping[str, str]], value
 class SparkSink:
     """Appends every batch to what Spark's `format` is at `path`: Delta tables, and whatever has a DataFrameWriter.
 
-    `options` are the writer's. Each batch also has `txnAppId` (of run and sink) and `txnVersion` (the batch), by which
-    Delta leaves out a batch that it has; other formats pass over them, and a batch that is replayed is there twice.
-    Runs on Spark only. Batches go through the driver.
+    `options` are the writer's. Each batch also has `txnAppId` (of run and sink) and `txnVersion` (the batch), by
+    which Delta leaves out a batch that it has; other formats pass over them, and a batch that is replayed is there
+    twice. Runs on Spark only. Batches go through the driver. Raises `ValueError` for an option that each batch sets
+    itself.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("table", bl.SparkSink("delta", "s3a://bucket/plays", {"mergeSchema": "true"}))
+        <Collection 'plays': user String, points Int64, at String>
     """
 
     format: str = attrs.field(validator=_name)

@@ -23,6 +23,13 @@ class SparkSource:
     `schema` names the columns and their types; without it Spark is asked when the pipeline is declared.
     `watermark`: the strategy that understands what the source announces, for a source that does; `p.read` then needs
     none.
+
+    Example:
+        >>> from datetime import datetime
+        >>> ticks = bl.SparkSource(lambda spark: spark.readStream.format("rate").load(), {"timestamp": datetime})
+        >>> now = bl.MonotonousTimestamps()
+        >>> bl.Pipeline("p").read("ticks", ticks, timestamp="timestamp", watermark=now)
+        <Collection 'ticks': timestamp Datetime(us, UTC)>
     """
 
     reader: Reader = attrs.field(validator=attrs.validators.is_callable())

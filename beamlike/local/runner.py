@@ -55,8 +55,18 @@ class LocalRunner:
     `records`: a file for the records of all batches, for `beamlike why`, `watch` and `report`.
     `on_batch` is called with the record of each batch.
     `clock` gives the processing time in microseconds; by default it is this machine's.
-    `run_id`: the name under which sinks know the run, by default that of the pipeline. A run replaces the files of the
-    last one of its name, and is refused while one goes on that writes to the same place.
+    `run_id`: the name under which sinks know the run, by default that of the pipeline. A run replaces the files of
+    the last one of its name, and is refused while one goes on that writes to the same place.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("out", bl.Memory())
+        <Collection 'plays': user String, points Int64, at String>
+        >>> p.run(bl.LocalRunner(records="plays.jsonl", on_batch=lambda record: print(record.batch, record.sinks)))
+        0 {'out': 1}
+        1 {'out': 1}
+        2 {'out': 1}
+        3 {}
+        <LocalRun of 'scores': 4 batches>
     """
 
     chunk_rows: int = attrs.field(
@@ -73,11 +83,19 @@ class LocalRunner:
             require_name(value, "run")
 
     def run(self, plan: Plan) -> LocalRun:
-        """Runs the plan to the end of its input, and closes all windows there.
+        """Runs the plan to the end of its input, and closes all windows there. Users call `Pipeline.run`.
 
         Ctrl-C ends it after the batch in hand: what was done so far is kept, windows that are open emit nothing, and
         `KeyboardInterrupt` is raised, whose `run` has the records. A second one gives that batch up, and files that
-        an earlier run has written stay as they were.
+        an earlier run has written stay as they were. Raises `RunError` or its kinds, and what a user's function
+        raises.
+
+        Example, with the `plays` of `bl.Collection`:
+            >>> plays.write("out", bl.Memory())
+            <Collection 'plays': user String, points Int64, at String>
+            >>> run = bl.LocalRunner().run(p.plan())
+            >>> len(run.batches)
+            4
         """
         run = LocalRun(plan, self)
         run.go()

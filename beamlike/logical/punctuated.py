@@ -35,8 +35,15 @@ class Punctuated(stages.strategies.punctuated.Punctuated):
     """Rows for which `predicate` is true are markers: the watermark is the newest `timestamp` of a marker.
 
     A marker promises that no element before its timestamp, a Datetime or Date, is still to come; without `timestamp`
-    that is its event time. Both are columns or expressions. Markers are elements like others: where they should not
-    be counted, filter them out after the source.
+    that is its event time. Both are columns or expressions; for another, `WrongType` is raised. Markers are elements
+    like others: where they should not be counted, filter them out after the source.
+
+    Example:
+        >>> rows = bl.Rows([{"at": 50, "mark": False}, {"at": 70, "mark": True}, {"at": 40, "mark": False}], None, 1)
+        >>> marked = bl.Punctuated(bl.col("mark"))
+        >>> plays = bl.Pipeline("p").read("plays", rows, timestamp="at", timestamp_unit="s", watermark=marked)
+        >>> plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).late().collect()["at"].to_list()
+        [40]
     """
 
     predicate: RowExpression = attrs.field(converter=_of_rows)

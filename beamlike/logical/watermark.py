@@ -42,6 +42,13 @@ def source_file() -> SourceFile:
     """For `per_split=` of a strategy: each file of the source is a split, and leaves the minimum when it was read.
 
     A file that is known and was not read yet holds the watermark, so it does not matter in which order they come.
+    `Pipeline.read` raises `PlanError` where the source has no files.
+
+    Example:
+        >>> logs = bl.TimeOrderedLogs(bl.source_file())
+        >>> files = bl.CSV("logs/*.csv", schema={"at": int})
+        >>> bl.Pipeline("p").read("logs", files, timestamp="at", timestamp_unit="s", watermark=logs)
+        <Collection 'logs': at Int64>
     """
     return SourceFile()
 

@@ -28,11 +28,6 @@ _SECOND = 1_000_000
 class PrometheusMetrics:
     """Metrics of a run; give it to a runner, and let Prometheus scrape the process that the runner is in.
 
-        from prometheus_client import start_http_server
-
-        start_http_server(9000)
-        pipeline.run(bl.SparkRunner(..., on_batch=PrometheusMetrics("scores")))
-
     All names begin with `beamlike_`, all metrics have the label `pipeline`, and those of a source, stage or sink its
     name in a label `source`, `stage` or `sink`. Times and lengths of time are in seconds.
 
@@ -69,7 +64,18 @@ class PrometheusMetrics:
 
     Lags are measured when they are asked for, and grow while a batch hangs; of a run that is over they stay.
     A watermark is -Inf before anything is known and +Inf at the end of input; its lag is then NaN.
-    `registry`: another one than that of the process. `clock` gives the time in microseconds.
+    `pipeline`: its name, for the label. `registry`: another one than that of the process. `clock` gives the time in
+    microseconds. Needs prometheus-client, from the extra `metrics`.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> from prometheus_client import CollectorRegistry, start_http_server
+        >>> metrics = bl.observe.PrometheusMetrics("scores", registry=CollectorRegistry())
+        >>> server = start_http_server(9000, registry=metrics.registry)  # doctest: +SKIP
+        >>> plays.write("out", bl.Memory())
+        <Collection 'plays': user String, points Int64, at String>
+        >>> run = p.run(bl.LocalRunner(on_batch=metrics))
+        >>> metrics.registry.get_sample_value("beamlike_sink_rows_total", {"pipeline": "scores", "sink": "out"})
+        3.0
     """
 
     pipeline: str = attrs.field(validator=attrs.validators.instance_of(str))

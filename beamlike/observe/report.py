@@ -62,7 +62,14 @@ _CODE = re.compile("`([^`]*)`")
 def write_report(history: History, path: str | os.PathLike[str], now: int | None = None) -> None:
     """Writes the page of a run at `now` (us; by default this machine's) to a file, and makes its folder.
 
-    The same history gives the same page; that of a run that goes on changes with the time.
+    The same history gives the same page; that of a run that goes on changes with the time. Needs matplotlib, from the
+    extra `report`.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("out", bl.Memory())
+        <Collection 'plays': user String, points Int64, at String>
+        >>> run = p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> bl.observe.write_report(bl.observe.History.open("plays.jsonl"), "reports/plays.html")
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -32,6 +32,15 @@ class History:
 
     A batch that was run again, after a failure or by a new run into the same file, replaces what was recorded of it
     and of all after it. `closed` is "ended", "stopped" or "failed"; None while the run goes on, or if it was killed.
+    `History.open(path)` reads one from a records file, a folder with one, or a checkpoint.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("out", bl.Memory())
+        <Collection 'plays': user String, points Int64, at String>
+        >>> run = p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> history = bl.observe.History.open("plays.jsonl")
+        >>> len(history.batches), history.closed
+        (4, 'ended')
     """
 
     plan: RunDescription

@@ -192,9 +192,17 @@ class BatchRecord:
     """A batch: its number, its processing time (us), every source and stage, and the rows that each sink got.
 
     `finished` is the processing time (us) at which all of it was done. `dead_letters` counts, by step, the rows that
-    stages, and steps after the sources, could not use; those before are counted by their source. `errors` has, for each
-    source and step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself the
-    last, as of those of long ago there may be one record for several. `uses`: which steps could use any of their rows.
+    stages, and steps after the sources, could not use; those before are counted by their source. `errors` has, for
+    each source and step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself
+    the last, as of those of long ago there may be one record for several. `uses`: which steps could use any of their
+    rows.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("out", bl.Memory())
+        <Collection 'plays': user String, points Int64, at String>
+        >>> first, *others = p.run().batches
+        >>> first.sources["plays"].elements, first.sinks
+        (1, {'out': 1})
     """
 
     batch: int

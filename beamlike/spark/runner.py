@@ -41,9 +41,9 @@ KEPT_BATCHES = 10_000
 class SparkRunner:
     """Runs a pipeline on Spark Structured Streaming.
 
-    `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one
-    was. Without one, a temporary folder is made and the run cannot be continued: the next one replaces its files, as a
-    run in process does. With a new checkpoint, file sinks add to what is in their folders, and so they do without one
+    `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one was.
+    Without one, a temporary folder is made and the run cannot be continued: the next one replaces its files, as a run
+    in process does. With a new checkpoint, file sinks add to what is in their folders, and so they do without one
     where there is a `SparkSource` or `SparkSink`.
     `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
     Triggers of processing time are looked at in every batch; an interval has batches also when nothing comes, but
@@ -55,6 +55,12 @@ class SparkRunner:
     `session`: a session to work in (in a new one beside it: nothing in it changes); otherwise one is made, on
     `master` (default "local[*]") and with `config`.
     `on_batch` is called with the record of each batch.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("out", bl.Parquet("out"))
+        <Collection 'plays': user String, points Int64, at String>
+        >>> p.run(bl.SparkRunner(checkpoint="checkpoint", drain=True))  # doctest: +SKIP
+        <SparkRun of 'scores': 2 batches>
     """
 
     checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
@@ -71,9 +77,15 @@ class SparkRunner:
             raise ValueError("SparkRunner: drain=True needs trigger='available_now': an interval has no end")
 
     def run(self, plan: Plan) -> SparkRun:
-        """Runs the plan and waits for its end; with an interval, until it is stopped.
+        """Runs the plan and waits for its end; with an interval, until it is stopped. Users call `Pipeline.run`.
 
-        SIGTERM or Ctrl-C stops it after the batch in hand; a second one gives that batch up.
+        SIGTERM or Ctrl-C stops it after the batch in hand; a second one gives that batch up. Raises what `start`
+        raises, and `RunError` or its kinds, with the traceback of what failed in a worker.
+
+        Example:
+            >>> run = bl.SparkRunner(checkpoint="checkpoint").run(p.plan())  # doctest: +SKIP
+            >>> run.batches[-1].sinks  # doctest: +SKIP
+            {'out': 3}
         """
         run = self.start(plan)
         try:
@@ -87,7 +99,14 @@ class SparkRunner:
         return run
 
     def start(self, plan: Plan) -> SparkRun:
-        """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan."""
+        """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan.
+
+        Also raises `PlanError` for what Spark cannot run, and `ValueError` for a cluster without a checkpoint.
+
+        Example:
+            >>> run = bl.SparkRunner(checkpoint="checkpoint", trigger="10 seconds").start(p.plan())  # doctest: +SKIP
+            >>> run.stop()  # doctest: +SKIP
+        """
         require_alignable({name: source.watermark for name, source in plan.sources.items()})
         require_readable(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})

@@ -27,6 +27,11 @@ def assert_panes(actual: Panes, expected: Iterable[Pane]) -> None:
 
     Raises `AssertionError` with the difference, and `UnknownColumn` (a `ValueError`) for a column that no pane has;
     nan is the same as nan.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> counts = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
+        >>> expected = [{"window_start": "2026-01-31T12:00Z", "n": 2}, {"window_start": "2026-01-31T12:01Z", "n": 1}]
+        >>> bl.testing.assert_panes(counts.collect(), expected)
     """
     frame = actual.frame() if isinstance(actual, Memory) else actual
     known = frame.columns if isinstance(frame, pl.DataFrame) else []

@@ -27,7 +27,24 @@ class CombineFn:
     savepoint can run code in the pipeline that reads it.
 
     A row on which `add_input` raises is a dead letter of the grouping, and in none of its aggregates. That another
-    function raises fails the run.
+    function raises fails the run. `bl.combine` makes an aggregate of it.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> class Spread(bl.CombineFn):
+        ...     def create_accumulator(self):
+        ...         return []
+        ...
+        ...     def add_input(self, accumulator, element):
+        ...         return [*accumulator, element]
+        ...
+        ...     def merge_accumulators(self, accumulators):
+        ...         return sum(accumulators, [])
+        ...
+        ...     def extract_output(self, accumulator):
+        ...         return max(accumulator) - min(accumulator)
+        >>> days = plays.window_into(bl.FixedWindows("1d"))
+        >>> days.aggregate(spread=bl.combine(Spread(), "points", int)).collect()["spread"].item()
+        2
     """
 
     def create_accumulator(self) -> Any:

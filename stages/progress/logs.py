@@ -19,10 +19,18 @@ from windowing.columns import EVENT_TIME
 class TimeOrderedLogs(NewestTime):
     """Logs each of which is in order of event time: W = min over the splits of the newest of each.
 
-    `expected=["eu", "us"]`, or how many there are, makes it perfect for a static set: there is no watermark until all
-    have spoken. Without, the set is dynamic and W a heuristic: a split that is new joins at the watermark. A log whose
-    newest row is one for which `ends` is true is over: it leaves the minimum until a newer row comes. Flink:
+    `split` is the column that tells them apart, or `bl.source_file()`. `expected=["eu", "us"]`, or how many there
+    are, makes it perfect for a static set: there is no watermark until all have spoken. Without, the set is dynamic
+    and W a heuristic: a split that is new joins at the watermark. A log whose newest row is one for which `ends`, a
+    column or an expression, is true is over: it leaves the minimum until a newer row comes. Flink:
     `forMonotonousTimestamps` on the partitions of a Kafka source; Beam: Kafka's `LogAppendTimePolicy`.
+
+    Example:
+        >>> rows = bl.Rows([{"at": 90, "region": "eu"}, {"at": 40, "region": "us"}], rows_per_batch=1)
+        >>> logs = bl.TimeOrderedLogs(split="region", expected=["eu", "us"])
+        >>> plays = bl.Pipeline("p").read("plays", rows, timestamp="at", timestamp_unit="s", watermark=logs)
+        >>> plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).collect()["n"].to_list()
+        [1, 1]
     """
 
     per_split: str | validators.SourceFile = attrs.field(alias="split", validator=validators.split)

@@ -28,8 +28,8 @@ Summary = dict[str, Any]
 class WatermarkStrategy:
     """How complete a source is: W says that no element with an event time before W is still to come.
 
-    A user's own is a subclass with three functions: `observe`, `merge` and `watermark`; fields make it an attrs class.
-    Counterparts: Flink's `WatermarkGenerator`; Beam's `WatermarkEstimator`, for Kafka `TimestampPolicy`.
+    A user's own is a subclass with three functions: `observe`, `merge` and `watermark`; fields make it an attrs
+    class. Counterparts: Flink's `WatermarkGenerator`; Beam's `WatermarkEstimator`, for Kafka `TimestampPolicy`.
 
     Laws: `merge` is associative and commutative with `{}` as identity; observing a batch in parts and merging gives
     what observing it whole gives. The watermark may fall: the source never takes back what it has reached.
@@ -41,6 +41,30 @@ class WatermarkStrategy:
     `max_drift="5m"` lets the source wait while it is further than that ahead of the slowest.
     `percentiles=(33, 66)` keeps watermarks that only so many percent of the elements are not behind: the newest event
     time less that quantile of lateness, and never behind the watermark, which is the 100th.
+
+    Example:
+        >>> import attrs
+        >>> @attrs.frozen
+        ... class Announced(bl.WatermarkStrategy):
+        ...     column: str
+        ...
+        ...     @property
+        ...     def reads(self):
+        ...         return (self.column,)
+        ...
+        ...     def observe(self, frame):
+        ...         return {"newest": frame[self.column].max()} if len(frame) else {}
+        ...
+        ...     def merge(self, one, other):
+        ...         return max(one, other, key=lambda summary: summary.get("newest", 0))
+        ...
+        ...     def watermark(self, state, processing_time):
+        ...         return state.get("newest", 0)
+        >>> rows = bl.Rows([{"at": 10, "complete": 0}, {"at": 70, "complete": 60_000_000}])
+        >>> told = Announced("complete")
+        >>> plays = bl.Pipeline("p").read("plays", rows, timestamp="at", timestamp_unit="s", watermark=told)
+        >>> plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).collect()["n"].to_list()
+        [1, 1]
     """
 
     per_split: str | validators.SourceFile | None = attrs.field(
@@ -173,9 +197,18 @@ def _newest(time: Any) -> Summary:
 class BoundedOutOfOrderness(NewestTime):
     """The watermark follows the newest event time at a distance: elements are at most `bound` out of order.
 
-    W = newest - bound; an element at exactly W is not late. Flink's `forBoundedOutOfOrderness` has `newest - bound
-    - 1 ms`, which says that none at or before it is to come, and closes windows at the same moment. Beam has
-    `CustomTimestampPolicyWithLimitedDelay` for Kafka.
+    `bound` is a duration, such as "5s" or a timedelta. W = newest - bound; an element at exactly W is not late.
+    Flink's `forBoundedOutOfOrderness` has `newest - bound - 1 ms`, which says that none at or before it is to come,
+    and closes windows at the same moment. Beam has `CustomTimestampPolicyWithLimitedDelay` for Kafka. What all
+    strategies take besides is told by `WatermarkStrategy`.
+
+    Example:
+        >>> scores = bl.Rows([{"at": 50}, {"at": 61}, {"at": 58}, {"at": 130}, {"at": 3}], rows_per_batch=1)
+        >>> strategy = bl.BoundedOutOfOrderness("5s")
+        >>> plays = bl.Pipeline("p").read("plays", scores, timestamp="at", timestamp_unit="s", watermark=strategy)
+        >>> counts = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
+        >>> counts.collect()["n"].to_list(), counts.late().collect()["at"].to_list()
+        ([2, 1, 1], [3])
     """
 
     bound: int = attrs.field(converter=microseconds, validator=validators.not_negative)
@@ -189,7 +222,15 @@ class BoundedOutOfOrderness(NewestTime):
 class MonotonousTimestamps(BoundedOutOfOrderness):
     """Event times never go down: W = newest, a bound of nothing.
 
-    Flink's `forMonotonousTimestamps`, Beam's `MonotonicallyIncreasing`.
+    Flink's `forMonotonousTimestamps`, Beam's `MonotonicallyIncreasing`. What all strategies take is told by
+    `WatermarkStrategy`.
+
+    Example:
+        >>> rows = bl.Rows([{"at": 50}, {"at": 70}, {"at": 59}], rows_per_batch=1)
+        >>> strategy = bl.MonotonousTimestamps()
+        >>> plays = bl.Pipeline("p").read("plays", rows, timestamp="at", timestamp_unit="s", watermark=strategy)
+        >>> plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).late().collect()["at"].to_list()
+        [59]
     """
 
     bound: int = attrs.field(default=0, init=False)
@@ -220,7 +261,13 @@ class _ByTheClock(WatermarkStrategy):
 class ProcessingTimeLag(_ByTheClock):
     """Elements come at most `lag` after they happened: W = processing time - lag, whether or not any come.
 
-    Flink's documentation has it as `TimeLagWatermarkGenerator`; with no lag it is Beam's `WallTime`.
+    `lag` is a duration, such as "1m" or a timedelta. Flink's documentation has it as `TimeLagWatermarkGenerator`;
+    with no lag it is Beam's `WallTime`.
+
+    Example:
+        >>> strategy = bl.ProcessingTimeLag("1m")
+        >>> strategy.watermark({}, processing_time=90_000_000)
+        30000000
     """
 
     lag: int = attrs.field(converter=microseconds, validator=validators.not_negative)
@@ -234,8 +281,13 @@ class ProcessingTimeLag(_ByTheClock):
 class IngressTimestamps(_ByTheClock):
     """An element happens when it comes in: its event time is the processing time then, and W = processing time.
 
-    A perfect watermark: what comes in later has no earlier time. Flink once had it as "ingestion time"; Beam: Kafka's
-    `ProcessingTimePolicy`.
+    A perfect watermark: what comes in later has no earlier time. `read` then takes no `timestamp`. Flink once had it
+    as "ingestion time"; Beam: Kafka's `ProcessingTimePolicy`.
+
+    Example:
+        >>> rows = bl.Pipeline("p").read("rows", bl.Rows([{"user": "ada"}]), watermark=bl.IngressTimestamps())
+        >>> rows.window_into(bl.FixedWindows("1d")).aggregate(n=bl.count()).collect()["n"].to_list()
+        [1]
     """
 
     assigns_event_time: ClassVar[bool] = True
@@ -252,9 +304,14 @@ class IngressTimestamps(_ByTheClock):
 class PercentileLateness(WatermarkStrategy):
     """The bound learns itself, so that this share of elements is not late: W = newest - that quantile of lateness.
 
-    The lateness of an element is how far it is behind the newest of the batches before its own. With each `half_life`
-    of event time what was learned counts half. There is no watermark until a second batch has come. Neither Flink nor
-    Beam has it: there one measures lateness, and sets the bound.
+    `share` is a number between 0 and 1. The lateness of an element is how far it is behind the newest of the batches
+    before its own. With each `half_life`, a duration, of event time what was learned counts half. There is no
+    watermark until a second batch has come. Neither Flink nor Beam has it: there one measures lateness, and sets the
+    bound.
+
+    Example:
+        >>> bl.PercentileLateness(0.99, half_life="6h").share
+        0.99
     """
 
     share: float = attrs.field(validator=validators.share)

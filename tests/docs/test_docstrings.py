@@ -29,6 +29,13 @@ NO_EXAMPLE = {
     "bl.observe",
     "bl.savepoint",
     "bl.testing",
+    # It takes a cluster, or another run, to raise these.
+    "bl.RunError",
+    "bl.CheckpointError",
+    "bl.errors.RunError",
+    "bl.errors.SinkInUse",
+    "bl.errors.CheckpointError",
+    "bl.errors.RecordsInUse",
     # Runners call these.
     "TestStream.chunks",
     "TestStream.schema",
@@ -80,6 +87,8 @@ def run(name: str, text: str, names: dict[str, Any]) -> str:
 def test_every_public_name_is_explained(name: str) -> None:
     text = docstring(PUBLIC[name])
     assert text, f"{name} needs a docstring: what it takes, gives and raises, with units"
+    has_example = bool(doctest.DocTestParser().get_examples(text))
+    assert has_example or name in NO_EXAMPLE, f"{name} needs an example in its docstring: `>>> ...`"
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLE)

@@ -252,7 +252,13 @@ class Finishing(Trigger):
 
 @attrs.frozen(repr=False)
 class Repeatedly(Trigger):
-    """Begins its trigger anew each time that it has finished, so a window is never closed before its time."""
+    """Begins its trigger anew each time that it has finished, so a window is never closed before its time.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(1)))
+        >>> days.aggregate(n=bl.count()).collect()["n"].to_list()
+        [1, 1, 1, 0]
+    """
 
     trigger: Trigger = attrs.field(validator=is_trigger)
 
@@ -275,7 +281,12 @@ class Repeatedly(Trigger):
 class OrFinally(Finishing):
     """Emits as `actual` does until `until` is ready, emits then for the last time, and finishes.
 
-    It finishes with `actual`, too: write `Repeatedly(...).or_finally(...)` for more than one pane before.
+    It finishes with `actual`, too: write `Repeatedly(...).or_finally(...)` for more than one pane before. Every
+    trigger has `or_finally(until)`, which makes it.
+
+    Example:
+        >>> bl.Repeatedly(bl.AfterCount(100)).or_finally(bl.AfterProcessingTime("1h"))
+        Repeatedly(AfterCount(100)).or_finally(AfterProcessingTime("1h"))
     """
 
     actual: Trigger = attrs.field(validator=is_trigger)

@@ -26,7 +26,13 @@ from windowing.triggers.base import (
 
 @attrs.frozen(repr=False)
 class DefaultTrigger(Trigger):
-    """Emits when the watermark passes the end of the window, and again for every bundle of late elements."""
+    """Emits when the watermark passes the end of the window, and again for every bundle of late elements.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> minutes = plays.window_into(bl.FixedWindows("1m"), trigger=bl.DefaultTrigger())
+        >>> minutes.aggregate(n=bl.count()).collect()[["n", "pane_timing"]].rows()
+        [(2, 'on_time'), (1, 'on_time')]
+    """
 
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
         return moment.window_is_over()
@@ -44,7 +50,13 @@ class DefaultTrigger(Trigger):
 
 @attrs.frozen(repr=False)
 class Always(Trigger):
-    """Emits for every bundle, and at the end of the window."""
+    """Emits for every bundle, and at the end of the window.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Always(), on_time="if_non_empty")
+        >>> days.aggregate(n=bl.count()).collect()[["n", "pane_timing"]].rows()
+        [(1, 'early'), (1, 'early'), (1, 'early')]
+    """
 
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
         return pl.lit(True)
@@ -58,7 +70,13 @@ class Always(Trigger):
 
 @attrs.frozen(repr=False)
 class Never(Trigger):
-    """Never emits: what has come is in the last pane, when the window is collected."""
+    """Never emits: what has come is in the last pane, when the window is collected.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Never())
+        >>> days.aggregate(n=bl.count()).collect()["n"].to_list()
+        [3]
+    """
 
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
         return pl.lit(False)
@@ -71,7 +89,16 @@ def _at_least_one(owner: object, attribute: attrs.Attribute[int], value: object)
 
 @attrs.frozen(repr=False)
 class AfterCount(Finishing):
-    """Emits once, when at least `count` elements have come since the last pane; more may, as bundles are whole."""
+    """Emits once, when at least `count` elements have come since the last pane; more may, as bundles are whole.
+
+    `count` is a whole number of at least 1. It finishes with its pane: put it into `Repeatedly`, or into
+    `AfterWatermark`, so that later elements are not dropped.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(2)))
+        >>> days.aggregate(n=bl.count()).collect()[["n", "pane_timing"]].rows()
+        [(2, 'early'), (1, 'on_time')]
+    """
 
     count: int = attrs.field(validator=_at_least_one)
 
@@ -110,8 +137,15 @@ def _percentile(owner: AfterWatermark, attribute: attrs.Attribute[Any], value: o
 class AfterWatermark(Trigger):
     """Emits when the watermark passes the end of the window; before that as `early`, after it as `late` say.
 
-    Both are repeated. Without `late` it finishes at the end of the window. With `percentile=66` it looks at the
-    watermark of that share of the input instead, which passes the end of the window sooner.
+    Both are triggers, and repeated. Without `late` it finishes at the end of the window. With `percentile=66`, a
+    whole number from 1 to 99, it looks at the watermark of that share of the input instead, which passes the end of
+    the window sooner; the strategy of every source must have it in its `percentiles`.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> trigger = bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1))
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=trigger)
+        >>> days.aggregate(n=bl.count()).collect()[["n", "pane_timing"]].rows()
+        [(2, 'early'), (1, 'on_time')]
     """
 
     early: Trigger | None = attrs.field(default=None, validator=_optional_trigger)

@@ -64,7 +64,14 @@ class _OfMany(Finishing):
 
 @attrs.frozen(repr=False, init=False)
 class AfterAny(_OfMany):
-    """Emits once, when the first of its triggers is ready."""
+    """Emits once, when the first of its triggers is ready.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> either = bl.Repeatedly(bl.AfterAny(bl.AfterCount(2), bl.AfterProcessingTime("10s")))
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=either)
+        >>> days.aggregate(n=bl.count()).collect()["n"].to_list()
+        [2, 1]
+    """
 
     def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
         return reduce(or_, _ready_or_finished(self, env, at, moment)) & ~env[f"{at}.done"]
@@ -91,7 +98,14 @@ class AfterAny(_OfMany):
 
 @attrs.frozen(repr=False, init=False)
 class AfterAll(_OfMany):
-    """Emits once, when all its triggers are ready."""
+    """Emits once, when all its triggers are ready.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> both = bl.Repeatedly(bl.AfterAll(bl.AfterCount(2), bl.AfterWatermark()))
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=both)
+        >>> days.aggregate(n=bl.count()).collect()["n"].to_list()
+        [3]
+    """
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
         for index, done in enumerate(each_finished(self, env, at)):
@@ -120,7 +134,14 @@ class AfterAll(_OfMany):
 
 @attrs.frozen(repr=False, init=False)
 class AfterEach(_OfMany):
-    """Emits as its first trigger does until that has finished, then as the second, and so on."""
+    """Emits as its first trigger does until that has finished, then as the second, and so on.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> in_turn = bl.AfterEach(bl.AfterCount(2), bl.Repeatedly(bl.AfterCount(1)))
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=in_turn, on_time="if_non_empty")
+        >>> days.aggregate(n=bl.count()).collect()["n"].to_list()
+        [2, 1]
+    """
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
         for index, current in enumerate(self._current(env, at)):

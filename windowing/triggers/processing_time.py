@@ -57,7 +57,14 @@ class _AtTarget(Finishing):
 class AfterSynchronizedProcessingTime(_AtTarget):
     """Emits once, when processing time has moved on after the first element since the last pane.
 
-    It follows a grouping that `AfterProcessingTime` has paced. All shards of this engine see the same processing time.
+    It follows a grouping that `AfterProcessingTime` has paced, so it is seldom given by hand. All shards of this
+    engine see the same processing time.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> paced = bl.Repeatedly(bl.AfterProcessingTime("1m"))
+        >>> counts = plays.window_into(bl.FixedWindows("1d"), trigger=paced).aggregate(n=bl.count())
+        >>> counts.windowing.trigger
+        Repeatedly(AfterSynchronizedProcessingTime())
     """
 
     def target(self, now: int) -> int:
@@ -91,7 +98,17 @@ def _quoted(us: int) -> str:
 class AfterProcessingTime(_AtTarget):
     """Emits once, when `delay` of processing time has passed since the first element after the last pane.
 
-    With `align_to` it then waits for the next multiple of that length, counted from `offset` after midnight UTC.
+    With `align_to` it then waits for the next multiple of that length, counted from `offset` after midnight UTC. All
+    three are durations, such as "30s" or a timedelta.
+
+    Example:
+        >>> stream = bl.TestStream({"at": int}).add_elements([{"at": 1}]).advance_processing_time("61s")
+        >>> stream = stream.add_elements([{"at": 2}]).advance_watermark_to_infinity()
+        >>> rows = bl.Pipeline("p").read("rows", stream, timestamp="at", timestamp_unit="s")
+        >>> paced = bl.AfterWatermark(early=bl.AfterProcessingTime("1m"))
+        >>> counts = rows.window_into(bl.FixedWindows("1h"), trigger=paced).aggregate(n=bl.count())
+        >>> counts.collect()[["n", "pane_timing"]].rows()
+        [(1, 'early'), (1, 'on_time')]
     """
 
     delay: int = attrs.field(

@@ -26,6 +26,19 @@ class Parquet(Files):
 
     In dead letters end: a file that is damaged, or a piece of it, as one; the rows of a file that lacks a declared
     column, or has it in a type that cannot stand for the declared one; a value that does not fit.
+
+    `path` is a file, a directory, a glob or a list of them; to write, a directory. A run raises `MissingFiles` at its
+    start where nothing is there. `schema` names the columns and their types; without it they are read from the first
+    file. With `max_files_per_trigger`, a batch is exactly that many files. `order` is "modified" (by modification
+    time, then path) or "path". Columns in `partition_by` become folders when files are written. `include_file_paths`
+    names a column for the path of the file.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("files", bl.Parquet("out", partition_by="user"))
+        <Collection 'plays': user String, points Int64, at String>
+        >>> run = p.run()
+        >>> bl.Pipeline("again").read("plays", bl.Parquet("out")).collect()["points"].sort().to_list()
+        [3, 4, 5]
     """
 
     extension: ClassVar[str] = "parquet"
@@ -74,16 +87,26 @@ class _Text(Files):
 
 @attrs.frozen(slots=False)
 class CSV(_Text):
-    """CSV files. Columns go by name; those that a file, or a line, does not have are null.
+    r"""CSV files. Columns go by name; those that a file, or a line, does not have are null.
 
-    `delimiter` and `quote` are one ASCII character each; with `quote=None` there are no quotes. With `header=False` the
-    files have no header: their columns are those of `schema`, in this order. `encoding` is one that Python knows, such
-    as "latin-1" or "utf-16". Files are written likewise.
+    `path`, `schema` and what else all files take is told by `Parquet`. `delimiter` and `quote` are one ASCII
+    character each; with `quote=None` there are no quotes. With `header=False` the files have no header: their columns
+    are those of `schema`, in this order. `encoding` is one that Python knows, such as "latin-1" or "utf-16". Files
+    are written likewise.
 
     In dead letters end: a line with more fields than the header, with a quote that is not closed, or with bytes that
-    are none of the encoding; a value that is not of its type; all lines of a file whose header has none of the declared
-    columns. Blank lines are passed over (in a file of one column they are a null). A quoted value may have line ends,
-    and some 24 MB.
+    are none of the encoding; a value that is not of its type; all lines of a file whose header has none of the
+    declared columns. Blank lines are passed over (in a file of one column they are a null). A quoted value may have
+    line ends, and some 24 MB.
+
+    Example:
+        >>> from pathlib import Path
+        >>> Path("plays.csv").write_text("user;points\nada;3\nbob;many\n")
+        27
+        >>> source = bl.CSV("plays.csv", schema={"user": str, "points": int}, delimiter=";")
+        >>> plays = bl.Pipeline("p").read("plays", source)
+        >>> plays.collect()["user"].to_list(), plays.dead_letters().collect().height
+        (['ada'], 1)
     """
 
     delimiter: str = attrs.field(default=",", kw_only=True)
@@ -140,9 +163,18 @@ class CSV(_Text):
 
 @attrs.frozen(slots=False)
 class JSONLines(_Text):
-    """Files with a JSON object per line; what a line does not have is null.
+    r"""Files with a JSON object per line; what a line does not have is null.
 
-    In dead letters end: a line that is no JSON object; a value that is not of its type.
+    `path`, `schema` and what else all files take is told by `Parquet`. In dead letters end: a line that is no JSON
+    object; a value that is not of its type.
+
+    Example:
+        >>> from pathlib import Path
+        >>> Path("plays.jsonl").write_text('{"user": "ada", "points": 3}\n{"user": "bob"}\n')
+        45
+        >>> plays = bl.Pipeline("p").read("plays", bl.JSONLines("plays.jsonl", {"user": str, "points": int}))
+        >>> plays.collect()["points"].to_list()
+        [3, None]
     """
 
     extension: ClassVar[str] = "jsonl"

@@ -75,15 +75,24 @@ def _mode(owner: object, attribute: attrs.Attribute[str], value: object) -> None
 class Table:
     """A table of any database that SQLAlchemy has a dialect for, made at the start of a run if it is not there.
 
-    `url` is SQLAlchemy's; only what is not secret of it is ever shown. `table` may be `schema.table`; a name with a dot
-    is put in double quotes, as in SQL: `'"plays.2026"'`.
+    `url` is SQLAlchemy's; only what is not secret of it is ever shown. `table` may be `schema.table`; a name with a
+    dot is put in double quotes, as in SQL: `'"plays.2026"'`.
 
     `mode="upsert"`: for the output of a grouping. There is a row per key and window, the one of the latest pane; a
     pane that is taken back takes its row away. With `per_pane` there is a row per key, window and pane, and those
     that were taken back are marked. `mode="append"`: for any rows; a batch that is replayed is not appended again.
 
     On Spark each task writes its rows of a batch, in one transaction; into SQLite, a file on this machine, the driver
-    does.
+    does. Needs SQLAlchemy, from the extra `table`. Raises `ValueError` for a URL or choices that cannot be.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> import sqlite3
+        >>> days = plays.window_into(bl.FixedWindows("1d")).group_by("user", name="days").aggregate(n=bl.count())
+        >>> days.write("table", bl.Table("sqlite:///plays.db", "plays_by_day"))
+        <Collection 'days': user String, n Int64>
+        >>> run = p.run()
+        >>> sqlite3.connect("plays.db").execute("select user, n from plays_by_day order by user").fetchall()
+        [('ada', 2), ('bob', 1)]
     """
 
     url: sa.URL = attrs.field(converter=_parsed, repr=lambda url: f'"{_statements().shown(url)}"')

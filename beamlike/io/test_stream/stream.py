@@ -48,6 +48,15 @@ class TestStream:
     beginning of time and its processing time at 0. It is unbounded unless it is told its end by
     `advance_watermark_to_infinity()`. Which column of the elements is their event time is told to `p.read`, as for
     every source; so may a `watermark=` strategy be, which then looks at the elements, if no step announces one.
+
+    Example:
+        >>> stream = bl.TestStream({"user": str, "at": int})
+        >>> stream = stream.add_elements([{"user": "ada", "at": 10}]).advance_watermark_to(60)
+        >>> stream = stream.add_elements([{"user": "bob", "at": 20}]).advance_watermark_to_infinity()
+        >>> plays = bl.Pipeline("p").read("plays", stream, timestamp="at", timestamp_unit="s")
+        >>> counts = plays.window_into(bl.FixedWindows("1m"), allowed_lateness="1m").aggregate(n=bl.count())
+        >>> counts.collect()[["n", "pane_timing"]].rows()
+        [(1, 'on_time'), (1, 'late')]
     """
 
     __test__: ClassVar[bool] = False  # pytest takes what is called Test... for tests
@@ -60,7 +69,12 @@ class TestStream:
     def add_elements(self, rows: Sequence[Mapping[str, Any]]) -> TestStream:
         """A bundle of elements, as dicts; it may be empty. A column that a dict lacks is null.
 
-        Nothing is converted: 1.7 is not an int, nor is True; an int is good for a column of floats.
+        Nothing is converted: 1.7 is not an int, nor is True; an int is good for a column of floats. Raises
+        `TypeError` or `ValueError`, with the number of the step, for elements that do not fit the schema.
+
+        Example:
+            >>> bl.TestStream({"at": int}).add_elements([{"at": 1}, {"at": 2}])
+            TestStream(columns=(('at', Int64),), steps=<1 steps>)
         """
         self._check_open()
         return self._with(elements=self._frame(rows))
@@ -71,6 +85,11 @@ class TestStream:
         """The watermark moves on to this time: what comes with an earlier event time is late.
 
         `percentiles={66: time}` moves percentile watermarks, too: two thirds of what is before that time have come.
+        Raises `ValueError` where a watermark would not move on.
+
+        Example:
+            >>> bl.TestStream({"at": int}).advance_watermark_to("2026-01-31T12:00:00Z", percentiles={66: "2026-02-01"})
+            TestStream(columns=(('at', Int64),), steps=<1 steps>)
         """
         self._check_open()
         if not isinstance(percentiles, Mapping | None):
@@ -81,12 +100,23 @@ class TestStream:
         return self._with(summary=announcement(watermark, shares))
 
     def advance_watermark_to_infinity(self) -> TestStream:
-        """The end of input: nothing follows."""
+        """The end of input: nothing follows. A further step raises `ValueError`.
+
+        Example:
+            >>> bl.TestStream({"at": int}).advance_watermark_to_infinity().bounded
+            True
+        """
         self._check_open()
         return self._with(summary=announcement(MAX_TIME))
 
     def advance_processing_time(self, duration: Duration) -> TestStream:
-        """The processing time of the stream moves on by so much."""
+        """The processing time of the stream moves on by so much: a duration longer than nothing, else `ValueError` is
+        raised.
+
+        Example:
+            >>> bl.TestStream({"at": int}).advance_processing_time("90s").processing_time
+            90000000
+        """
         self._check_open()
         by = self._read(microseconds, duration)
         if by <= 0:

@@ -63,7 +63,17 @@ _DEAD_LETTERS = Mark("rows without event time", VERMILION, "x", "////")
 
 @attrs.frozen
 class Charts:
-    """Draws the charts of one run, all with the same axes of time."""
+    """Draws the charts of one run, all with the same axes of time.
+
+    `Charts.of(history)` makes it; `stage(name)`, `sources()` and `graph(batch)` give pictures, which a notebook shows
+    and `.save(path)` writes. Needs matplotlib, from the extra `report`.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("out", bl.Memory())
+        <Collection 'plays': user String, points Int64, at String>
+        >>> run = p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> bl.observe.Charts.of(bl.observe.History.open("plays.jsonl")).sources().save("sources.svg")
+    """
 
     history: History
     series: RunSeries
@@ -180,9 +190,19 @@ class Charts:
 
 
 def side_by_side(histories: Mapping[str, History], stage: str) -> Picture:
-    """A stage's watermarks in several runs, by title: `{"END_OF_WINDOW": one, "EARLIEST": other}`.
+    """A stage's watermarks in several runs, by title, as one picture.
 
+    `histories` has the history of each run, by its title, and `stage` is the name of a stage that all of them have.
     Processing time is counted in batches: the clock of one run says nothing about another's.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).named("counts").write("out", bl.Memory())
+        <Collection 'counts': n Int64>
+        >>> histories = {}
+        >>> for title in ("one", "two"):
+        ...     run = p.run(bl.LocalRunner(records=f"{title}.jsonl"))
+        ...     histories[title] = bl.observe.History.open(f"{title}.jsonl")
+        >>> bl.observe.side_by_side(histories, "counts").save("both.svg")
     """
     charts = [Charts.of(history) for history in histories.values()]
     event = TimeAxis.around(*(marks for chart in charts for marks in chart.series.event_times()))

@@ -26,7 +26,16 @@ def why(
     Without a stage, all that are not at the end of input, the furthest downstream first. `window` is START/END or a
     time in it, in ISO 8601; `key` is as it is shown elsewhere, several key columns with a comma between.
     `now` (us) is that of this machine by default; a run that is over is as it was after its last batch.
-    Raises `UnknownStage`, `UnknownWindow` and `UnknownKey`.
+    Raises `UnknownStage`, `UnknownWindow` and `UnknownKey`, which are `ViewError`s.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> days = plays.window_into(bl.FixedWindows("1d")).aggregate(n=bl.count()).named("days")
+        >>> days.write("out", bl.Memory())
+        <Collection 'days': n Int64>
+        >>> run = p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> for sentence in bl.observe.why(bl.observe.History.open("plays.jsonl"))[1:]:
+        ...     print(sentence)
+        all stages are at the end of input: nothing waits any more
     """
     if stage is not None:
         history.require_stage(stage)

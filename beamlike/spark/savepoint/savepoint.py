@@ -68,7 +68,13 @@ def save(
 ) -> Savepoint:
     """Saves the run of a checkpoint, which must not be running, in a new folder. The checkpoint stays as it is.
 
-    Raises `CheckpointError` where there is nothing to save, or it is not whole.
+    `checkpoint` and `savepoint` are folders that Spark reaches. It works in `session`, or in one that is made on
+    `master`. Gives the `Savepoint`, with its path and its last batch. Raises `CheckpointError` where there is nothing
+    to save, or it is not whole.
+
+    Example:
+        >>> bl.savepoint.save("checkpoint", "savepoints/monday").batch  # doctest: +SKIP
+        41
     """
     opened = _open(session, master, None, "beamlike savepoint")
     source, files = Checkpoint(opened, absolute(checkpoint)), HadoopFiles(opened)
@@ -196,8 +202,15 @@ def restore(
 ) -> list[str]:
     """Makes a new checkpoint, with which a run of the plan goes on where the saved one was; gives what was left out.
 
-    `shards`: by default those of the savepoint. The savepoint stays as it is, and can be restored again.
-    Raises `CheckpointError` where the plan cannot go on with that state, or the checkpoint is not new.
+    `savepoint` is a folder that `save` made, and `checkpoint` one that is new. `shards`: by default those of the
+    savepoint. It works in `session`, or in one that is made on `master`. The savepoint stays as it is, and can be
+    restored again. Raises `CheckpointError` where the plan cannot go on with that state, or the checkpoint is not
+    new.
+
+    Example:
+        >>> bl.savepoint.restore("savepoints/monday", "checkpoint-2", p.plan(), shards=16)  # doctest: +SKIP
+        []
+        >>> run = p.run(bl.SparkRunner(checkpoint="checkpoint-2"))  # doctest: +SKIP
     """
     opened = _open(session, master, shards, plan.name)
     ship(opened, modules_of(plan))
