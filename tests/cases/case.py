@@ -1,0 +1,87 @@
+"""Files of cases: steps with inputs and outputs. Times are seconds; those that are compared are microseconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+
+ABOUT = frozenset({"id", "source", "note", "kind", "in_order", "error", "steps"})
+"""What every kind of case may have."""
+
+
+class Unsupported(Exception):
+    """A case asks for what there is not."""
+
+
+@attrs.frozen
+class Case:
+    """A case. What its kind reads is in `given`; what only some steps name is compared only there.
+
+    `error` is a part of the message with which it must be refused or fail. `in_order`: so is what it gives.
+    """
+
+    id: str
+    kind: str
+    given: Mapping[str, Any]
+    steps: Sequence[Mapping[str, Any]]
+    in_order: bool = False
+    error: str | None = None
+
+    def require(self, keys: frozenset[str], of_step: frozenset[str]) -> None:
+        """Nothing is overlooked: it has no others than these. Raises `Unsupported`."""
+        for what, given, known in [
+            ("a case", self.given, keys),
+            *(("a step", step, of_step) for step in self.steps),
+        ]:
+            for key in sorted(set(given) - known):
+                raise Unsupported(f"{what} of kind {self.kind!r} has no {key!r}")
+
+    @property
+    def ends(self) -> bool:
+        """Whether some step brings the end of input."""
+        return any("end" in (step.get("watermark"), step.get("side_watermark")) for step in self.steps)
+
+
+@attrs.frozen
+class Outcome:
+    """What a step gave: (value, time) of each row, values that were dropped, errors, and where the stage stands."""
+
+    out: Sequence[tuple[str, int]]
+    late: Sequence[Any]
+    letters: Sequence[str]
+    output_watermark: int
+    live: int
+
+
+def load(path: str | Path) -> list[Case]:
+    """The cases of a file."""
+    with open(path, encoding="utf-8") as file:
+        read = yaml.safe_load(file)
+    return [_case(item) for item in read["cases"]]
+
+
+def _case(item: Mapping[str, Any]) -> Case:
+    given = {key: value for key, value in item.items() if key not in ABOUT}
+    steps = item.get("steps", [])
+    return Case(item["id"], item["kind"], given, steps, item.get("in_order", False), item.get("error"))
+
+
+def us(time: float | str) -> int:
+    """A time of a file in microseconds."""
+    if time in ("start", -math.inf):
+        return MIN_TIME
+    return MAX_TIME if time in ("end", math.inf) else round(float(time) * 1_000_000)
+
+
+def seconds(time: int) -> float | str:
+    """A time as a file has it."""
+    if time <= MIN_TIME or time >= GLOBAL_WINDOW_END:
+        return "start" if time <= MIN_TIME else "end"
+    return time // 1_000_000 if time % 1_000_000 == 0 else time / 1_000_000

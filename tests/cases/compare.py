@@ -1,0 +1,55 @@
+"""What a step should have given, beside what it gave."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.cases.case import Case, Outcome, seconds, us
+
+
+def compare(case: Case, outcomes: Sequence[Outcome]) -> str | None:
+    """The first step that gave something else: its number, what was expected, what came."""
+    for number, (step, outcome) in enumerate(zip(case.steps, outcomes, strict=True), start=1):
+        wrong = [text for text in _wrong(step, outcome, case.in_order) if text is not None]
+        if wrong:
+            return f"step {number}: {'; '.join(wrong)}"
+    return None
+
+
+def _wrong(step: Mapping[str, Any], outcome: Outcome, in_order: bool) -> list[str | None]:
+    return [
+        _wrong_out(step.get("out", []), outcome, in_order),
+        _wrong_letters(step.get("letters", []), outcome.letters),
+        _differ("late", sorted(map(str, step["late"])), sorted(map(str, outcome.late))) if "late" in step else None,
+        _differ("output watermark", seconds(us(step["output_watermark"])), seconds(outcome.output_watermark))
+        if "output_watermark" in step
+        else None,
+        _differ("live cells", step["live"], outcome.live) if "live" in step else None,
+    ]  # fmt: skip
+
+
+def _differ(what: str, expected: object, came: object) -> str | None:
+    return None if expected == came else f"{what}: expected {expected}, came {came}"
+
+
+def _wrong_out(expected: Sequence[Any], outcome: Outcome, in_order: bool) -> str | None:
+    """Where no row of a step has a time, only values are compared."""
+    wanted = [str(item) for item in expected]
+    timed = not wanted or any("@" in item for item in wanted)
+    came = [f"{value}@{seconds(time)}" if timed else value for value, time in outcome.out]
+    if wanted == came if in_order else Counter(wanted) == Counter(came):
+        return None
+    return f"out: expected {wanted}, came {came}"
+
+
+def _wrong_letters(expected: Sequence[str], came: Sequence[str]) -> str | None:
+    """Each is a part of the error of a row of its own."""
+    left = list(came)
+    for part in expected:
+        found = next((letter for letter in left if part in letter), None)
+        if found is None:
+            return f"letters: expected {expected}, came {list(came)}"
+        left.remove(found)
+    return f"letters: came {left}, too" if left else None

@@ -1,0 +1,391 @@
+"""A naive interpreter of keyed state and timers, one row, one firing and one key at a time, written to be read.
+
+The oracle of the process stage, with which it shares no code. A cell is a key in a window: no cell knows of another.
+Times are seconds; W stands for the input watermark: nothing before it is still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
+
+import attrs
+
+from tests.support.process_script import END, START, Script, Window, compiled, join
+
+MOST_FIRINGS = 10_000
+
+
+class Endless(RuntimeError):
+    """A timer of a key fires again and again, and its time does not go on."""
+
+
+@attrs.frozen
+class Row:
+    """What arrives; `do` is a script of its own."""
+
+    key: str
+    value: Any
+    time: float
+    do: str | None = None
+
+
+@attrs.frozen
+class Out:
+    """What a script emitted."""
+
+    key: str
+    value: str
+    time: float
+
+
+@attrs.frozen
+class Step:
+    """What a step gave. `hold` is the least one; `live` counts the cells in which something is left."""
+
+    out: list[Out]
+    late: list[Any]
+    letters: list[str]
+    output_watermark: float
+    hold: float
+    live: int
+
+
+@attrs.frozen
+class Written:
+    """The value of a state field, and when it was written, in both domains."""
+
+    value: Any
+    event: float
+    processing: float
+
+
+@attrs.frozen
+class Firing:
+    """A timer that is set. What it emits is stamped with `output`; by event time it also holds there."""
+
+    time: float
+    output: float
+
+
+Timer = tuple[str, str | None]  # its name, and its tag in a family
+
+
+@attrs.define
+class Cell:
+    """All that is kept of a key and window: its fields, its timers, its rows whose turn has not come."""
+
+    key: str
+    window: Window
+    fields: dict[str, Written] = attrs.Factory(dict)
+    timers: dict[Timer, Firing] = attrs.Factory(dict)
+    waiting: list[Row] = attrs.Factory(list)
+
+
+@attrs.frozen
+class Moment:
+    """When a script is called: its time, the earliest time of what it emits, and what else it may ask for."""
+
+    now: float
+    stamp: float
+    watermark: float
+    processing_time: float
+    expiry: float  # of the window
+    value: Any = None
+    late: bool = False
+    tag: str | None = None
+
+
+class State:
+    """The `s` of a script: its fields as attributes."""
+
+    def __init__(self, call: Call) -> None:
+        vars(self)["_call"] = call
+
+    def __getattr__(self, name: str) -> Any:
+        return self._call.read(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._call.write(name, value)
+
+
+class Call:
+    """One call of a script, on a cell of its own to write to: if it raises, nobody looks at that again (rule 11)."""
+
+    def __init__(self, script: Script, cell: Cell, moment: Moment) -> None:
+        self.script, self.moment = script, moment
+        self.cell = attrs.evolve(cell, fields=dict(cell.fields), timers=dict(cell.timers))
+        self.out: list[Out] = []
+
+    def run(self, text: str) -> None:
+        moment, offered = (
+            self.moment,
+            [self.emit, self.set, self.after, self.clear, self.clear_all, self.timer, join],
+        )
+        names = {function.__name__: function for function in offered} | {
+            "s": State(self), "v": moment.value, "now": moment.now, "key": self.cell.key, "win": self.cell.window,
+            "W": None if moment.watermark == START else moment.watermark, "P": moment.processing_time,
+            "late": moment.late, "tag": moment.tag, "at_end": moment.watermark == END,
+        }  # fmt: skip
+        exec(compiled(text), names)
+
+    # State (rule 9)
+
+    def read(self, name: str) -> Any:
+        written = self.cell.fields.get(name)
+        if written is None or not self._lasts(name, written):
+            return deepcopy(self.script.state[name])
+        return deepcopy(written.value)
+
+    def write(self, name: str, value: Any) -> None:
+        if name not in self.script.state:
+            raise AttributeError(name)
+        self.cell.fields[name] = Written(value, self.moment.now, self.moment.processing_time)
+
+    def _lasts(self, name: str, written: Written) -> bool:
+        """Seen from the time of who looks."""
+        if name not in self.script.ttl:
+            return True
+        domain, ttl = self.script.ttl[name]
+        if domain == "event":
+            return self.moment.now < written.event + ttl
+        return self.moment.processing_time < written.processing + ttl
+
+    def clear_all(self) -> None:
+        """No fields and no timers."""
+        self.cell.fields.clear()
+        self.cell.timers.clear()
+
+    # Timers (rules 3, 6, 7)
+
+    def set(self, name: str, time: float, out: float | None = None, tag: str | None = None) -> None:
+        """In place of what was set before."""
+        by_event = self.script.timers[name].startswith("event")
+        if by_event and time > self.moment.expiry:
+            raise ValueError(f"timer {name!r} was set for {time}, after its window is collected")
+        if out is None:  # by processing time, it holds and emits at the row that set it
+            output = time if by_event else self.moment.stamp
+        elif self.moment.stamp <= out <= (time if by_event else self.moment.expiry):
+            output = out
+        else:
+            raise ValueError(
+                f"timer {name!r}: output timestamp {out} is before {self.moment.stamp} or after it fires"
+            )
+        self.cell.timers[name, tag] = Firing(time, output)
+
+    def after(self, name: str, duration: float, out: float | None = None, tag: str | None = None) -> None:
+        """From the time of the call on; by event time not beyond the window."""
+        if self.script.timers[name].startswith("event"):
+            self.set(name, min(self.moment.now + duration, self.moment.expiry), out, tag)
+        else:
+            self.set(name, self.moment.processing_time + duration, out, tag)
+
+    def clear(self, name: str, tag: str | None = None) -> None:
+        """That of a family with this tag, or all."""
+        for timer in list(self.cell.timers):
+            if timer == (name, tag) or (timer[0] == name and tag is None):
+                del self.cell.timers[timer]
+
+    def timer(self, name: str, tag: str | None = None) -> float | None:
+        """When it fires, if it is set."""
+        firing = self.cell.timers.get((name, tag))
+        return None if firing is None else firing.time
+
+    # Output (rule 14)
+
+    def emit(self, value: Any, at: float | None = None) -> None:
+        time = self.moment.stamp if at is None else at
+        if time < self.moment.stamp:
+            raise ValueError(f"output timestamp {time} is before {self.moment.stamp}")
+        self.out.append(Out(self.cell.key, str(value), time))
+
+
+class Model:
+    """The process of a script. Call `step` with each bundle; `cells` may be looked at."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.cells: dict[tuple[str, Window], Cell] = {}
+        self.watermark, self.before, self.output_watermark = START, START, START
+        self.processing_time: float = 0
+        self.out: list[Out] = []
+        self.late: list[Any] = []
+        self.letters: list[str] = []
+        self.firings, self.last = (
+            0,
+            START,
+        )  # of the cell in hand: firings since its time went on, and that time
+
+    def step(
+        self, rows: Iterable[Row] = (), watermark: float | None = None, processing_time: float | None = None
+    ) -> Step:
+        """One bundle with the clocks of the step before, then the clocks move to these."""
+        self.out, self.late, self.letters = [], [], []
+        for row in rows:
+            for window in self.script.windows.of(row.time):
+                self._arrive(row, window)
+        self.before = self.watermark
+        self.watermark = self.before if watermark is None else watermark
+        self.processing_time = self.processing_time if processing_time is None else processing_time
+        for cell in list(self.cells.values()):
+            self._move_clocks(cell)
+        self._forget()
+        hold = min((hold for cell in self.cells.values() for hold in self._holds(cell)), default=END)
+        self.output_watermark = max(self.output_watermark, min(self.watermark, hold))
+        return Step(self.out, self.late, self.letters, self.output_watermark, hold, len(self.cells))
+
+    # Rows (rules 1, 8)
+
+    def _arrive(self, row: Row, window: Window) -> None:
+        if self._too_late(row, window):
+            self.late.append(row.value)
+            return
+        cell = self.cells.setdefault((row.key, window), Cell(row.key, window))
+        if self.script.order == "time" and row.time >= self.watermark:
+            cell.waiting.append(row)
+        else:
+            self._play(cell, row)
+
+    def _too_late(self, row: Row, window: Window) -> bool:
+        if self.script.order == "time":
+            return row.time + self.script.lateness < self.watermark
+        return self._expiry(window) <= self.watermark
+
+    def _expiry(self, window: Window) -> float:
+        return window[1] + self.script.lateness
+
+    def _play(self, cell: Cell, row: Row) -> None:
+        """The row, and what is set for the past right after it (rule 4)."""
+        self.firings, self.last = 0, START
+        late = row.time < self.watermark
+        self._call(cell, row.do or self.script.element, row.time, row.time, value=row.value, late=late)
+        self._fire_past(cell)
+
+    # Clocks (rules 2, 4, 6, 10)
+
+    def _move_clocks(self, cell: Cell) -> None:
+        self.firings, self.last = 0, START
+        self._play_in_order(cell)
+        self._fire_by_processing_time(cell)
+        if self._expiry(cell.window) <= self.watermark:
+            if self.script.expire is not None and self._left(cell):
+                self._call(cell, self.script.expire, self._expiry(cell.window), self._expiry(cell.window))
+            cell.fields.clear()
+            cell.timers.clear()
+
+    def _play_in_order(self, cell: Cell) -> None:
+        """Event timers up to W and rows before W, in one order of time; a timer before rows of its own time."""
+        cell.waiting.sort(key=lambda row: row.time)  # those of one time as they came
+        while True:
+            timer, row = self._next_timer(cell), next(iter(cell.waiting), None)
+            if timer is not None and (row is None or cell.timers[timer].time <= row.time):
+                self._fire(cell, timer)
+            elif row is not None and row.time < self.watermark:
+                cell.waiting.remove(row)
+                self._call(cell, row.do or self.script.element, row.time, row.time, value=row.value)
+            else:
+                return
+
+    def _fire_past(self, cell: Cell) -> None:
+        while (timer := self._next_timer(cell)) is not None:
+            self._fire(cell, timer)
+
+    def _next_timer(self, cell: Cell) -> Timer | None:
+        """The event timer that fires next, if W has reached any."""
+        if self.watermark == END and not cell.waiting:
+            self._drop_heartbeats(cell)
+        due = [
+            timer
+            for timer, firing in cell.timers.items()
+            if self._by_event(timer) and firing.time <= self.watermark
+        ]
+        return min(due, key=lambda timer: self._turn(cell, timer), default=None)
+
+    def _drop_heartbeats(self, cell: Cell) -> None:
+        """Rule 10: at the end of input these fire only as long as there are rows."""
+        for timer in list(cell.timers):
+            if self.script.timers[timer[0]] == "event drop":
+                del cell.timers[timer]
+
+    def _turn(self, cell: Cell, timer: Timer) -> tuple[float, int, str]:
+        """In order of time; those of one time as they are declared, and by tag."""
+        name, tag = timer
+        return cell.timers[timer].time, list(self.script.timers).index(name), tag or ""
+
+    def _by_event(self, timer: Timer) -> bool:
+        return self.script.timers[timer[0]].startswith("event")
+
+    def _fire(self, cell: Cell, timer: Timer) -> None:
+        firing = cell.timers.pop(timer)
+        self._count(cell, timer, firing.time)
+        self._call(cell, self.script.fire[timer[0]], firing.time, firing.output, tag=timer[1])
+
+    def _fire_by_processing_time(self, cell: Cell) -> None:
+        """Those whose time has come, each once; at the end of input all, and what they set then is gone."""
+        timers = [timer for timer in cell.timers if not self._by_event(timer)]
+        for timer in sorted(timers, key=lambda timer: self._turn(cell, timer)):
+            due = timer in cell.timers and (
+                self.watermark == END or cell.timers[timer].time <= self.processing_time
+            )
+            if due:
+                firing = cell.timers.pop(timer)
+                stamp = self._stamp(cell, timer, firing)
+                self._call(cell, self.script.fire[timer[0]], stamp, stamp, tag=timer[1])
+                self._fire_past(cell)
+
+    def _stamp(self, cell: Cell, timer: Timer, firing: Firing) -> float:
+        """What emits by processing time has the output watermark as its time, unless it holds (rule 7)."""
+        if self.script.timers[timer[0]] == "processing hold" or self.before == START:
+            return firing.output
+        return min([self.before, *self._holds(cell)])
+
+    def _holds(self, cell: Cell) -> list[float]:
+        """Rule 7: the times before which the output watermark stays."""
+        held = [
+            firing.output
+            for timer, firing in cell.timers.items()
+            if self.script.timers[timer[0]] != "processing"
+        ]
+        return held + [row.time for row in cell.waiting]
+
+    def _count(self, cell: Cell, timer: Timer, time: float) -> None:
+        """Rule 10; before the end only where time stands still."""
+        self.firings = self.firings + 1 if self.watermark == END or time <= self.last else 1
+        self.last = time
+        if self.firings > MOST_FIRINGS:
+            raise Endless(f"timer {timer[0]!r} of key {cell.key!r} fired {MOST_FIRINGS} times")
+
+    # Calls
+
+    def _call(self, cell: Cell, text: str, now: float, stamp: float, **more: Any) -> None:
+        moment = Moment(now, stamp, self.watermark, self.processing_time, self._expiry(cell.window), **more)
+        call = Call(self.script, cell, moment)
+        try:
+            call.run(text)
+        except Exception as error:
+            self.letters.append(f"{type(error).__name__}: {error}")
+            return
+        cell.fields, cell.timers = call.cell.fields, call.cell.timers
+        self.out += call.out
+
+    # What is left
+
+    def _forget(self) -> None:
+        """Fields that nobody can see any more, or that are as they began; and cells in which nothing is left."""
+        for cell in self.cells.values():
+            cell.fields = {name: kept for name, kept in cell.fields.items() if self._kept(name, kept)}
+            if self.watermark == END:
+                cell.timers.clear()
+        self.cells = {at: cell for at, cell in self.cells.items() if self._left(cell)}
+
+    def _kept(self, name: str, written: Written) -> bool:
+        domain, ttl = self.script.ttl.get(name, ("event", END))
+        if domain == "event":
+            gone = written.event + ttl <= self.watermark
+        else:
+            gone = written.processing + ttl <= self.processing_time
+        return written.value != self.script.state[name] and not gone
+
+    def _left(self, cell: Cell) -> bool:
+        return bool(cell.fields or cell.timers or cell.waiting)
