@@ -1,4 +1,7 @@
-"""WHAT: event-time pipelines, declared once, run in process on polars or on Spark Structured Streaming."""
+"""WHAT: event-time pipelines, declared once, run in process on polars or on Spark Structured Streaming.
+
+May import `stages` and all below it.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Stages: operators over state that follow watermarks, as pure functions over columns. Imports `windowing` only."""
+"""Stages: operators over state that follow watermarks, as pure functions over columns.
+
+May import `windowing` and all below it.
+"""

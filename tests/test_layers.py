@@ -103,3 +103,41 @@ def test_the_version_is_that_of_the_package_or_of_the_source_tree(monkeypatch):
 
     monkeypatch.setattr("beamlike.version.installed", not_installed)
     assert bl.__version__ == declared
+
+
+def may_import() -> dict[str, str]:
+    """What each room may import, as its contract in pyproject.toml has it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    said = {}
+    for contract in (one for one in contracts if one["type"] == "layers"):
+        layers = [[name.strip() for name in row.split("|")] for row in contract["layers"]]
+        for container in contract.get("containers", [""]):
+            for row, below in zip(layers, [*layers[1:], []], strict=True):
+                said |= {f"{container}.{name}".strip("."): _may_import(below) for name in row}
+    return said
+
+
+def _may_import(below: list[str]) -> str:
+    if not below:
+        return "Imports nothing else of the project."
+    names = ", ".join(f"`{name}`" for name in below)
+    return f"May import {names} and all below {'it' if len(below) == 1 else 'them'}."
+
+
+FOLDERS = [
+    ".".join(file.relative_to(ROOT).parent.parts)
+    for layer in LAYERS
+    for file in sorted((ROOT / layer).rglob("__init__.py"))
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_folder_says_what_it_may_import(folder: str):
+    """The last sentence of its docstring; a folder in a room says that it is like the room."""
+    file = ROOT / folder.replace(".", "/") / "__init__.py"
+    text = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split())
+    within = f"May import what `{folder.rpartition('.')[0].rpartition('.')[2]}` may."
+    expected = may_import().get(folder, within)
+    assert text.endswith(f" {expected}"), (
+        f"the docstring of {file.relative_to(ROOT)} is to end with: {expected}"
+    )

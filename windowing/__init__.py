@@ -1,4 +1,7 @@
-"""WHEN: event time, windows, triggers, timestamp combiners and panes, as expressions over columns."""
+"""WHEN: event time, windows, triggers, timestamp combiners and panes, as expressions over columns.
+
+Imports nothing else of the project.
+"""
 
 from windowing.calendars import CalendarWindows
 from windowing.custom import CustomWindows

@@ -1,1 +1,1 @@
-"""The command line, `beamlike`."""
+"""The command line, `beamlike`. May import `spec` and all below it."""

@@ -1,4 +1,7 @@
-"""Sources and sinks: declarations that know how to read and write."""
+"""Sources and sinks: declarations that know how to read and write.
+
+May import `rows`, `system` and all below them.
+"""
 
 from beamlike.io.base import (
     Part,

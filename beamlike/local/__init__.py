@@ -1,1 +1,1 @@
-"""The runner in this process."""
+"""The runner in this process. May import `runtime` and all below it."""

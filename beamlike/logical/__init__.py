@@ -1,1 +1,4 @@
-"""Declarations between the steps: where collections come from, how they are windowed and joined, and what must hold."""
+"""Declarations between the steps: where collections come from, how they are windowed and joined, and what must hold.
+
+May import `steps`, `records` and all below them.
+"""

@@ -1,4 +1,7 @@
-"""Looking at a run: its records as a history, in sentences, in a table, on a page, and as metrics."""
+"""Looking at a run: its records as a history, in sentences, in a table, on a page, and as metrics.
+
+May import `runtime` and all below it.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The Spark runner: the only package that imports pyspark."""
+"""The Spark runner: the only package that imports pyspark. May import `runtime` and all below it."""

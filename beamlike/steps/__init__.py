@@ -1,1 +1,1 @@
-"""Stateless steps on rows."""
+"""Stateless steps on rows. May import `expressions`, `io` and all below them."""

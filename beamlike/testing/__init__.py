@@ -1,4 +1,7 @@
-"""For tests of pipelines: sources that play step by step, and assertions on panes."""
+"""For tests of pipelines: sources that play step by step, and assertions on panes.
+
+May import `spec` and all below it.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Aggregates: what is kept of rows, how it merges, and what it gives."""
+"""Aggregates: what is kept of rows, how it merges, and what it gives.
+
+May import `keys`, `graph`, `facts`, `errors` and all below them.
+"""

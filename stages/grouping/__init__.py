@@ -1,1 +1,1 @@
-"""The windowed grouping: merging, firing, and what it leaves out."""
+"""The windowed grouping: merging, firing, and what it leaves out. May import `operator` and all below it."""

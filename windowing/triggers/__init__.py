@@ -1,1 +1,1 @@
-"""Triggers: when a window emits."""
+"""Triggers: when a window emits. May import what `windowing` may."""

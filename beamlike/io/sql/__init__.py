@@ -1,1 +1,1 @@
-"""Tables of SQL databases as sinks."""
+"""Tables of SQL databases as sinks. May import what `io` may."""

@@ -1,1 +1,1 @@
-"""A source that a test writes step by step."""
+"""A source that a test writes step by step. May import what `io` may."""

@@ -1,1 +1,1 @@
-"""What is kept of a run: its checkpoint."""
+"""What is kept of a run: its checkpoint. May import what `spark` may."""

@@ -1,1 +1,1 @@
-"""A plan as one streaming query."""
+"""A plan as one streaming query. May import what `spark` may."""

@@ -1,4 +1,7 @@
-"""Savepoints: the state of a run as files, and how another plan or number of shards takes it up."""
+"""Savepoints: the state of a run as files, and how another plan or number of shards takes it up.
+
+May import what `spark` may.
+"""
 
 from beamlike.spark.savepoint.savepoint import restore, save
 

@@ -1,1 +1,4 @@
-"""Goes onto the module path of Spark's Python workers, for the `sitecustomize` in it."""
+"""Goes onto the module path of Spark's Python workers, for the `sitecustomize` in it.
+
+May import what `session` may.
+"""
