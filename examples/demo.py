@@ -14,13 +14,18 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
-from beamlike.observe import BatchRecord, Charts, History, side_by_side, write_report
-from beamlike.records.writer import RECORDS_FILE
-from beamlike.runtime.tables import watermarks_table
-from beamlike.spark.session.java import find_java
+from beamlike.observe import (
+    BatchRecord,
+    Charts,
+    History,
+    format_duration,
+    format_time,
+    side_by_side,
+    watermarks_table,
+    write_report,
+)
 from examples import generate, oracle
 from examples.session_lengths import pipeline
-from windowing.time import format_duration, format_time
 
 VARIANTS = {
     bl.END_OF_WINDOW: "a session's length stands at the end of its window",
@@ -57,7 +62,7 @@ def run(combiner: bl.TimestampCombiner, data: Path, work: Path, on: str) -> Outc
 
 def _runner(on: str, folder: Path) -> bl.SparkRunner | bl.LocalRunner:
     if on == "local":
-        return bl.LocalRunner(records=folder / RECORDS_FILE)
+        return bl.LocalRunner(records=folder / "records.jsonl")
     return bl.SparkRunner(checkpoint=str(folder / "checkpoint"), trigger="available_now", drain=True)
 
 
@@ -159,8 +164,6 @@ def show(console: Console, outcome: Outcome) -> None:
 def main(events: int, files: int, seed: int, on: str, work: Path) -> None:
     """Run the flagship example in both variants; exit code 1 if a result is not what it should be."""
     console = Console()
-    if on == "spark":
-        console.print(f"Spark runs on {find_java()}", highlight=False)
     data = generate.write(work / "plays", generate.Plays(events, files, seed, ties=True))
     console.print(f"{events:,} plays, {files} files of each source, below {data}", highlight=False)
     outcomes = [run(combiner, data, work, on) for combiner in VARIANTS]

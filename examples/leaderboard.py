@@ -21,8 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
-from beamlike.observe import BatchRecord
-from windowing.time import format_duration, format_time
+from beamlike.observe import BatchRecord, format_duration, format_time
 
 Rows = dict[int, list[dict[str, Any]]]
 """Batch -> rows, in order."""

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import beamlike as bl
-from windowing.time import format_time
+from beamlike.observe import format_time
 
 Pane = dict[str, Any]
 Panes = dict[int, list[Pane]]

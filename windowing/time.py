@@ -74,7 +74,12 @@ def _scaled(number: str, unit: int) -> int:
 
 
 def format_duration(us: int) -> str:
-    """The duration as users write it: `90_000_000` is `"1m30s"`."""
+    """A length of time in microseconds as users write it.
+
+    Example:
+        >>> bl.observe.format_duration(90_000_000)
+        '1m30s'
+    """
     if us == 0:
         return "0s"
     sign, rest, text = ("-" if us < 0 else ""), abs(us), ""
@@ -85,7 +90,13 @@ def format_duration(us: int) -> str:
 
 
 def format_time(us: int) -> str:
-    """The time as ISO 8601 in UTC, without a fraction that is zero; `-inf` and `+inf` at the limits."""
+    """A time in microseconds since 1970 as ISO 8601 in UTC, without a fraction that is zero; `-inf` and `+inf` at the
+    limits.
+
+    Example:
+        >>> bl.observe.format_time(90_000_000)
+        '1970-01-01T00:01:30Z'
+    """
     if us <= MIN_TIME:
         return "-inf"
     if us >= GLOBAL_WINDOW_END - 1:

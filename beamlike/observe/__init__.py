@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from beamlike.observe.waiting.explain import why
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.tables import watermarks_table
+from windowing.time import format_duration, format_time
 
 if TYPE_CHECKING:
     from beamlike.observe.charts.charts import Charts, side_by_side
@@ -22,7 +24,10 @@ __all__ = [
     "Charts",
     "History",
     "PrometheusMetrics",
+    "format_duration",
+    "format_time",
     "side_by_side",
+    "watermarks_table",
     "why",
     "write_report",
 ]

@@ -14,9 +14,17 @@ from windowing.time import day_and_clock, format_duration, format_time
 
 
 def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
-    """Input and output watermark of every source and stage after each of these batches, and what holds it.
+    """Input and output watermark of every source and stage after each of these batches, and what holds it, for a
+    terminal.
 
-    Times are UTC, to the second; where all are of one day, that stands in the title only.
+    Times are UTC, to the second; where all are of one day, that stands in the title only. It is a table of rich's.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("out", bl.Memory())
+        <Collection 'plays': user String, points Int64, at String>
+        >>> table = bl.observe.watermarks_table(p.run().batches)
+        >>> table.title
+        'Watermarks, 2026-01-31'
     """
     parts = [day_and_clock(time) for batch in batches for time in _watermarks(batch)]
     days = {part[0] for part in parts if part is not None}
