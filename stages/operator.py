@@ -1,6 +1,7 @@
 """The inside of a stage: what comes to it, what it keeps, and what it makes of both when its clocks move.
 
-A stage, its state and the runners know an operator by this protocol alone. A windowed grouping is one of them.
+A stage, its state and the runners know an operator by this protocol alone. A windowed grouping is one of them, keyed
+state with timers is another.
 """
 
 from __future__ import annotations
@@ -52,19 +53,21 @@ class Spread:
 
 @attrs.frozen(slots=False, eq=False)
 class Table:
-    """What is to be known of the rows that an operator keeps. Each has the columns `PENDING` and `HOLD`.
+    """What is to be known of the rows of a table that an operator keeps. Each has the columns `PENDING` and `HOLD`.
 
     `row` is what one is called, and `waits` what those with pending elements do: "has elements that wait for a pane".
-    `keys` are the columns by which rows are placed; `bounds` are two columns of times, in microseconds, from when to
-    when a row is, by which people tell it from others of its key. `schema` is that of the rows, `incoming` that of
-    arrivals that have been admitted. `missing` are columns that rows of an earlier plan or version may lack.
+    `name` tells a table from the others of its operator. `keys` are the columns by which rows are placed; `bounds` are
+    two columns of times, in microseconds, from when to when a row is, by which people tell it from others of its key.
+    `schema` is that of the rows, `incoming` that of arrivals that have been admitted. `missing` are columns that rows
+    of an earlier plan or version may lack.
 
     Arrivals may wait beside the rows, unread, until a clock reaches the time in its column of `waits_until`, or until
     a row of their bucket is due; where that is None, they are looked at as they come. `holds_as_a_whole`: where
     arrivals that wait hold the watermark is known only together with the rows that they become part of.
 
     `merges`: rows of a key may become one where arrivals reach them. `in_turn`: no arrival that reaches a row may be
-    taken before those of its bucket that wait.
+    taken before those of its bucket that wait. `holder` is the column that says of a row what of it holds the
+    watermark, if that needs to be told.
     """
 
     row: str
@@ -79,6 +82,8 @@ class Table:
     holds_as_a_whole: bool = False
     merges: bool = False
     in_turn: bool = False
+    name: str = ""
+    holder: str | None = None
 
     @cached_property
     def no_rows(self) -> pl.DataFrame:
@@ -91,41 +96,95 @@ class Table:
         return pl.DataFrame(schema=self.incoming)
 
 
+class Kept(Protocol):
+    """A table of an operator, and what its state must know of the rows to find those that a step has to look at."""
+
+    @property
+    def table(self) -> Table:
+        """What is to be known of its rows."""
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The clocks that its rows may wait for, by name; the watermark is one of them."""
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""
+
+    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+        """Admitted arrivals as the rows that they would be if there were no others: what is known of those that wait.
+
+        It is asked only where arrivals may wait.
+        """
+        return incoming
+
+    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+        """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
+        return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
+
+    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+        """All rows of the table, arrivals that waited among them; no clock moves."""
+        return pl.concat([visit.rows, visit.incoming])
+
+
+class Visit(Protocol):
+    """What a step looks at of a table: rows, and arrivals for them, of which some may have waited.
+
+    Of the keys in `unmerged`, rows may have to become one although nothing has come.
+    """
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """Those that are due, and others that lie with them."""
+
+    @property
+    def incoming(self) -> pl.DataFrame:
+        """Arrivals, in order."""
+
+    @property
+    def unmerged(self) -> pl.DataFrame | None:
+        """Keys."""
+
+
+class State(Protocol):
+    """What a stage has kept, as a step of its operator finds it. Each table is visited once, and then left."""
+
+    @property
+    def arrived(self) -> int:
+        """How much was placed in all steps before."""
+
+    def visit(self, kept: Kept, incoming: pl.DataFrame) -> Visit:
+        """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it."""
+
+    def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
+        """Has these rows in place of those that were looked at."""
+
+
 @attrs.frozen
 class Refused:
-    """Arrivals, and for each what a user's function has raised."""
+    """Rows, arrivals as a rule, and for each what a user's function has raised."""
 
     rows: pl.DataFrame
     errors: tuple[Exception, ...]
 
 
 @attrs.frozen
-class Admitted:
-    """The arrivals of a bundle: those that may become part of the state are `incoming`.
+class Given:
+    """What a step of an operator gives: its panes, and what became of the arrivals.
 
-    `elements` came in all; `placed` counts each as often as the state does, those that are dropped included. Those that
-    were `refused` are in no count. `aside` is what the operator itself will ask for when it advances.
+    `elements` came in all; `placed` counts each as often as the state does, those that are dropped included. `emitted`
+    of them, and of those that waited, are in what is given, or have had their effect, for the first time. How many were
+    `dropped`, why, and which, if somebody wants to see them as `late`. Those that were `refused` are in no count.
+    `fired`: how many timers.
     """
 
-    incoming: pl.DataFrame
-    elements: int = 0
-    placed: int = 0
-    refused: Refused | None = None
-    aside: Any = None
-
-
-@attrs.frozen
-class Advanced:
-    """What a step gives: the rows that live on, the panes, how many elements are in these for the first time.
-
-    And how many arrivals were dropped, why, and which, if somebody wants to see them.
-    """
-
-    rows: pl.DataFrame
     panes: pl.DataFrame
+    elements: int
+    placed: int
     emitted: int
     dropped: Mapping[str, int] = attrs.field(factory=dict)
     late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
+    refused: tuple[Refused, ...] = ()
+    fired: int = 0
 
 
 class Operator(Protocol):
@@ -140,12 +199,12 @@ class Operator(Protocol):
         """What comes to it, by role."""
 
     @property
-    def table(self) -> Table:
-        """The rows that it keeps."""
+    def tables(self) -> tuple[Kept, ...]:
+        """What it keeps. The rows of the first are those that are counted as live."""
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The clocks that its rows may wait for, by name; the watermark is one of them."""
+        """The clocks by which it does something, by name; the watermark is one of them."""
 
     @property
     def ordered(self) -> bool:
@@ -160,25 +219,55 @@ class Operator(Protocol):
         """The arrivals of a bundle, of which some may have been shrunk, in their order as one frame."""
         return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
-    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""
+    def step(
+        self,
+        state: State,
+        arrivals: Mapping[str, pl.DataFrame],
+        before: Watermarks,
+        then: Times,
+        now: Times,
+    ) -> Given:
+        """Arrivals, by role, with the watermarks before this step, then the clocks, which move from `then` to `now`."""
+
+
+@attrs.frozen
+class Admitted:
+    """The arrivals of a bundle: those that may become part of the state are `incoming`.
+
+    The counts are those of `Given`. `aside` is what the operator itself will ask for when it advances.
+    """
+
+    incoming: pl.DataFrame
+    elements: int = 0
+    placed: int = 0
+    refused: Refused | None = None
+    aside: Any = None
+
+
+@attrs.frozen
+class Advanced:
+    """What comes of rows and arrivals: the rows that live on; the others as in `Given`."""
+
+    rows: pl.DataFrame
+    panes: pl.DataFrame
+    emitted: int
+    dropped: Mapping[str, int] = attrs.field(factory=dict)
+    late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
+
+
+class OneTable(Operator, Kept, Protocol):
+    """An operator with one table: arrivals are admitted, meet the rows that they reach, and then the clocks move."""
+
+    @property
+    def tables(self) -> tuple[Kept, ...]:
+        """Its own."""
+        return (self,)
 
     def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
         """What of the arrivals, by role, may become part of the state.
 
         `arrived` is how much was placed in all steps before.
         """
-
-    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
-        """Admitted arrivals as the rows that they would be if there were no others: what is known of those that wait.
-
-        It is asked only where arrivals may wait.
-        """
-        return incoming
-
-    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-        """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
-        return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
 
     def advance(
         self,
@@ -193,3 +282,31 @@ class Operator(Protocol):
 
         Of the keys in `unmerged`, rows may have to become one although nothing has come.
         """
+
+    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+        """Arrivals that waited have become part of the rows."""
+        return self.advance(visit.rows, Admitted(visit.incoming), before, times, times, visit.unmerged).rows
+
+    def step(
+        self,
+        state: State,
+        arrivals: Mapping[str, pl.DataFrame],
+        before: Watermarks,
+        then: Times,
+        now: Times,
+    ) -> Given:
+        """Looks once at what is due or reached."""
+        admitted = self.admit(arrivals, before, state.arrived)
+        visit = state.visit(self, admitted.incoming)
+        reached = attrs.evolve(admitted, incoming=visit.incoming)
+        advanced = self.advance(visit.rows, reached, before, then, now, visit.unmerged)
+        state.leave(self, advanced.rows)
+        return Given(
+            advanced.panes,
+            admitted.elements,
+            admitted.placed,
+            advanced.emitted,
+            dict(advanced.dropped),
+            advanced.late,
+            () if admitted.refused is None else (admitted.refused,),
+        )

@@ -2,58 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import polars as pl
 
-from stages.operator import Admitted
 from stages.progress.watermarks import Times, Watermarks
 from stages.stage import Stage
 from stages.state import chunks
 from stages.state.buckets import BUCKET, partition
 from stages.state.due_soon import STALE
 from stages.state.index import Index
+from stages.state.storage import Storage
 from stages.state.store import StateStore
 from stages.state.working_set import WorkingSet
 
 
 @attrs.frozen
 class Snapshot:
-    """The rows of one shard, with the columns of its operator's table; and where it stood.
+    """The rows of one shard, by the table of its operator; and where it stood.
 
     `arrived` is how many elements had come to it; where several shards become one, the most that had come to any.
     """
 
-    rows: pl.DataFrame
+    rows: Mapping[str, pl.DataFrame]
     watermarks: Watermarks
     times: Times
     arrived: int
 
 
 def save(stage: Stage, store: StateStore) -> Snapshot:
-    """What the store has of the stage. Arrivals that waited have become part of its rows; no clock moves."""
-    storage = stage.storage(store)
-    index, working_set = storage.index, WorkingSet.everything(storage)
-    advanced = stage.operator.advance(
-        working_set.rows,
-        Admitted(working_set.incoming),
-        index.watermarks,
-        index.times,
-        index.times,
-        working_set.unmerged,
-    )
-    return Snapshot(advanced.rows, index.watermarks, index.times, index.arrived)
+    """What the store has of the stage. Arrivals that waited are among its rows; no clock moves."""
+    state = stage.tables(store)
+    rows = {
+        name: storage.kept.settled(WorkingSet.everything(storage), state.watermarks, state.times)
+        for name, storage in state.storages.items()
+    }
+    return Snapshot(rows, state.watermarks, state.times, state.arrived)
 
 
 def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
-    """Puts this into a store that has nothing of the stage."""
-    storage = stage.storage(store)
+    """Puts this into a store that has nothing of the stage. A table of which nothing was saved is empty."""
+    state = stage.tables(store)
+    for name, storage in state.storages.items():
+        if name in saved.rows:
+            state.indices[name] = _put(storage, saved.rows[name], saved.times)
+    state.now = saved.times
+    state.save(store, stage.name, saved.watermarks, saved.arrived)
+
+
+def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
     buckets = storage.buckets
-    for bucket, part in partition(placed := buckets.place(saved.rows), _numbers(placed)).items():
+    for bucket, part in partition(placed := buckets.place(rows), _numbers(placed)).items():
         buckets = buckets.split(bucket, chunks.size_of(part))
-    nothing = saved.rows.clear().with_columns(pl.lit(False).alias(STALE))
-    index: Index = storage.replace([], [buckets.place(saved.rows)], nothing, saved.times)
-    stood = attrs.evolve(index, watermarks=saved.watermarks, times=saved.times, arrived=saved.arrived)
-    stood.save(store, stage.name)
+    nothing = rows.clear().with_columns(pl.lit(False).alias(STALE))
+    return storage.replace([], [buckets.place(rows)], nothing, times)
 
 
 def _numbers(placed: pl.DataFrame) -> list[int]:

@@ -15,11 +15,10 @@ from stages.errors import ResultError, StepError
 from stages.operator import Operator, Refused
 from stages.progress.reports import Report
 from stages.progress.watermarks import Clock, Watermarks
-from stages.state.index import Holder, Index
-from stages.state.storage import Storage
+from stages.state.index import Holder
 from stages.state.store import StateStore
-from stages.state.working_set import read_working_set
-from stages.strategies.histogram import Histogram
+from stages.state.tables import Tables
+from stages.strategies.histogram import Histogram, merge_histograms
 
 
 @attrs.frozen
@@ -31,7 +30,7 @@ class StageResult:
     or pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
     `late` has the arrivals that were dropped, if the operator shows them. `percentiles` are those of the input, and
     where there are any, `holds` is where pending elements hold those of the output. What was `refused` is not among the
-    elements.
+    elements. `fired`: how many timers.
     """
 
     panes: pl.DataFrame
@@ -48,7 +47,8 @@ class StageResult:
     late: pl.DataFrame
     percentiles: Mapping[int, int]
     holds: Histogram
-    refused: Refused | None = None
+    refused: tuple[Refused, ...] = ()
+    fired: int = 0
 
     def report(self, *, idle: bool) -> Report:
         """What the shard tells those downstream; `idle`: all that is upstream is."""
@@ -78,39 +78,35 @@ class Stage:
             error.add_note(f"in step {self.name!r}")
             raise
 
-    def storage(self, store: StateStore) -> Storage:
-        """What the store has of this stage."""
-        index = Index.load(store, self.name, self.operator.clocks)
-        return Storage(self.name, self.operator, store, index)
+    def tables(self, store: StateStore) -> Tables:
+        """What the store has of this stage; its clocks stand still."""
+        return Tables.open(store, self.name, self.operator.tables)
 
     def _step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> StageResult:
-        storage = self.storage(store)
-        index = storage.index
-        before, then, now = index.watermarks, index.times, index.times.advance(clock)
-        admitted = self.operator.admit(arrivals, before, index.arrived)
-        working_set = read_working_set(storage, admitted.incoming, now)
-        reached = attrs.evolve(admitted, incoming=working_set.incoming)
-        advanced = self.operator.advance(working_set.rows, reached, before, then, now, working_set.unmerged)
-        index = working_set.leave(advanced.rows, now)
-        holder = index.holder
-        hold = None if holder is None else holder.hold
-        watermarks = before.advance([clock.watermark], hold)
-        arrived = index.arrived + admitted.placed
-        attrs.evolve(index, watermarks=watermarks, times=now, arrived=arrived).save(store, self.name)
+        state = self.tables(store)
+        before, then = state.watermarks, state.times
+        state.now = now = then.advance(clock)
+        arrived = state.arrived
+        given = self.operator.step(state, arrivals, before, then, now)
+        holder = state.holder
+        watermarks = before.advance([clock.watermark], None if holder is None else holder.hold)
+        state.save(store, self.name, watermarks, arrived + given.placed)
+        kept = list(state.indices.values())
         return StageResult(
-            advanced.panes,
+            given.panes,
             watermarks,
-            dict(advanced.dropped),
+            dict(given.dropped),
             holder,
-            elements=admitted.elements,
-            placed=admitted.placed,
-            emitted=advanced.emitted,
-            pending=index.pending,
-            live=index.rows,
-            keys=index.keys,
-            bytes=index.bytes,
-            late=advanced.late,
+            elements=given.elements,
+            placed=given.placed,
+            emitted=given.emitted,
+            pending=sum(index.pending for index in kept),
+            live=kept[0].rows,
+            keys=kept[0].keys,
+            bytes=sum(index.bytes for index in kept),
+            late=given.late,
             percentiles=now.percentiles,
-            holds=index.pending_holds,
-            refused=admitted.refused,
+            holds=merge_histograms(*(index.pending_holds for index in kept)),
+            refused=given.refused,
+            fired=given.fired,
         )

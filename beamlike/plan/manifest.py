@@ -184,7 +184,7 @@ def _watermark(strategy: WatermarkStrategy) -> str:
 
 
 def _stage(stage: StagePlan) -> dict[str, Any]:
-    table = stage.stage.operator.table
+    table, *others = (kept.table for kept in stage.stage.operator.tables)
     facts: dict[str, Any] = {
         "level": str(stage.level),
         "inputs": ", ".join(stage.inputs),
@@ -192,6 +192,7 @@ def _stage(stage: StagePlan) -> dict[str, Any]:
         **_operator(stage.stage.operator),
     }
     state = {name: str(dtype) for name, dtype in table.schema.items() if name not in facts["accumulators"]}
+    state |= {f"{other.name}/{name}": str(dtype) for other in others for name, dtype in other.schema.items()}
     return {**facts, "state": state}
 
 

@@ -45,7 +45,7 @@ def _source(plan: SourcePlan) -> SourceDescription:
 
 def _stage(plan: StagePlan) -> StageDescription:
     operator = plan.stage.operator
-    table = operator.table
+    table = operator.tables[0].table
     described = StageDescription(
         plan.inputs,
         plan.level,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import polars as pl
 
 from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed, apply_routes
@@ -13,20 +15,22 @@ from stages.stage import StageResult
 
 def route_step(plan: StagePlan, step: StageResult) -> Iterator[tuple[Output, Routed]]:
     """What each consumer gets, panes first. What a user's function raised goes on where that fails the run."""
-    if step.refused is not None and plan.on_error == "fail":
-        error = step.refused.errors[0]
+    if step.refused and plan.on_error == "fail":
+        error = step.refused[0].errors[0]
         error.add_note(f"in step {plan.name!r}")
         raise error
     panes = apply_routes(step.panes, plan.routes, on_error=plan.on_error)
     used = Letters(used=[plan.name] if step.elements else ())
     yield "main", Routed(panes.frames, used.plus(panes.letters))
     yield "late", apply_routes(step.late, plan.routes, output="late", on_error=plan.on_error)
-    if step.refused is not None:
+    if step.refused:
         yield "dead_letters", _route_refused(plan, step.refused)
 
 
-def _route_refused(plan: StagePlan, refused: Refused) -> Routed:
+def _route_refused(plan: StagePlan, refused: Iterable[Refused]) -> Routed:
     """They are dead letters of the stage."""
-    letters = dead_letters(plan.name, refused.rows, [error_text(error) for error in refused.errors])
+    letters = pl.concat(
+        dead_letters(plan.name, part.rows, [error_text(error) for error in part.errors]) for part in refused
+    )
     routed = apply_routes(letters, plan.routes, output="dead_letters", on_error=plan.on_error)
     return Routed(routed.frames, Letters.of([letters]).plus(routed.letters))

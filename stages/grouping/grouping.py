@@ -36,7 +36,7 @@ from stages.operator import (
     Admitted,
     Advanced,
     Input,
-    Operator,
+    OneTable,
     Spread,
     Table,
 )
@@ -52,7 +52,7 @@ MANY: Final = 2
 
 
 @attrs.frozen(slots=False)
-class Grouping(Operator):
+class Grouping(OneTable):
     """Aggregates per key and window. `schema` has the types of the arrivals' columns, keys included.
 
     `merge_windows=False` takes windows as they come, as after an earlier grouping that has merged them.

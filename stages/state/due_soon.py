@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import Operator
+from stages.operator import Kept
 from stages.state.buckets import BUCKET
 
 NEAR: Final = -1
@@ -32,25 +32,25 @@ FROM_BYTES: Final = 500_000
 
 @attrs.frozen
 class DueSoon:
-    """The rows of an operator that are due soon, with their bucket."""
+    """The rows of a table that are due soon, with their bucket."""
 
     rows: pl.DataFrame
-    operator: Operator
+    kept: Kept
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns by which rows are placed."""
-        return self.operator.table.keys
+        return self.kept.table.keys
 
     def reached(self, placed: pl.DataFrame) -> pl.Series:
         """Which of these arrivals reach a row here."""
         if self.rows.is_empty():
             return pl.repeat(False, len(placed), dtype=pl.Boolean, eager=True)
-        return self.operator.reached(placed, self.rows)
+        return self.kept.reached(placed, self.rows)
 
     def with_arrivals(self, reaching: pl.DataFrame) -> DueSoon:
         """After these have reached rows here: all rows of their keys are stale, where rows may merge."""
-        if reaching.is_empty() or not self.operator.table.merges:
+        if reaching.is_empty() or not self.kept.table.merges:
             return self
         return attrs.evolve(self, rows=mark_stale(self.rows, reaching, self.keys))
 

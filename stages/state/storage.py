@@ -8,7 +8,7 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from stages.operator import Operator, Table
+from stages.operator import Kept, Table
 from stages.progress.watermarks import Times
 from stages.state import chunks
 from stages.state.buckets import BUCKET, Buckets, partition
@@ -20,17 +20,17 @@ from stages.strategies.histogram import Histogram
 
 @attrs.frozen(slots=False)
 class Storage:
-    """What the store has of the stage of this name when a step begins."""
+    """What the store has of a table of the stage of this name when a step begins."""
 
     stage: str
-    operator: Operator
+    kept: Kept
     store: StateStore
     index: Index
 
     @property
     def table(self) -> Table:
         """What is to be known of its rows."""
-        return self.operator.table
+        return self.kept.table
 
     @cached_property
     def sizes(self) -> dict[int, Size]:
@@ -67,7 +67,7 @@ class Storage:
         """The rows that are due soon, if they are wanted; else none of them."""
         nothing = self.table.no_rows.with_columns(pl.lit(False).alias(STALE))
         frames = self._read(NEAR, range(self._size(NEAR).base if wanted else 0), nothing.schema)
-        return DueSoon(self.buckets.place(pl.concat([nothing, *frames])), self.operator)
+        return DueSoon(self.buckets.place(pl.concat([nothing, *frames])), self.kept)
 
     def replace(
         self, looked: Collection[int], rows: Collection[pl.DataFrame], near: pl.DataFrame, now: Times
@@ -90,7 +90,7 @@ class Storage:
         for bucket, part in partition(waiting, waiting[BUCKET].unique().sort().to_list()).items():
             written = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part)
             sizes[bucket] = Size(chunks=len(written), log=sum(written))
-        alone = self.operator.alone(waiting.drop(BUCKET), now).with_columns(waiting[BUCKET])
+        alone = self.kept.alone(waiting.drop(BUCKET), now).with_columns(waiting[BUCKET])
         return index.add(self._summary(alone, sizes, now), _holds(alone, now))
 
     def _size(self, bucket: int) -> Size:
@@ -107,7 +107,7 @@ class Storage:
         return sizes
 
     def _summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
-        return summarize(rows, self.table, self.operator.deadlines(now), sizes)
+        return summarize(rows, self.table, self.kept.deadlines(now), sizes)
 
 
 def _holds(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:

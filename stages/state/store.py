@@ -53,6 +53,23 @@ class DictStore:
         del self.values[stage, key]
 
 
+@attrs.frozen
+class Within:
+    """The values of a store whose keys begin with a prefix, without it."""
+
+    store: StateStore
+    prefix: str
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        return self.store.get(stage, self.prefix + key)
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        self.store.put(stage, self.prefix + key, value)
+
+    def delete(self, stage: str, key: str) -> None:
+        self.store.delete(stage, self.prefix + key)
+
+
 def encode(
     frame: pl.DataFrame, facts: dict[str, Any] | None = None, *, compression: Compression = "uncompressed"
 ) -> bytes:

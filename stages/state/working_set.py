@@ -96,7 +96,7 @@ class WorkingSet:
         by_key = table.spread is None and table.keys
         if not by_key or table.waits_until is None or chunks.size_of(part) < FROM_BYTES:
             return part.clear(), part
-        return divide(part, self.storage.operator.deadlines(now)[WATERMARK])
+        return divide(part, self.storage.kept.deadlines(now)[WATERMARK])
 
 
 def read_working_set(storage: Storage, incoming: pl.DataFrame, now: Times) -> WorkingSet:
@@ -132,7 +132,7 @@ def _stale_and_due(storage: Storage, near: DueSoon, now: Times) -> Iterable[int]
     if near.rows.is_empty():
         return ()
     # Deadlines are those of the time before: at that of now, what has just passed waits for the next one.
-    deadlines = storage.operator.deadlines(storage.index.times)
+    deadlines = storage.kept.deadlines(storage.index.times)
     overdue = [deadline <= now.time(clock) for clock, deadline in deadlines.items()]
     return near.stale_and(pl.any_horizontal(*overdue))
 

@@ -11,7 +11,7 @@ import polars as pl
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import Route
 from stages.graph import StageGraph
-from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, Operator, Table
+from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Operator, Table
 from stages.progress.watermarks import Times, Watermarks
 from stages.stage import Stage
 from windowing.columns import EVENT_TIME
@@ -19,7 +19,7 @@ from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 
 @attrs.frozen(slots=False)
-class HoldBack(Operator):
+class HoldBack(OneTable):
     """Each row goes on when the watermark reaches its `until`, or processing time its `by`, which may be null (us)."""
 
     keys: tuple[str, ...]

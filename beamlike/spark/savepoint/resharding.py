@@ -30,7 +30,7 @@ Name = TypeVar("Name", str, int)
 class Piece(StrEnum):
     """What a payload is of what an old shard knew."""
 
-    ROWS = "rows"
+    ROWS = "rows"  # and the name of their table
     FACTS = "facts"
 
 
@@ -44,8 +44,9 @@ def take_apart(
     store = DictStore({(stage.name, key): value for key, value in values.items()})
     saved = save(stage.stage, store)
     origin = shard_name(stage.name, shard)
-    for envelope in now.data(stage.name, saved.rows, origin):
-        yield attrs.evolve(envelope, kind=Piece.ROWS)
+    for table, kept in saved.rows.items():
+        for envelope in now.data(stage.name, kept, origin):
+            yield attrs.evolve(envelope, kind=f"{Piece.ROWS}{table}")
     facts = {
         "inputs": to_facts(_as_reported(stage, load_inputs(stage.name, store), before, now)),
         "watermarks": attrs.astuple(saved.watermarks),
@@ -75,9 +76,12 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
     """A new shard's state, of what the old ones sent, into its store, which has nothing of the stage."""
     sent = sorted(pieces, key=lambda piece: (piece.origin, piece.sequence))
     facts = [piece.facts() for piece in sent if piece.kind == Piece.FACTS]
-    rows = [piece.frame() for piece in sent if piece.kind == Piece.ROWS]
+    rows = {
+        kept.table.name: pl.concat([kept.table.no_rows, *_rows(sent, kept.table.name)])
+        for kept in stage.stage.operator.tables
+    }
     saved = Snapshot(
-        pl.concat([stage.stage.operator.table.no_rows, *rows]),
+        rows,
         Watermarks(*(min(times) for times in zip(*(fact["watermarks"] for fact in facts), strict=True))),
         Times(_least(fact["times"] for fact in facts)),
         # The elements of a key have all come to one shard, and those to come get higher numbers.
@@ -86,6 +90,11 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
     restore(stage.stage, store, saved)
     inputs = _together([from_facts(Inputs, fact["inputs"]) for fact in facts])
     keep_inputs(stage.name, store, inputs)
+
+
+def _rows(sent: Iterable[Envelope], table: str) -> list[pl.DataFrame]:
+    """What was sent of a table."""
+    return [piece.frame() for piece in sent if piece.kind == f"{Piece.ROWS}{table}"]
 
 
 def _together(inputs: list[Inputs]) -> Inputs:

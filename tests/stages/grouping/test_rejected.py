@@ -73,10 +73,10 @@ def test_a_grouping_is_that_of_the_other_rows_whatever_its_windows_and_triggers(
         assert in_order(advance(stage, bundle)) == expected
         for row in stage.frame.iter_rows(named=True):
             assert row["twos"] == row["threes"] == sorted(row["values"])
-        refused = [] if stage.refused is None else stage.refused.rows["value"].to_list()
+        refused = [value for part in stage.refused for value in part.rows["value"]]
         # Each once, whatever it is in and however many functions refuse it.
         assert Counter(refused) == Counter(value for _, value, _ in bundle.elements if not good(value))
-        errors = () if stage.refused is None else stage.refused.errors
+        errors = [error for part in stage.refused for error in part.errors]
         assert all(
             value is None or str(error) == f"no {value}" for value, error in zip(refused, errors, strict=True)
         )

@@ -1,0 +1,85 @@
+"""The state of a stage: the tables that its operator keeps, each in a part of the store of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+import polars as pl
+
+from stages.operator import Kept
+from stages.progress.watermarks import Times, Watermarks
+from stages.state.index import Holder, Index
+from stages.state.storage import Storage
+from stages.state.store import StateStore, Within
+from stages.state.working_set import WorkingSet, read_working_set
+
+
+@attrs.define
+class Tables:
+    """What a stage has kept when a step begins that moves its clocks to `now`; each table is visited and left once."""
+
+    storages: dict[str, Storage]
+    indices: dict[str, Index]
+    now: Times
+    _visits: dict[str, WorkingSet] = attrs.field(factory=dict)
+
+    @classmethod
+    def open(cls, store: StateStore, stage: str, tables: Iterable[Kept], now: Times | None = None) -> Tables:
+        """What the store has of the stage. Without `now`, its clocks stay where they are."""
+        storages = {kept.table.name: storage(store, stage, kept) for kept in tables}
+        indices = {name: one.index for name, one in storages.items()}
+        return cls(storages, indices, now or next(iter(indices.values())).times)
+
+    @property
+    def arrived(self) -> int:
+        """How much was placed in all steps before."""
+        return self._first.arrived
+
+    @property
+    def watermarks(self) -> Watermarks:
+        """Where the stage stood before this step."""
+        return self._first.watermarks
+
+    @property
+    def times(self) -> Times:
+        """Where its clocks stood before this step."""
+        return self._first.times
+
+    def visit(self, kept: Kept, incoming: pl.DataFrame) -> WorkingSet:
+        """Reads what must be looked at of a table when this has come for it."""
+        name = kept.table.name
+        self._visits[name] = read_working_set(self.storages[name], incoming, self.now)
+        return self._visits[name]
+
+    def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
+        """Writes these in place of the rows that were looked at, and what waits."""
+        name = kept.table.name
+        self.indices[name] = self._visits[name].leave(rows, self.now)
+
+    def save(self, store: StateStore, stage: str, watermarks: Watermarks, arrived: int) -> None:
+        """Keeps the indices, with where the stage stands now."""
+        for name, index in self.indices.items():
+            stands = attrs.evolve(index, watermarks=watermarks, times=self.now, arrived=arrived)
+            stands.save(part(store, name), stage)
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who has the least hold, of all tables; None where nothing holds."""
+        holders = [holder for index in self.indices.values() if (holder := index.holder) is not None]
+        return min(holders, key=lambda holder: holder.hold, default=None)
+
+    @property
+    def _first(self) -> Index:
+        return next(iter(self.indices.values()))
+
+
+def part(store: StateStore, table: str) -> StateStore:
+    """The part of a store that a table has; one without a name has all that the others do not."""
+    return Within(store, f"{table}/") if table else store
+
+
+def storage(store: StateStore, stage: str, kept: Kept) -> Storage:
+    """What the store has of a table of a stage."""
+    own = part(store, kept.table.name)
+    return Storage(stage, kept, own, Index.load(own, stage, kept.clocks))
