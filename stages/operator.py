@@ -61,7 +61,7 @@ class Table:
     `schema` is that of the rows, `incoming` that of arrivals that have been admitted. `missing` are columns that rows
     of an earlier plan or version may lack.
 
-    Arrivals may wait beside the rows, unread, until a clock reaches the time in its column of `waits_until`, or until
+    Arrivals may wait beside the rows, unread, until a clock reaches its time in `waits_until`, or until
     a row of their bucket is due; where that is None, they are looked at as they come. `holds_as_a_whole`: where
     arrivals that wait hold the watermark is known only together with the rows that they become part of.
 
@@ -78,7 +78,7 @@ class Table:
     incoming: pl.Schema
     missing: Mapping[str, pl.Expr] = attrs.field(factory=dict)
     spread: Spread | None = None
-    waits_until: Mapping[str, str] | None = None
+    waits_until: Mapping[str, pl.Expr] | None = None
     holds_as_a_whole: bool = False
     merges: bool = False
     in_turn: bool = False

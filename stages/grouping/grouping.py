@@ -119,7 +119,7 @@ class Grouping(OneTable):
             self.layout.incoming,
             missing=self.layout.missing(),
             spread=self._spread(),
-            waits_until={WATERMARK: WINDOW_END} if self.waits else None,
+            waits_until={WATERMARK: pl.col(WINDOW_END)} if self.waits else None,
             holds_as_a_whole=self.holds_as_a_whole,
             merges=self.merging,
             in_turn=self.merging and in_order,

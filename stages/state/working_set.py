@@ -142,7 +142,7 @@ def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[
     table, touched = storage.table, placed[BUCKET].unique().to_list()
     if table.waits_until is None or (now.percentiles and table.holds_as_a_whole):
         return touched
-    come = [pl.col(column) <= now.time(clock) for clock, column in table.waits_until.items()]
+    come = [until <= now.time(clock) for clock, until in table.waits_until.items()]
     over = placed.filter(pl.any_horizontal(come))[BUCKET].unique().to_list()
     return [*over, *(bucket for bucket in touched if not _may_grow(storage.sizes.get(bucket, Size())))]
 

@@ -33,7 +33,7 @@ class HoldBack(OneTable):
     @cached_property
     def table(self) -> Table:
         rows = pl.Schema({**self.inputs[MAIN].schema, PENDING: pl.Int64(), HOLD: pl.Int64()})
-        waits_until = {WATERMARK: "until", PROCESSING_TIME: "by"}
+        waits_until = self.deadlines(Times())
         return Table(
             "row",
             "waits for its deadline",

@@ -1,0 +1,200 @@
+"""The cell in hand: its fields as attributes of the user's object, its timers, and all of that as columns again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy, deepcopy
+from typing import Any, Final
+
+import polars as pl
+
+from stages.process.calls import Call
+from stages.process.declarations import Process
+from stages.process.fields import FieldColumn
+from stages.process.lasting import Lasting, Lazy
+from stages.process.layout import Layout
+from stages.process.timers import Family, Single
+
+_MISFITS: Final = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
+
+
+class CellState:
+    """A user's object with the fields and timers of one cell after another, of these that are given as columns."""
+
+    def __init__(self, layout: Layout, cells: pl.DataFrame, call: Call) -> None:
+        self.layout, self.cells, self.call = layout, cells, call
+        self.timers: list[Single | Family] = [
+            (Family if declared.family else Single)(name, declared, call)
+            for name, declared in layout.timers.items()
+        ]
+        self.lasting = [Lasting(field, call) for field in layout.fields if field.ttl is not None]
+        self._containers = [one for one in self.lasting if not one.field.plain]
+        self.plain = [field for field in layout.fields if field.plain and field.ttl is None]
+        self.lazy = [field for field in layout.fields if not field.plain and field.ttl is None]
+        self.process = self._object()
+        self._attributes = vars(self.process)
+        self._declared = frozenset(self._attributes)
+        self._values = [(field, _values(cells[field.column], field)) for field in self.plain]
+        self._changed: dict[str, dict[int, Any]] = {field.name: {} for field in self.lazy}
+        self._lasting = [
+            (one, cells[one.field.column].to_list(), cells[one.field.written].to_list())
+            for one in self.lasting
+        ]
+        self._firings = [
+            (timer, [cells[column].to_list() for column in layout.timer_columns(timer.name)])
+            for timer in self.timers
+        ]
+
+    def _object(self) -> Process:
+        process = copy(self.layout.process)
+        own: dict[str, Any] = {field.name: Lazy(field.name, self._loading(field)) for field in self.lazy}
+        own |= {one.field.name: one for one in self.lasting}
+        process.__class__ = type(type(process).__name__, (type(process),), own)
+        vars(process).update({timer.name: timer for timer in self.timers}, _call=self.call)
+        vars(process).update({field.name: None for field in self.plain})
+        return process
+
+    def _loading(self, field: FieldColumn) -> Any:
+        column = self.cells[field.column]
+
+        def load() -> Any:
+            raw = column[self.call.cell]
+            return field.load(raw.to_list() if isinstance(raw, pl.Series) else raw)
+
+        return load
+
+    def load(self, cell: int) -> None:
+        """This is the cell in hand."""
+        attributes = self._attributes
+        for field in self.lazy:
+            attributes.pop(field.name, None)
+        for field, values in self._values:
+            value = values[cell]
+            attributes[field.name] = value if field.immutable else deepcopy(value)
+        for one, values, written in self._lasting:
+            one.load(values[cell], written[cell])
+        for timer, columns in self._firings:
+            timer.load(*[column[cell] for column in columns])
+
+    def leave(self, cell: int) -> None:
+        """Keeps what the methods have made of it."""
+        attributes = self._attributes
+        for field, values in self._values:
+            values[cell] = attributes[field.name]
+        for field in self.lazy:
+            if field.name in attributes:
+                self._changed[field.name][cell] = field.store(attributes.pop(field.name))
+        for one, values, written in self._lasting:
+            values[cell], written[cell] = one.stored(), one.written
+        for timer, columns in self._firings:
+            for column, value in zip(columns, timer.stored(), strict=True):
+                column[cell] = value
+        if len(attributes) != len(self._declared):
+            self._require_declared()
+
+    def called(self) -> None:
+        """A method has returned."""
+        for one in self._containers:
+            one.called()
+
+    def saved(self) -> Any:
+        """What `restore` takes: a copy of everything that a method may change."""
+        names = [field.name for field in (*self.plain, *self.lazy) if field.name in self._attributes]
+        return (
+            {name: deepcopy(self._attributes[name]) for name in names},
+            [one.saved() for one in self.lasting],
+            [timer.saved() for timer in self.timers],
+        )
+
+    def restore(self, saved: Any) -> None:
+        """As it was then."""
+        fields, lasting, timers = saved
+        for name in [name for name in self._attributes if name not in self._declared or name in fields]:
+            del self._attributes[name]
+        self._attributes.update(fields)
+        for one, was in zip(self.lasting, lasting, strict=True):
+            one.restore(was)
+        for timer, was in zip(self.timers, timers, strict=True):
+            timer.restore(was)
+
+    def require_fitting(self) -> None:
+        """Raises `TypeError` for a field with a value that its type cannot hold, and for one that is not declared."""
+        for field in (*self.plain, *self.lazy):
+            if field.name in self._attributes:
+                _require(field, field.store(self._attributes[field.name]))
+        for one in self.lasting:
+            _require(one.field, one.stored())
+        self._require_declared()
+
+    def _require_declared(self) -> None:
+        known = {*self._declared, *(field.name for field in self.lazy)}
+        for name in self._attributes:
+            if name not in known:
+                raise TypeError(
+                    f"self.{name} is no state field, so it would be lost; declare it in the class, as in "
+                    f"{name} = bl.Value(int)"
+                )
+
+    def after(self, dead: Iterable[int]) -> tuple[pl.DataFrame, set[int]]:
+        """(the cells as they are now, without the dead ones; the numbers of those with values that do not fit)."""
+        misfits = set[int]()
+        columns = [self._series(field, values, misfits) for field, values in self._values]
+        for one, values, written in self._lasting:
+            columns += [
+                self._series(one.field, values, misfits),
+                pl.Series(one.field.written, written, dtype=pl.Int64),
+            ]
+        columns += [self._merged(field, misfits) for field in self.lazy if self._changed[field.name]]
+        for timer, lists in self._firings:
+            names = self.layout.timer_columns(timer.name)
+            columns += [
+                pl.Series(name, values, dtype=self.layout.content[name])
+                for name, values in zip(names, lists, strict=True)
+            ]
+        cells = self.cells.with_columns(columns)
+        dead = list(dead)
+        return (cells.filter(~pl.int_range(pl.len()).is_in(dead)) if dead else cells), misfits
+
+    def _merged(self, field: FieldColumn, misfits: set[int]) -> pl.Series:
+        """The column of a field, with the values that were loaded, and perhaps changed."""
+        changed, column = self._changed[field.name], self.cells[field.column]
+        found = self._series(field, list(changed.values()), misfits, list(changed))
+        places = list(range(len(column)))
+        for number, cell in enumerate(changed):
+            places[cell] = len(column) + number
+        return pl.concat([column, found]).gather(places)
+
+    def _series(
+        self, field: FieldColumn, values: list[Any], misfits: set[int], cells: Sequence[int] | None = None
+    ) -> pl.Series:
+        try:
+            return pl.Series(field.column, values, dtype=field.dtype, strict=True)
+        except _MISFITS:
+            wrong = {number for number, value in enumerate(values) if not _fits(field, value)}
+        misfits.update(wrong if cells is None else (cells[number] for number in wrong))
+        fitting = [None if number in wrong else value for number, value in enumerate(values)]
+        return pl.Series(field.column, fitting, dtype=field.dtype, strict=True)
+
+
+def _values(column: pl.Series, field: FieldColumn) -> list[Any]:
+    """The values of a field, its default where there is none."""
+    values: list[Any] = column.to_list()
+    if field.default is not None:
+        return [field.default if value is None else value for value in values]
+    return values
+
+
+def _fits(field: FieldColumn, value: Any) -> bool:
+    try:
+        _require(field, value)
+    except TypeError:
+        return False
+    return True
+
+
+def _require(field: FieldColumn, value: Any) -> None:
+    try:
+        pl.Series(field.column, [value], dtype=field.dtype, strict=True)
+    except _MISFITS as error:
+        why = str(error).partition("\n")[0]
+        raise TypeError(f"state field {field.name!r} is {field.dtype}: {why}") from None

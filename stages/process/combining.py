@@ -1,0 +1,72 @@
+"""What a `Combining` holds: an aggregate of what was added, computed by the columns that groupings use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from stages.aggregates.builtin import Aggregate
+
+Accumulators = dict[str, Any]
+"""The value of each accumulator column."""
+
+
+class Combined:
+    """The accumulators of a key, and what was added since: they are merged when somebody reads, or at the end."""
+
+    __slots__ = ("accumulators", "added", "aggregate", "schema")
+
+    def __init__(self, aggregate: Aggregate, schema: pl.Schema, accumulators: Accumulators | None) -> None:
+        self.aggregate, self.schema = aggregate, schema
+        self.accumulators, self.added = accumulators, list[Mapping[str, Any]]()
+
+    def add(self, row: Mapping[str, Any] | None = None) -> None:
+        """A row with the columns that the aggregate reads; others in it do not matter."""
+        given = row or {}
+        missing = [column for column in self.aggregate.columns if column not in given]
+        if missing:
+            raise KeyError(f"{missing[0]!r} is missing in what was added: {given!r}")
+        self.added.append({column: given[column] for column in self.aggregate.columns})
+
+    def read(self) -> Any:
+        """The result so far."""
+        return self.merged().select(self._extract()).item()
+
+    def clear(self) -> None:
+        """Begins anew."""
+        self.accumulators = None
+        self.added.clear()
+
+    def merged(self) -> pl.DataFrame:
+        """The accumulators, in a row."""
+        parts = self.aggregate.parts(self.schema)
+        dtypes = {name: part.dtype for name, part in parts.items()}
+        before = self.accumulators or {name: part.empty for name, part in parts.items()}
+        rows = pl.DataFrame([before], dtypes, orient="row")
+        if not self.added:
+            return rows
+        columns = {name: self.schema[name] for name in self.aggregate.columns}
+        added = pl.DataFrame(self.added, columns, orient="row") if columns else _nothing(len(self.added))
+        lifted = added.select(
+            **{name: part.cast(dtypes[name]) for name, part in self.aggregate.lift(self.schema).items()}
+        )
+        if lifted.height != len(self.added):  # only literals
+            lifted = pl.concat([lifted] * len(self.added))
+        both = pl.concat([rows, lifted])
+        return both.select(**self.aggregate.merge({name: pl.col(name) for name in parts}))
+
+    def stored(self) -> Accumulators | None:
+        """The accumulators as they are kept; None where nothing was added."""
+        if not self.added:
+            return self.accumulators
+        return self.merged().row(0, named=True)
+
+    def _extract(self) -> pl.Expr:
+        acc = {name: pl.col(name) for name in self.aggregate.parts(self.schema)}
+        return self.aggregate.extract(acc, self.schema)
+
+
+def _nothing(rows: int) -> pl.DataFrame:
+    return pl.DataFrame({"": pl.repeat(0, rows, eager=True)})

@@ -1,0 +1,266 @@
+"""What users write: a class of their own with state fields and timers, and methods for rows and firings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import attrs
+
+from stages.aggregates.builtin import Aggregate
+from stages.process.calls import Call, Window
+from windowing.time import Duration, format_duration, microseconds
+
+Domain = Literal["event", "processing"]
+AtEnd = Literal["fire", "drop"]
+
+
+class TimestampedValue(NamedTuple):
+    """A row that a `Process` gives, with an event time of its own: `TimestampedValue({"user": "a"}, time)`.
+
+    `timestamp` is a datetime, in UTC if it has no zone. It must not be before the row that the method was called for,
+    or before the output timestamp of the timer.
+    """
+
+    value: Mapping[str, Any]
+    timestamp: datetime
+
+
+def _lifetime(ttl: Duration | None) -> int | None:
+    return None if ttl is None else int(microseconds(ttl))
+
+
+def _positive(owner: object, attribute: attrs.Attribute[Any], value: int | None) -> None:
+    if value is not None and value <= 0:
+        raise ValueError(f"ttl must be longer than 0s, not {format_duration(value)!r}")
+
+
+def _one_of(*choices: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    def check(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value not in choices:
+            allowed = " or ".join(map(repr, choices))
+            raise ValueError(f"{attribute.name} must be {allowed}, not {value!r}")
+
+    return check
+
+
+@attrs.frozen(eq=False)
+class Field:
+    """A state field of a `Process`: a value per key and window, which is there again for the next row of that key."""
+
+    kind: ClassVar[str]
+
+
+@attrs.frozen(eq=False)
+class _Lasting(Field):
+    """A field that may be forgotten: `ttl` after it was last written, `by` event time or processing time."""
+
+    ttl: int | None = attrs.field(default=None, converter=_lifetime, validator=_positive, kw_only=True)
+    by: Domain = attrs.field(default="event", validator=_one_of("event", "processing"), kw_only=True)
+
+
+@attrs.frozen(eq=False)
+class Value(_Lasting):
+    """One value of a type, `default` where nothing was written: `count = bl.Value(int, default=0)`.
+
+    The type is written as in a schema: Python's, such as `int`, `str`, `datetime` or `list[str]`, or a polars dtype. A
+    `Value(object)` may be anything that pickle knows, and who can write into a checkpoint can then run code in the
+    pipeline that reads it. With `ttl="1h"` a value is gone an hour after it was written: `by="event"`, seen from the
+    time of the row that looks, or `by="processing"`.
+    """
+
+    kind: ClassVar[str] = "Value"
+    type: Any = attrs.field()
+    default: Any = attrs.field(default=None, kw_only=True)
+
+
+@attrs.frozen(eq=False)
+class List(_Lasting):
+    """A list of values of a type: a plain Python list, to which `self.items.append(value)` adds."""
+
+    kind: ClassVar[str] = "List"
+    type: Any = attrs.field()
+
+
+@attrs.frozen(eq=False)
+class Set(_Lasting):
+    """A set of values of a type: a plain Python set."""
+
+    kind: ClassVar[str] = "Set"
+    type: Any = attrs.field()
+
+
+@attrs.frozen(eq=False)
+class Map(_Lasting):
+    """Values by key, both of a type: a plain Python dict. All of it is read and written with its row of state.
+
+    So a large one belongs into a finer key of the grouping.
+    """
+
+    kind: ClassVar[str] = "Map"
+    key: Any = attrs.field()
+    value: Any = attrs.field()
+
+
+@attrs.frozen(eq=False)
+class OrderedList(_Lasting):
+    """Values by time, in order of it: see the methods of what the field holds, `Ordered`."""
+
+    kind: ClassVar[str] = "OrderedList"
+    type: Any = attrs.field()
+
+
+@attrs.frozen(eq=False)
+class Combining(Field):
+    """An aggregate of what is added: `total = bl.Combining(bl.sum("amount"))`.
+
+    `self.total.add(row)` adds a row, or any dict with the aggregate's columns, `self.total.read()` gives the result
+    and `self.total.clear()` begins anew. Adding is cheap; each reading computes, which takes a fraction of a
+    millisecond, so what is read for every row is better kept in a `Value`.
+    """
+
+    kind: ClassVar[str] = "Combining"
+    aggregate: Aggregate = attrs.field(validator=attrs.validators.instance_of(Aggregate))
+
+
+@attrs.frozen(eq=False)
+class Timer:
+    """A timer of a `Process`: set in a method, it calls `on_<name>` when its time has come.
+
+    There is one pending firing per key and window, and of a family one per tag; to set it again replaces it.
+    """
+
+    domain: ClassVar[Domain]
+    family: ClassVar[bool] = False
+
+
+@attrs.frozen(eq=False)
+class EventTimer(Timer):
+    """Fires when the watermark reaches its time: nothing before that time is still to come.
+
+    At the end of input it fires as if time went on; `at_end="drop"` is for one that sets itself again and again.
+    """
+
+    domain: ClassVar[Domain] = "event"
+    at_end: AtEnd = attrs.field(default="fire", validator=_one_of("fire", "drop"), kw_only=True)
+
+
+@attrs.frozen(eq=False)
+class ProcessingTimer(Timer):
+    """Fires when processing time reaches its time, at most once in a batch; and once at the end of input.
+
+    By default it does not hold the watermark, and what it emits has the output watermark as its time. With
+    `hold=True` it holds the watermark at the time of the row that set it, and emits at that time.
+    """
+
+    domain: ClassVar[Domain] = "processing"
+    hold: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool), kw_only=True)
+
+
+@attrs.frozen(eq=False)
+class EventTimers(EventTimer):
+    """A family of event timers, told apart by a tag: `self.retries.after("5s", tag="a")`."""
+
+    family: ClassVar[bool] = True
+
+
+@attrs.frozen(eq=False)
+class ProcessingTimers(ProcessingTimer):
+    """A family of processing-time timers, told apart by a tag."""
+
+    family: ClassVar[bool] = True
+
+
+Rows = Iterable[Mapping[str, Any] | TimestampedValue] | None
+"""What a method gives: any number of rows, as dicts, or nothing."""
+
+
+class Process:
+    """Keyed state and timers: a subclass says what is kept per key, and what happens for each row and each firing.
+
+    State fields and timers are attributes of the class; in the methods they are plain values of the key in hand. What
+    the constructor sets are parameters, which the methods must leave as they are.
+
+    >>> class Silence(Process):
+    ...     since = Value(datetime)
+    ...     quiet = EventTimer()
+    ...
+    ...     def element(self, row):
+    ...         self.since = self.time
+    ...         self.quiet.after("10m")
+    ...
+    ...     def on_quiet(self):
+    ...         yield {"user": self.key.user, "since": self.since}
+
+    A row on which a method raises is a dead letter, and leaves no trace in state, timers or output; a firing that
+    raises is one, too. The methods of a key are then played again without it, so they must not do anything but
+    what is said here, such as writing to a database.
+    """
+
+    _call: Call
+
+    def element(self, row: dict[str, Any]) -> Rows:
+        """Called for each row, a dict of the user's columns. What it gives has the event time of the row."""
+        raise NotImplementedError
+
+    def expire(self) -> Rows:
+        """Called when the window of the key is collected, before its state goes."""
+        return None
+
+    @property
+    def key(self) -> Any:
+        """The key in hand: a named tuple of the columns that `group_by` was given."""
+        return self._call.key
+
+    @property
+    def time(self) -> datetime:
+        """The event time of the row, or the time of the timer; of one by processing time what it emits is stamped."""
+        return self._call.time
+
+    @property
+    def window(self) -> Window | None:
+        """The window of the row; None in the global window."""
+        return self._call.window
+
+    @property
+    def late(self) -> bool:
+        """Whether the row came after the watermark had passed its time."""
+        return self._call.late
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the input is over."""
+        return self._call.at_end
+
+    @property
+    def retracted(self) -> bool:
+        """Whether the row takes back an earlier one."""
+        return self._call.retracted
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The input watermark, which depends on how the input was cut into batches; None before there is one."""
+        return self._call.shown_watermark
+
+    @property
+    def processing_time(self) -> datetime:
+        """The processing time of the batch."""
+        return self._call.shown_processing_time
+
+
+def fields_of(process: Process) -> dict[str, Field]:
+    """The state fields that a class declares, in order, those of its bases first."""
+    return {name: found for name, found in _declared(process) if isinstance(found, Field)}
+
+
+def timers_of(process: Process) -> dict[str, Timer]:
+    """The timers that a class declares, in order, those of its bases first."""
+    return {name: found for name, found in _declared(process) if isinstance(found, Timer)}
+
+
+def _declared(process: Process) -> list[tuple[str, Any]]:
+    found: dict[str, Any] = {}
+    for base in reversed(type(process).__mro__):
+        found.update(vars(base))
+    return list(found.items())

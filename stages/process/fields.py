@@ -1,0 +1,153 @@
+"""How state fields are kept: the column type of each, and its values as Python has them and as columns do."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import attrs
+import polars as pl
+
+from stages.process.combining import Combined
+from stages.process.declarations import Combining, Field, List, Map, OrderedList, Set, Value
+from stages.process.ordered import Ordered
+
+AsType = Callable[[Any], pl.DataType]
+"""The polars dtype of a type as users write it; raises `TypeError` for what is none."""
+
+
+@attrs.frozen
+class FieldColumn:
+    """A field as a column. `load` makes of a value of the column what a method sees, `store` the other way.
+
+    `plain`: both are the same, and so each is loaded as it is; `immutable`: no method can change such a value.
+    `ttl` in microseconds, by event or processing time.
+    """
+
+    name: str
+    dtype: pl.DataType
+    load: Callable[[Any], Any]
+    store: Callable[[Any], Any]
+    default: Any = None
+    plain: bool = False
+    immutable: bool = False
+    ttl: int | None = None
+    by_event: bool = True
+
+    @property
+    def column(self) -> str:
+        """The column of its values."""
+        return f"__s.{self.name}"
+
+    @property
+    def written(self) -> str:
+        """The column that says when it was written last (us), where that matters."""
+        return f"__w.{self.name}"
+
+
+def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) -> FieldColumn:
+    """How a field is kept; `schema` has the columns of the rows. Raises `TypeError` for a type that is none."""
+    if isinstance(field, Combining):
+        return _combining(name, field, schema)
+    dtype, load, store = _stored(field, as_type)
+    default = _default(field, dtype) if isinstance(field, Value) else None
+    plain = isinstance(field, Value) and field.type is not object
+    lasting: Any = field
+    immutable = plain and not dtype.is_nested() and dtype != pl.Object
+    return FieldColumn(
+        name, dtype, load, store, default, plain, immutable, lasting.ttl, lasting.by == "event"
+    )
+
+
+def _stored(field: Field, as_type: AsType) -> tuple[pl.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
+    match field:
+        case Value(type=kind) if kind is object:
+            return pl.Binary(), _unpickled(field.default), _pickled(field.default)
+        case Value():
+            return as_type(field.type), _same, _same
+        case List():
+            return pl.List(as_type(field.type)), _list, _or_nothing
+        case Set():
+            return pl.List(as_type(field.type)), _set, _sorted
+        case Map():
+            entry = pl.Struct({"key": as_type(field.key), "value": as_type(field.value)})
+            return pl.List(entry), _dict, _entries
+        case OrderedList():
+            entry = pl.Struct({"time": pl.Int64(), "value": as_type(field.type)})
+            return pl.List(entry), _ordered, _timed
+    raise TypeError(f"{field!r} is no state field that is known")
+
+
+def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
+    for column in field.aggregate.columns:
+        if column not in schema:
+            raise TypeError(f"{name} reads the column {column!r}, which the rows do not have")
+    field.aggregate.dtype(schema)
+    parts = field.aggregate.parts(schema)
+    dtype = pl.Struct({part: spec.dtype for part, spec in parts.items()})
+    return FieldColumn(name, dtype, lambda raw: Combined(field.aggregate, schema, raw), _accumulators)
+
+
+def _default(field: Value, dtype: pl.DataType) -> Any:
+    """The default as the column would give it back; `TypeError` where the column cannot hold it."""
+    if field.default is None:
+        return None
+    if field.type is object:
+        pickle.dumps(field.default)
+        return field.default
+    try:
+        return pl.Series([field.default], dtype=dtype, strict=True).to_list()[0]
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        why = str(error).partition("\n")[0]
+        raise TypeError(f"the default {field.default!r} is no {dtype}: {why}") from None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _unpickled(default: Any) -> Callable[[Any], Any]:
+    return lambda raw: deepcopy(default) if raw is None else pickle.loads(raw)
+
+
+def _pickled(default: Any) -> Callable[[Any], Any]:
+    return lambda value: None if value is None and default is None else pickle.dumps(value)
+
+
+def _list(raw: list[Any] | None) -> list[Any]:
+    return raw or []
+
+
+def _or_nothing(value: list[Any]) -> list[Any] | None:
+    return list(value) or None
+
+
+def _set(raw: list[Any] | None) -> set[Any]:
+    return set(raw or ())
+
+
+def _sorted(value: set[Any]) -> list[Any] | None:
+    """In an order of its own: that of a set is another one in each process."""
+    return sorted(value, key=repr) or None
+
+
+def _dict(raw: list[dict[str, Any]] | None) -> dict[Any, Any]:
+    return {entry["key"]: entry["value"] for entry in raw or ()}
+
+
+def _entries(value: dict[Any, Any]) -> list[dict[str, Any]] | None:
+    return [{"key": key, "value": one} for key, one in value.items()] or None
+
+
+def _ordered(raw: list[dict[str, Any]] | None) -> Ordered:
+    return Ordered([entry["time"] for entry in raw or ()], [entry["value"] for entry in raw or ()])
+
+
+def _timed(value: Ordered) -> list[dict[str, Any]] | None:
+    return [{"time": time, "value": one} for time, one in zip(value.times, value.values, strict=True)] or None
+
+
+def _accumulators(value: Combined) -> Any:
+    return value.stored()

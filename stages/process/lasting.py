@@ -1,0 +1,74 @@
+"""State fields as attributes of a user's object: loaded when they are asked for, forgotten when their time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy, deepcopy
+from typing import Any
+
+from stages.process.calls import Call
+from stages.process.fields import FieldColumn
+
+
+class Lazy:
+    """A field that is loaded when a method first asks for it: from then on it is a plain attribute of the object."""
+
+    def __init__(self, name: str, load: Callable[[], Any]) -> None:
+        self.name, self.load = name, load
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        value = vars(owner)[self.name] = self.load()
+        return value
+
+
+class Lasting:
+    """A field with a time to live: each write is noted with the time at which it was done."""
+
+    def __init__(self, field: FieldColumn, call: Call) -> None:
+        self.field, self.call = field, call
+        self.value: Any = None
+        self.written: int | None = None
+        self._seen: Any = None
+        self._looked = False
+
+    def load(self, raw: Any, written: int | None) -> None:
+        """That of the key which is played now."""
+        self.value, self.written = raw if self.field.plain else self.field.load(raw), written
+        self._looked = False
+
+    def saved(self) -> tuple[Any, int | None]:
+        """What `restore` takes."""
+        return deepcopy(self.value), self.written
+
+    def restore(self, saved: tuple[Any, int | None]) -> None:
+        """As it was then."""
+        self.value, self.written = saved
+        self._looked = False
+
+    def stored(self) -> Any:
+        """Its value as the column has it; null where there is none."""
+        return None if self.written is None else self.field.store(self.value)
+
+    def called(self) -> None:
+        """A method has returned: a container that it has changed was written."""
+        if self._looked and self._seen != self.value:
+            self.written = self._clock
+        self._looked = False
+
+    @property
+    def _clock(self) -> int:
+        return self.call.now if self.field.by_event else self.call.processing_time
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        field = self.field
+        assert field.ttl is not None
+        if self.written is None or self._clock >= self.written + field.ttl:
+            if field.plain:
+                return deepcopy(field.default)
+            self.value, self.written = field.load(None), None
+        if not field.plain and not self._looked:
+            self._seen, self._looked = copy(self.value), True
+        return self.value
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        self.value, self.written = value, self._clock

@@ -1,0 +1,160 @@
+"""Keyed state as columns: a row per key and window, a cell, with its fields and its pending timers.
+
+key columns | start end | fields, and when they were written | timers and their output timestamps | hold and holder
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import attrs
+import polars as pl
+
+from stages.operator import HOLD, PENDING
+from stages.process.declarations import EventTimer, Process, ProcessingTimer, Timer
+from stages.process.fields import FieldColumn
+from windowing.columns import WINDOW_COLUMNS, WINDOW_END
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME
+from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+
+HOLDER: Final = "__holder"
+"""The timer that has the least hold."""
+UNTIL: Final = "__until"
+"""The time (us) at which it fires."""
+
+
+@attrs.frozen(slots=False, eq=False)
+class Layout:
+    """Which columns cells have. `schema` has the types of the columns of arrivals, keys included."""
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    process: Process
+    fields: tuple[FieldColumn, ...]
+    timers: Mapping[str, Timer]
+    allowed_lateness: int = 0
+
+    window = WINDOW_COLUMNS
+
+    @property
+    def id(self) -> list[str]:
+        """The columns that tell a cell from the others."""
+        return [*self.keys, *self.window]
+
+    @property
+    def key_type(self) -> Any:
+        """The named tuple of a key; a column whose name is none that Python knows has its number."""
+        return namedtuple("Key", self.keys, rename=True)
+
+    @property
+    def expires(self) -> bool:
+        """Whether a method is to be called when a window is collected."""
+        return type(self.process).expire is not Process.expire
+
+    def timer_columns(self, name: str) -> list[str]:
+        """The columns of a timer: tags, of a family, times and output timestamps."""
+        tags = [f"__g.{name}"] if self.timers[name].family else []
+        return [*tags, f"__t.{name}", f"__o.{name}"]
+
+    @cached_property
+    def content(self) -> pl.Schema:
+        """The columns of fields and timers: a cell in which all of these are null need not be kept."""
+        columns: dict[str, pl.DataType] = {}
+        for field in self.fields:
+            columns[field.column] = field.dtype
+            if field.ttl is not None:
+                columns[field.written] = pl.Int64()
+        for name, timer in self.timers.items():
+            tags, times, outputs = pl.List(pl.String), pl.List(pl.Int64), pl.List(pl.Int64)
+            single = (pl.Int64(), pl.Int64())
+            types = (tags, times, outputs) if timer.family else single
+            columns.update(zip(self.timer_columns(name), types, strict=True))
+        return pl.Schema(columns)
+
+    @cached_property
+    def id_schema(self) -> pl.Schema:
+        """The columns of `id` with their types."""
+        return pl.Schema(
+            {**{key: self.schema[key] for key in self.keys}, **dict.fromkeys(self.window, pl.Int64())}
+        )
+
+    @cached_property
+    def cells(self) -> pl.Schema:
+        """All columns of a cell."""
+        held = {PENDING: pl.Int64(), HOLD: pl.Int64(), HOLDER: pl.String(), UNTIL: pl.Int64()}
+        return pl.Schema({**self.id_schema, **self.content, **held})
+
+    @property
+    def expiry(self) -> pl.Expr:
+        """When a window is collected (us): the allowed lateness after its end; the global one at the end of input."""
+        end = pl.col(WINDOW_END)
+        late = pl.min_horizontal(end, MAX_TIME - self.allowed_lateness) + self.allowed_lateness
+        return pl.when(end >= GLOBAL_WINDOW_END).then(pl.lit(MAX_TIME, pl.Int64)).otherwise(late)
+
+    def kept(self, cells: pl.DataFrame, now: Mapping[str, int]) -> pl.DataFrame:
+        """Cells as they are kept when the clocks stand so: those with something in them, and what of them holds."""
+        cells = cells.with_columns(self._forgotten(now))
+        if not self.expires:
+            cells = cells.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in self.content))
+        return cells.with_columns(pl.lit(0, pl.Int64).alias(PENDING), *self._held()).select(list(self.cells))
+
+    def _forgotten(self, now: Mapping[str, int]) -> list[pl.Expr]:
+        """Fields without what is as good as nothing: their default, and what has outlived its time."""
+        columns = []
+        for field in self.fields:
+            nothing = pl.lit(False)
+            if field.plain and field.default is not None:
+                nothing = pl.col(field.column).eq_missing(
+                    pl.lit(pl.Series([field.default], dtype=field.dtype))
+                )
+            if field.ttl is not None:
+                clock = WATERMARK if field.by_event else PROCESSING_TIME
+                nothing |= (self._gone(field) <= now[clock]).fill_null(True)
+                columns.append(pl.when(~nothing).then(field.written).alias(field.written))
+            columns.append(pl.when(~nothing).then(field.column).alias(field.column))
+        return columns
+
+    def _gone(self, field: FieldColumn) -> pl.Expr:
+        """When nobody can see what is in a field any more (us); a row that is late may look from an earlier time."""
+        assert field.ttl is not None
+        late = self.allowed_lateness if field.by_event else 0
+        latest = MAX_TIME - field.ttl - late
+        return pl.min_horizontal(field.written, latest) + (field.ttl + late)
+
+    def _held(self) -> list[pl.Expr]:
+        """The least output timestamp of timers that hold, with the name of the timer and its time."""
+        found = list(self._holds())
+        nothing = pl.lit(None, pl.Int64)
+        if not found:
+            return [nothing.alias(HOLD), pl.lit(None, pl.String).alias(HOLDER), nothing.alias(UNTIL)]
+        least = pl.min_horizontal(hold for _, hold, _ in found)
+        who = pl.coalesce(pl.when(hold == least).then(pl.lit(name)) for name, hold, _ in found)
+        until = pl.coalesce(pl.when(hold == least).then(time) for _, hold, time in found)
+        return [least.alias(HOLD), who.alias(HOLDER), until.alias(UNTIL)]
+
+    def _holds(self) -> Iterator[tuple[str, pl.Expr, pl.Expr]]:
+        """Of each timer that holds: its name, its least output timestamp, and when that one fires."""
+        for name, timer in self.timers.items():
+            if isinstance(timer, ProcessingTimer) and not timer.hold:
+                continue
+            *_, time, output = (pl.col(column) for column in self.timer_columns(name))
+            if not timer.family:
+                yield name, pl.when(time.is_not_null()).then(pl.coalesce(output, time)), time
+                continue
+            first = output.list.arg_min()
+            yield name, output.list.get(first), time.list.get(first)
+
+    def deadlines(self) -> dict[str, pl.Expr]:
+        """Of each clock when a cell must be looked at (us): a timer fires, a field is gone, the window is collected."""
+        due: dict[str, list[pl.Expr]] = {WATERMARK: [self.expiry], PROCESSING_TIME: []}
+        for name, timer in self.timers.items():
+            clock = WATERMARK if isinstance(timer, EventTimer) else PROCESSING_TIME
+            time = pl.col(self.timer_columns(name)[-2])
+            due[clock].append(time.list.min() if timer.family else time)
+        for field in self.fields:
+            if field.ttl is not None:
+                due[WATERMARK if field.by_event else PROCESSING_TIME].append(self._gone(field))
+        return {clock: pl.min_horizontal(times) for clock, times in due.items() if times}

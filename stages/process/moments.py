@@ -1,0 +1,35 @@
+"""Times at the border to users' functions: microseconds as datetimes in UTC, and back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+from windowing.time import DAY, Duration, microseconds
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def to_datetime(us: int) -> datetime:
+    """The time in UTC; the first or last one that there is where it lies outside of the years 1 to 9999."""
+    try:
+        return _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return _FIRST if us < 0 else _LAST
+
+
+def from_datetime(time: object) -> int:
+    """The microseconds of a datetime; one without a zone is UTC. Raises `TypeError` for anything else."""
+    if not isinstance(time, datetime):
+        raise TypeError(f"expected a datetime, got {time!r}")
+    since = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH
+    return since.days * DAY + since.seconds * 1_000_000 + since.microseconds
+
+
+@lru_cache(maxsize=1024)
+def length(duration: Duration) -> int:
+    """A duration in microseconds: a handful of them are asked for again and again."""
+    return int(microseconds(duration))

@@ -1,0 +1,54 @@
+"""What an `OrderedList` holds: values by time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from stages.process.moments import from_datetime, to_datetime
+
+
+class Ordered:
+    """Values in order of their time; those of the same time in the order in which they were added."""
+
+    __slots__ = ("times", "values")
+
+    def __init__(self, times: list[int] | None = None, values: list[Any] | None = None) -> None:
+        self.times, self.values = times or [], values or []
+
+    def add(self, time: datetime, value: Any) -> None:
+        """One more value."""
+        at = from_datetime(time)
+        place = bisect_left(self.times, at + 1)
+        self.times.insert(place, at)
+        self.values.insert(place, value)
+
+    def range(self, start: datetime | None = None, end: datetime | None = None) -> list[tuple[datetime, Any]]:
+        """The times and values with `start <= time < end`; without bounds, all."""
+        first, last = self._places(start, end)
+        times = map(to_datetime, self.times[first:last])
+        return list(zip(times, self.values[first:last], strict=True))
+
+    def clear(self, start: datetime | None = None, end: datetime | None = None) -> None:
+        """Forgets those with `start <= time < end`; without bounds, all."""
+        first, last = self._places(start, end)
+        del self.times[first:last], self.values[first:last]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[tuple[datetime, Any]]:
+        return iter(self.range())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ordered) and (self.times, self.values) == (other.times, other.values)
+
+    def __repr__(self) -> str:
+        return f"Ordered({self.range()!r})"
+
+    def _places(self, start: datetime | None, end: datetime | None) -> tuple[int, int]:
+        first = 0 if start is None else bisect_left(self.times, from_datetime(start))
+        last = len(self.times) if end is None else bisect_left(self.times, from_datetime(end))
+        return first, last

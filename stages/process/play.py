@@ -1,0 +1,301 @@
+"""Playing rows and timers: a user's methods are called, key by key, each in its order of time.
+
+This is the one place where Python is called per row: what comes in and what goes out are columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+import attrs
+import polars as pl
+
+from stages.errors import ResultError
+from stages.process.calls import Call
+from stages.process.cells import CellState
+from stages.process.declarations import TimestampedValue
+from stages.process.layout import Layout
+from stages.process.moments import from_datetime
+from stages.process.timers import Family, Single
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME, format_time
+
+MOST_FIRINGS: Final = 10_000
+"""Of one key at the end of input, or without its time going on."""
+
+_CHUNK: Final = 10_000  # rows as dicts at a time
+
+Firing = tuple[str, str | None, int]
+"""The name of a timer, its tag, if it is of a family, and its time (us)."""
+
+Check = Callable[[Sequence[Any]], Mapping[int, str]]
+"""Which of these results do not fit the declared columns, by their number, and why."""
+
+
+Invoke = Callable[[Any, tuple[Any, ...], "Firing | int"], None]
+"""Calls a method with arguments, for a firing or for the row of this number."""
+
+
+class RunawayTimer(ResultError):
+    """A timer fires again and again."""
+
+
+@attrs.frozen
+class Clocks:
+    """The clocks of a step: the input watermark `before` it and `now`, and the processing time, in microseconds."""
+
+    before: int
+    now: int
+    processing_time: int
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the input is over."""
+        return self.now >= MAX_TIME
+
+
+@attrs.frozen
+class Script:
+    """What is to be played: `rows` of the cells of `state`, which has a row for each, null where there was none.
+
+    Rows `begins[i]` up to `turns[i]` of cell i come at once, from there to `begins[i + 1]` in their turn, by time.
+    """
+
+    state: pl.DataFrame
+    begins: Sequence[int]
+    turns: Sequence[int]
+    rows: pl.DataFrame
+    times: Sequence[int]
+    retracted: Sequence[bool] | None = None
+
+
+@attrs.define
+class Played:
+    """What came of it: emitted `items` with the time (us) and the cell of each, and what could not be played."""
+
+    items: list[Any] = attrs.field(factory=list)
+    times: list[int] = attrs.field(factory=list)
+    cells: list[int] = attrs.field(factory=list)
+    refused_rows: list[tuple[int, Exception]] = attrs.field(factory=list)
+    refused_firings: list[tuple[int, Firing, Exception]] = attrs.field(factory=list)
+    fired: int = 0
+
+    def mark(self) -> tuple[int, int, int, int]:
+        """How far it has come."""
+        return len(self.items), len(self.refused_rows), len(self.refused_firings), self.fired
+
+    def back_to(self, mark: tuple[int, int, int, int]) -> None:
+        """Forgets all since."""
+        items, rows, firings, self.fired = mark
+        del self.items[items:], self.times[items:], self.cells[items:]
+        del self.refused_rows[rows:], self.refused_firings[firings:]
+
+
+class Player:
+    """Plays the cells of a step.
+
+    A cell on which a method raises is played again, call by call, as are `careful` ones: what a call that raises has
+    changed is taken back, and what it gives is looked at before it counts. So no other cell pays for that.
+    """
+
+    def __init__(
+        self, layout: Layout, script: Script, clocks: Clocks, check: Check, careful: frozenset[int]
+    ) -> None:
+        self.script, self.clocks, self.check, self.careful = script, clocks, check, careful
+        self.played = Played()
+        keys = [script.state[key].to_list() for key in layout.keys]
+        self.call = Call(layout.key_type, keys, clocks.processing_time, clocks.at_end)
+        self.state = CellState(layout, script.state, self.call)
+        self.methods = {name: getattr(self.state.process, f"on_{name}") for name in layout.timers}
+        self.timers = self.state.timers
+        self.event_timers = [timer for timer in self.timers if timer.event]
+        self.processing_timers = [timer for timer in self.timers if not timer.event]
+        self.expires = layout.expires
+        self.expiries = script.state.select(layout.expiry.alias("")).to_series().to_list()
+        self.starts, self.ends = (script.state[column].to_list() for column in layout.window)
+        self.dead: list[int] = []
+        self._chunk: list[dict[str, Any]] = []
+        self._first = 0
+        self._invoke: Invoke = self._trusted
+        self._firings, self._latest = 0, MIN_TIME
+
+    def play(self) -> Played:
+        """All cells."""
+        for cell in range(len(self.starts)):
+            if cell in self.careful:
+                self._play(cell, self._checked)
+                continue
+            mark = self.played.mark()
+            try:
+                self._play(cell, self._trusted)
+            except (MemoryError, RunawayTimer):
+                raise
+            except Exception:
+                self.played.back_to(mark)
+                self._chunk = []  # a method may have changed a row that it was given
+                self._play(cell, self._checked)
+        return self.played
+
+    def _play(self, cell: int, invoke: Invoke) -> None:
+        self._invoke = invoke
+        script, call, clocks = self.script, self.call, self.clocks
+        call.cell, call.start, call.end = cell, self.starts[cell], self.ends[cell]
+        call.expiry = self.expiries[cell]
+        self._firings, self._latest = 0, MIN_TIME
+        self.state.load(cell)
+        begin, turn, end = script.begins[cell], script.turns[cell], script.begins[cell + 1]
+        call.watermark = clocks.before
+        for row in range(begin, turn):
+            self._row(row)
+            self._fire_until(clocks.before, self.event_timers)
+        call.watermark, call.late = clocks.now, False
+        for row in range(turn, end):
+            self._fire_until(script.times[row], self.event_timers)
+            self._row(row)
+        self._move()
+        self.state.leave(cell)
+
+    def _move(self) -> None:
+        """Time goes on to where the clocks stand, and over the end of the window, perhaps."""
+        call, clocks = self.call, self.clocks
+        firing = self.event_timers
+        if clocks.at_end:
+            firing = [timer for timer in firing if not timer.drops]
+        self._fire_until(clocks.now, firing)
+        if self.processing_timers:
+            self._by_processing_time(firing)
+        if call.expiry <= clocks.now:
+            call.now = call.stamp = min(call.expiry, GLOBAL_WINDOW_END - 1)
+            if self.expires:
+                self._invoke(self.state.process.expire, (), ("expire", None, call.now))
+            self.dead.append(call.cell)
+
+    def _row(self, row: int) -> None:
+        call, script = self.call, self.script
+        call.now = call.stamp = time = script.times[row]
+        call.late = time < self.clocks.before
+        if script.retracted is not None:
+            call.retracted = script.retracted[row]
+        at = row - self._first
+        if not 0 <= at < len(self._chunk):
+            self._chunk, self._first, at = script.rows.slice(row, _CHUNK).rows(named=True), row, 0
+        self._firings = 0 if not call.at_end else self._firings
+        self._invoke(self.state.process.element, (self._chunk[at],), row)
+
+    def _fire_until(self, limit: int, timers: Sequence[Single | Family]) -> None:
+        """Event timers up to this time, in order of time, those among them that others set."""
+        while True:
+            found = None
+            for timer in timers:
+                time = timer.time
+                if time is not None and time <= limit and (found is None or time < found.time):  # type: ignore[operator]
+                    found = timer
+            if found is None:
+                return
+            tag, time, output = found.take()
+            self._fire(found, tag, time, time if output is None else output, time)
+
+    def _fire(self, timer: Single | Family, tag: str | None, now: int, stamp: int, time: int) -> None:
+        self._count(timer, time)
+        call = self.call
+        call.now, call.stamp, call.late, call.retracted = now, stamp, False, False
+        self.played.fired += 1
+        self._invoke(self.methods[timer.name], () if tag is None else (tag,), (timer.name, tag, time))
+
+    def _count(self, timer: Single | Family, time: int) -> None:
+        """No key may fire forever."""
+        if time > self._latest and not self.call.at_end:
+            self._firings, self._latest = 0, time
+        self._firings += 1
+        if self._firings > MOST_FIRINGS:
+            when = "at the end of input" if self.call.at_end else "without its time going on"
+            hint = "; EventTimer(at_end='drop') is for timers that set themselves again" * self.call.at_end
+            key = ", ".join(map(str, self.call.key))
+            raise RunawayTimer(
+                f"timer {timer.name!r} of key {key} has fired {MOST_FIRINGS:,} times {when}, the last time for "
+                f"{format_time(time)}{hint}"
+            )
+
+    def _by_processing_time(self, event_timers: Sequence[Single | Family]) -> None:
+        """Each timer that is due fires once: what it sets for now is for the next step."""
+        done = set[tuple[str, str | None]]()
+        while due := sorted(self._due(done), key=lambda firing: (firing[0], firing[1])):
+            for _, number, tag in due:
+                timer = self.processing_timers[number]
+                done.add((timer.name, tag))
+                # Another one may have cleared it, or set it anew.
+                pending = dict.fromkeys(other[1:] for other in self._due(set()))
+                if (number, tag) in pending:
+                    time, output = timer.take_of(tag)
+                    stamp = (
+                        output if timer.holds or self.clocks.before <= MIN_TIME else self._output_watermark()
+                    )
+                    self._fire(timer, tag, stamp, stamp, time)
+                    self._fire_until(self.clocks.now, event_timers)
+            if not self.clocks.at_end:
+                return
+
+    def _due(self, done: set[tuple[str, str | None]]) -> list[tuple[int, int, str | None]]:
+        """(time, number, tag) of the processing-time timers that are due, and not done."""
+        latest = MAX_TIME if self.clocks.at_end else self.clocks.processing_time
+        return [
+            (time, number, tag)
+            for number, timer in enumerate(self.processing_timers)
+            for tag, (time, _) in timer.firings()
+            if time <= latest and (timer.name, tag) not in done
+        ]
+
+    def _output_watermark(self) -> int:
+        """Where the stage stood before the step, as far as this key alone holds it: the same on any shard."""
+        holds = [
+            time if output is None else output
+            for timer in self.timers
+            if timer.event or timer.holds
+            for _, (time, output) in timer.firings()
+        ]
+        return min([self.clocks.before, *holds])
+
+    def _trusted(self, method: Any, args: tuple[Any, ...], origin: Firing | int) -> None:
+        result = method(*args)
+        if result is not None:
+            self._emit(result)
+        self.state.called()
+
+    def _checked(self, method: Any, args: tuple[Any, ...], origin: Firing | int) -> None:
+        saved, mark = self.state.saved(), self.played.mark()
+        try:
+            self._trusted(method, deepcopy(args), origin)
+            for why in self.check(self.played.items[mark[0] :]).values():
+                raise ResultError(why)
+            self.state.require_fitting()
+        except (MemoryError, RunawayTimer):
+            raise
+        except Exception as error:
+            self.state.restore(saved)
+            self.played.back_to(mark)
+            if isinstance(origin, int):
+                self.played.refused_rows.append((origin, error))
+            else:
+                self.played.refused_firings.append((self.call.cell, origin, error))
+
+    def _emit(self, result: Any) -> None:
+        if isinstance(result, Mapping | str | TimestampedValue) or not hasattr(result, "__iter__"):
+            hint = (
+                "; write yield in place of return" if isinstance(result, Mapping | TimestampedValue) else ""
+            )
+            raise ResultError(f"expected several dicts, as a method with yield gives, got {result!r}{hint}")
+        played, call = self.played, self.call
+        for item in result:
+            stamp = call.stamp
+            if type(item) is TimestampedValue:
+                stamp = from_datetime(item.timestamp)
+                if stamp < call.stamp:
+                    raise ResultError(
+                        f"a row was given the time {format_time(stamp)}, before {format_time(call.stamp)}, that of "
+                        "what it was made for: it could be late"
+                    )
+                item = item.value
+            played.items.append(item)
+            played.times.append(stamp)
+            played.cells.append(call.cell)
