@@ -10,8 +10,12 @@ import attrs
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped
 from beamlike.logical.node import Node
+from beamlike.logical.process import processed
 from beamlike.logical.registry import Registry
+from beamlike.rows.dtypes import SchemaLike
 from stages.aggregates.base import Aggregate
+from stages.process.declarations import Process
+from stages.process.operator import Order
 
 CollectionT = TypeVar("CollectionT")
 """The class of collections, which is made of nodes and so comes after this one."""
@@ -42,3 +46,34 @@ class Grouped(Generic[CollectionT]):
         step = self.pipeline.new_name(self.name, f"{self.node.base}.aggregate")
         require_event_time(self.node, step)
         return self._collection(grouped(self.node, self.keys, unnamed, aggregates, step))
+
+    def process(
+        self,
+        process: Process,
+        schema: SchemaLike,
+        *,
+        order: Order = "time",
+        retractions: bool = False,
+        keep_forever: bool = False,
+    ) -> CollectionT:
+        """What a `Process` of your own, with state and timers for each key and window, makes of the rows.
+
+        `schema` has the columns and types of what its methods give. With `order="time"` rows wait for the watermark
+        and are played in order of time, so that the result does not depend on when they came; with "arrival" they are
+        played at once. `retractions=True` takes rows that take back earlier ones, for which `self.retracted` is true.
+        `keep_forever=True` takes an input without end of which state is never forgotten.
+
+        Raises `PlanError` where a timer has no method or a method no timer, a field no type, or the windows merge.
+
+        Example, with the `plays` of `Collection`:
+            >>> class Totals(bl.Process):
+            ...     points = bl.Value(int, default=0)
+            ...     def element(self, row):
+            ...         self.points += row["points"]
+            ...         yield {"user": self.key.user, "so_far": self.points}
+            >>> plays.group_by("user").process(Totals(), {"user": str, "so_far": int}).collect().rows()[-1][:2]
+            ('ada', 7)
+        """
+        step = self.pipeline.new_name(self.name, f"{self.node.base}.process")
+        choices: dict[str, Any] = {"order": order, "retractions": retractions, "keep_forever": keep_forever}
+        return self._collection(processed(self.node, self.keys, process, schema, step, **choices))

@@ -6,7 +6,7 @@ import attrs
 
 from beamlike.errors import PlanError
 from beamlike.logical.node import Node
-from beamlike.logical.origins import DeadLetters, Group, Origin, Read
+from beamlike.logical.origins import Apply, DeadLetters, Group, Origin, Read
 from beamlike.rows.event_time import DEAD_LETTERS
 from beamlike.steps.base import Step, WindowInto
 from beamlike.steps.infer import Shape
@@ -51,4 +51,4 @@ def _looks_at_rows(origin: Origin) -> bool:
             return origin.python
         case Group(aggregates=aggregates):
             return any(isinstance(aggregate, Combine) for aggregate in aggregates.values())
-    return isinstance(origin, Read | Step)
+    return isinstance(origin, Read | Apply | Step)

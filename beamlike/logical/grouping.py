@@ -14,7 +14,7 @@ from beamlike.expressions import functions
 from beamlike.expressions.describe import function_name
 from beamlike.io.base import SHOWN
 from beamlike.logical.node import Node
-from beamlike.logical.origins import Group, Late
+from beamlike.logical.origins import Group, Late, OfStage
 from beamlike.logical.windowing import continued, pane_columns, require_groupable
 from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.infer import Shape
@@ -48,8 +48,10 @@ def grouped(
 
 def late(grouping: Node, name: str, base: str) -> Node:
     """The elements that a grouping dropped, in the windows that dropped them."""
-    if not isinstance(grouping.origin, Group):
-        raise PlanError("only the output of a grouping has late elements; call it there", step=name)
+    if not isinstance(grouping.origin, OfStage):
+        raise PlanError(
+            "only the output of a grouping, or of a process, has late elements; call it there", step=name
+        )
     (before,) = grouping.inputs
     shape = _dropped(before.shape, name)
     after: Node = attrs.evolve(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import polars as pl
 
@@ -9,6 +11,7 @@ from beamlike.io.base import Source
 from beamlike.logical.watermark import NoEventTime
 from beamlike.steps.base import Step
 from stages.aggregates.base import Aggregate
+from stages.process.operator import KeyedProcess
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
 
@@ -67,9 +70,21 @@ class Group:
     aggregates: dict[str, Aggregate]
 
 
+@attrs.frozen(eq=False)
+class Apply:
+    """What an operator makes of the rows of each key: `facts` say in words what it is."""
+
+    keys: tuple[str, ...]
+    operator: KeyedProcess
+    facts: Mapping[str, str]
+
+
 @attrs.frozen
 class Late:
     """The elements that a grouping dropped."""
 
 
-Origin = Read | DeadLetters | Flatten | Configure | Group | Late | Step
+Origin = Read | DeadLetters | Flatten | Configure | Group | Apply | Late | Step
+
+OfStage = Group | Apply
+"""What makes a stage of the plan: it looks at rows that have come before."""

@@ -11,7 +11,7 @@ import attrs
 from beamlike.errors import PlanError
 from beamlike.logical.event_time import event_time, require_no_unit
 from beamlike.logical.node import Node
-from beamlike.logical.origins import DeadLetters, Flatten, Group, Late, Origin, Read
+from beamlike.logical.origins import Apply, DeadLetters, Flatten, Group, Late, Origin, Read
 from beamlike.logical.watermark import fitted, require_watermark
 from beamlike.steps.base import Select, Step, WindowInto, WithColumns
 from beamlike.steps.infer import Shape
@@ -72,9 +72,9 @@ def _since_read(node: Node, latest: Latest, step: str) -> tuple[Read, tuple[Step
 def _refusal(origin: Origin, name: str) -> str:
     """Why no watermark can be set after it."""
     match origin:
-        case Group() | Late():
+        case Group() | Apply() | Late():
             return (
-                f"{name!r} is a grouping, whose watermark follows from what it reads and holds; call with_watermark "
+                f"{name!r} is grouped, and its watermark follows from what it reads and holds; call with_watermark "
                 "on what it reads"
             )
         case Flatten():

@@ -13,7 +13,7 @@ import polars as pl
 from beamlike.errors import PlanError, listed
 from beamlike.io.sources import ReadInSteps
 from beamlike.logical.node import Node
-from beamlike.logical.origins import Group, Read
+from beamlike.logical.origins import Apply, Group, OfStage, Read
 from beamlike.logical.overlaps import require_apart
 from beamlike.logical.registry import Registry, Write
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
@@ -23,6 +23,7 @@ from beamlike.rows.dead_letters import OnError
 from beamlike.steps.base import WindowInto
 from stages.graph import StageGraph
 from stages.grouping.grouping import Grouping
+from stages.operator import MAIN, Operator
 from stages.stage import Stage
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_START
 from windowing.custom import CustomWindows
@@ -45,15 +46,15 @@ class Draft:
     to_stages: Mapping[str, tuple[Path, ...]] = attrs.field(factory=dict)
     to_sinks: Mapping[str, tuple[Path, ...]] = attrs.field(factory=dict)
     graph: StageGraph = attrs.field(factory=lambda: StageGraph.from_inputs({}))
-    groupings: Mapping[str, Grouping] = attrs.field(factory=dict)
+    operators: Mapping[str, Operator] = attrs.field(factory=dict)
     routes: Mapping[str, tuple[Route, ...]] = attrs.field(factory=dict)
 
     def plan(self) -> Plan:
         """What all passes together have found."""
         sources = {
-            name: self._source(node) for name, node in self.nodes.items() if name not in self.groupings
+            name: self._source(node) for name, node in self.nodes.items() if name not in self.operators
         }
-        stages = {name: self._stage(name) for name in self.graph.order() if name in self.groupings}
+        stages = {name: self._stage(name) for name in self.graph.order() if name in self.operators}
         sinks = {write.name: self._sink(write) for write in self.writes}
         levels = self.graph.levels()[1:]
         return Plan(self.name, sources, stages, sinks, self.graph, levels, self.max_dead_letters)
@@ -76,17 +77,17 @@ class Draft:
         )
 
     def _stage(self, name: str) -> StagePlan:
-        inputs, grouping = self.graph.inputs(name), self.groupings[name]
+        inputs, operator = self.graph.inputs(name), self.operators[name]
         skews = {
             upstream: max(route.skew for route in self.routes[upstream] if route.consumer == name)
             for upstream in inputs
         }
         return StagePlan(
             name,
-            Stage(name, grouping),
+            Stage(name, operator),
             inputs,
             self.graph.level(name),
-            bool(grouping.keys),
+            bool(operator.inputs[MAIN].keys),
             self.nodes[name].schema,
             self.routes[name],
             {upstream: skew for upstream, skew in skews.items() if skew},
@@ -122,13 +123,13 @@ def reach(draft: Draft) -> Draft:
         if node.name not in seen:
             seen[node.name] = node
             waiting += node.inputs
-    nodes = {name: seen[name] for name in sorted(seen) if isinstance(seen[name].origin, Read | Group)}
+    nodes = {name: seen[name] for name in sorted(seen) if isinstance(seen[name].origin, Read | OfStage)}
     return attrs.evolve(draft, nodes=nodes)
 
 
 def trace(draft: Draft) -> Draft:
     """The paths from these to each grouping and sink, and the graph that follows."""
-    groups = {name: node for name, node in draft.nodes.items() if isinstance(node.origin, Group)}
+    groups = {name: node for name, node in draft.nodes.items() if isinstance(node.origin, OfStage)}
     to_stages = {name: tuple(paths_to(node.inputs[0])) for name, node in groups.items()}
     to_sinks = {write.name: tuple(paths_to(write.node)) for write in draft.writes}
     graph = StageGraph.from_inputs({name: _producers(to_stages.get(name, ())) for name in draft.nodes})
@@ -144,17 +145,17 @@ def cut(draft: Draft) -> Draft:
         if "late" in (path.output, path.of)
     }
     letters = {path.producer for path in written if path.output == "dead_letters" and not path.before}
-    groupings = {
-        name: _grouping(draft.nodes[name], name in late, name in letters) for name in draft.to_stages
+    operators = {
+        name: _operator(draft.nodes[name], name in late, name in letters) for name in draft.to_stages
     }
-    return attrs.evolve(draft, groupings=groupings)
+    return attrs.evolve(draft, operators=operators)
 
 
 def narrow(draft: Draft) -> Draft:
     """What each producer sends to whom: only the columns that are needed there."""
     routes: dict[str, list[Route]] = {name: [] for name in draft.nodes}
     for name, paths in draft.to_stages.items():
-        for producer, route in _to_stage(draft.nodes[name], draft.groupings[name], paths):
+        for producer, route in _to_stage(draft.nodes[name], draft.operators[name], paths):
             routes[producer].append(route)
     for write in draft.writes:
         columns = tuple(write.node.shape.shown())
@@ -170,6 +171,13 @@ PASSES: Final[tuple[Callable[[Draft], Draft], ...]] = (reach, trace, cut, narrow
 
 def _producers(paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(sorted({path.producer for path in paths}))
+
+
+def _operator(node: Node, late: bool, letters_wanted: bool) -> Operator:
+    """The inside of a stage; whether it shows what it drops, and what it cannot use."""
+    if isinstance(node.origin, Apply):
+        return attrs.evolve(node.origin.operator, late=late)
+    return _grouping(node, late, letters_wanted)
 
 
 def _grouping(node: Node, late: bool, letters_wanted: bool) -> Grouping:
@@ -192,23 +200,24 @@ def _grouping(node: Node, late: bool, letters_wanted: bool) -> Grouping:
     )
 
 
-def _to_stage(node: Node, grouping: Grouping, paths: Iterable[Path]) -> Iterator[tuple[str, Route]]:
+def _to_stage(node: Node, operator: Operator, paths: Iterable[Path]) -> Iterator[tuple[str, Route]]:
     """The routes to a stage, which carry only what it needs.
 
     Where assigning windows is the last step on all of them, the stage does that, so that an element in several windows
     is shipped once; if they are a user's own, all windows of an element are shipped with it.
     """
     (before,), paths = node.inputs, list(paths)
-    columns = (*grouping.columns, EVENT_TIME)
+    read = operator.inputs[MAIN].schema
+    columns = (*(name for name in read if name not in (EVENT_TIME, *WINDOW_COLUMNS)), EVENT_TIME)
     if before.retracting and PANE_RETRACTED not in columns:
         columns = (*columns, PANE_RETRACTED)
     by_stage = all(path.steps and isinstance(path.steps[-1], WindowInto) for path in paths)
     if by_stage:
         paths = [attrs.evolve(path, steps=path.steps[:-1]) for path in paths]
-    listed = isinstance(grouping.windowing.windows, CustomWindows)
+    listed = isinstance(before.windowing.windows, CustomWindows)
     if WINDOW_START in before.shape.system and (listed or not by_stage):
         columns = (*columns, *WINDOW_COLUMNS)
-    adjusted = grouping.windowing.timestamp_combiner.adjusted
+    adjusted = before.windowing.timestamp_combiner.adjusted
     if adjusted and PREVIOUS_END in before.shape.system and not by_stage:
         columns = (*columns, PREVIOUS_END)
     for path in paths:

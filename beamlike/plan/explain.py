@@ -8,11 +8,13 @@ from beamlike.expressions.describe import aggregate_text, describe, windowing_ch
 from beamlike.io.sinks import written_by_tasks
 from beamlike.io.sources import ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.logical.origins import EventTime
+from beamlike.logical.process import process_facts
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.plan.route import Route
 from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.base import Step
 from stages.grouping.grouping import Grouping
+from stages.process.operator import KeyedProcess
 from windowing.columns import RESERVED_PREFIX
 from windowing.windowing import Windowing
 
@@ -78,7 +80,13 @@ def _event_time(time: EventTime | None) -> str:
 
 def _stage(plan: StagePlan) -> Tree:
     operator = plan.stage.operator
-    facts = _grouping(operator) if isinstance(operator, Grouping) else {"operator": describe(operator)}
+    match operator:
+        case Grouping():
+            facts = _grouping(operator)
+        case KeyedProcess():
+            facts = process_facts(operator)
+        case _:
+            facts = {"operator": describe(operator)}
     return _facts({**facts, "gives": schema_text(plan.schema)}, _routes(plan.routes))
 
 

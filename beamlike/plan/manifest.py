@@ -23,6 +23,7 @@ from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
 from stages.grouping.grouping import Grouping
 from stages.operator import Operator
+from stages.process.operator import KeyedProcess
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import format_duration
@@ -67,6 +68,7 @@ _OF_STAGE: Final = {
         (
             "keys",
             "operator",
+            "order",
             "windows",
             "merging",
             "trigger",
@@ -197,7 +199,9 @@ def _stage(stage: StagePlan) -> dict[str, Any]:
 
 
 def _operator(operator: Operator) -> dict[str, Any]:
-    """What the state of an operator depends on; of a grouping choice by choice."""
+    """What the state of an operator depends on, choice by choice."""
+    if isinstance(operator, KeyedProcess):
+        return _process(operator)
     if not isinstance(operator, Grouping):
         return {"operator": text(operator), "aggregates": {}, "accumulators": {}}
     windowing = operator.windowing
@@ -212,6 +216,22 @@ def _operator(operator: Operator) -> dict[str, Any]:
         "closing": windowing.closing,
         "aggregates": {name: aggregate_text(agg) for name, agg in operator.aggregates.items()},
         "accumulators": {name: str(part.dtype) for name, part in operator.layout.parts.items()},
+    }
+
+
+def _process(operator: KeyedProcess) -> dict[str, Any]:
+    """Fields and timers may be added: what is there is then as if nothing had been written to them."""
+    layout = operator.layout
+    fields = {field.name: f"{field.kind}({field.dtype})" for field in layout.fields}
+    timers = {name: type(timer).__name__ for name, timer in layout.timers.items()}
+    return {
+        "operator": "process",
+        "order": operator.order,
+        "windows": repr(operator.windowing.windows),
+        "allowed lateness": f"{operator.windowing.allowed_lateness} us",
+        "aggregates": {},
+        "fields": {**fields, **timers},
+        "accumulators": {name: str(dtype) for name, dtype in layout.content.items()},
     }
 
 
@@ -277,12 +297,12 @@ def _as_duration(found: re.Match[str]) -> str:
 
 def _of_columns(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
     """Aggregates may be added: windows that are open then have of them what no elements give."""
-    before, after = saved["aggregates"], now["aggregates"]
-    for name in before:
-        if before[name] != after.get(name):
-            yield Difference(
-                f"{where}: aggregate {name} was {before[name]}, now {after.get(name, 'gone')}", Remedy.ANEW
-            )
+    for kind, fact in (("aggregate", "aggregates"), ("state field or timer", "fields")):
+        before, after = saved.get(fact, {}), now.get(fact, {})
+        for name in before:
+            if before[name] != after.get(name):
+                told = f"{where}: {kind} {name} was {before[name]}, now {after.get(name, 'gone')}"
+                yield Difference(told, Remedy.ANEW)
     for column, dtype in saved["accumulators"].items():
         # Of one that is gone, its aggregate has been told.
         if now["accumulators"].get(column, dtype) != dtype:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from beamlike.logical.node import Node
-from beamlike.logical.origins import DeadLetters, Flatten, Group, Late, Read
+from beamlike.logical.origins import DeadLetters, Flatten, Late, OfStage, Read
 from beamlike.plan.route import Output, Route
 from beamlike.steps.base import NotRetracted, Step
 from beamlike.steps.windows import parts
@@ -32,7 +32,7 @@ class Path:
 def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
     """Every path from a source or grouping to the node, in the order of declaration."""
     origin = node.origin
-    if isinstance(origin, Read | Group):
+    if isinstance(origin, Read | OfStage):
         yield Path(node.name, after)
     elif isinstance(origin, DeadLetters):
         yield from _paths_of_letters(node.inputs[0], after)
@@ -45,7 +45,7 @@ def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
 
 def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
     """Every path to what a source or a grouping, or else a step, cannot use."""
-    if isinstance(node.origin, Read | Group):
+    if isinstance(node.origin, Read | OfStage):
         yield Path(node.name, after, "dead_letters")
         return
     (before,) = node.inputs

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
+from beamlike.logical.process import process_facts
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.records.graph import (
     RunDescription,
@@ -16,6 +17,7 @@ from beamlike.records.graph import (
     StageDescription,
 )
 from stages.grouping.grouping import Grouping
+from stages.process.operator import KeyedProcess
 from windowing.calendars import CalendarWindows
 from windowing.triggers.base import WATERMARK
 from windowing.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
@@ -51,7 +53,7 @@ def _stage(plan: StagePlan) -> StageDescription:
         plan.level,
         table.keys,
         {},
-        {"operator": describe(operator)},
+        {} if isinstance(operator, Grouping | KeyedProcess) else {"operator": describe(operator)},
         None,
         0,
         operator.clocks,
@@ -59,7 +61,12 @@ def _stage(plan: StagePlan) -> StageDescription:
         row=table.row,
         waits=table.waits,
     )
-    return _windowed(described, operator) if isinstance(operator, Grouping) else described
+    match operator:
+        case Grouping():
+            return _windowed(described, operator)
+        case KeyedProcess():
+            return attrs.evolve(described, choices=process_facts(operator))
+    return described
 
 
 def _windowed(described: StageDescription, grouping: Grouping) -> StageDescription:

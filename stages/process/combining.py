@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 
 Accumulators = dict[str, Any]
 """The value of each accumulator column."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import attrs
 
-from stages.aggregates.builtin import Aggregate
+from stages.aggregates.base import Aggregate
 from stages.process.calls import Call, Window
 from windowing.time import Duration, format_duration, microseconds
+
+NO_TYPE: Final = "no type"
+"""In place of a type that was not given."""
 
 Domain = Literal["event", "processing"]
 AtEnd = Literal["fire", "drop"]
@@ -71,7 +74,7 @@ class Value(_Lasting):
     """
 
     kind: ClassVar[str] = "Value"
-    type: Any = attrs.field()
+    type: Any = attrs.field(default=NO_TYPE)
     default: Any = attrs.field(default=None, kw_only=True)
 
 
@@ -80,7 +83,7 @@ class List(_Lasting):
     """A list of values of a type: a plain Python list, to which `self.items.append(value)` adds."""
 
     kind: ClassVar[str] = "List"
-    type: Any = attrs.field()
+    type: Any = attrs.field(default=NO_TYPE)
 
 
 @attrs.frozen(eq=False)
@@ -88,7 +91,7 @@ class Set(_Lasting):
     """A set of values of a type: a plain Python set."""
 
     kind: ClassVar[str] = "Set"
-    type: Any = attrs.field()
+    type: Any = attrs.field(default=NO_TYPE)
 
 
 @attrs.frozen(eq=False)
@@ -99,8 +102,8 @@ class Map(_Lasting):
     """
 
     kind: ClassVar[str] = "Map"
-    key: Any = attrs.field()
-    value: Any = attrs.field()
+    key: Any = attrs.field(default=NO_TYPE)
+    value: Any = attrs.field(default=NO_TYPE)
 
 
 @attrs.frozen(eq=False)
@@ -108,7 +111,7 @@ class OrderedList(_Lasting):
     """Values by time, in order of it: see the methods of what the field holds, `Ordered`."""
 
     kind: ClassVar[str] = "OrderedList"
-    type: Any = attrs.field()
+    type: Any = attrs.field(default=NO_TYPE)
 
 
 @attrs.frozen(eq=False)

@@ -27,6 +27,7 @@ class FieldColumn:
     """
 
     name: str
+    kind: str
     dtype: pl.DataType
     load: Callable[[Any], Any]
     store: Callable[[Any], Any]
@@ -57,7 +58,7 @@ def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) ->
     lasting: Any = field
     immutable = plain and not dtype.is_nested() and dtype != pl.Object
     return FieldColumn(
-        name, dtype, load, store, default, plain, immutable, lasting.ttl, lasting.by == "event"
+        name, field.kind, dtype, load, store, default, plain, immutable, lasting.ttl, lasting.by == "event"
     )
 
 
@@ -87,7 +88,9 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
     field.aggregate.dtype(schema)
     parts = field.aggregate.parts(schema)
     dtype = pl.Struct({part: spec.dtype for part, spec in parts.items()})
-    return FieldColumn(name, dtype, lambda raw: Combined(field.aggregate, schema, raw), _accumulators)
+    return FieldColumn(
+        name, field.kind, dtype, lambda raw: Combined(field.aggregate, schema, raw), _accumulators
+    )
 
 
 def _default(field: Value, dtype: pl.DataType) -> Any:

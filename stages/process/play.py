@@ -194,12 +194,13 @@ class Player:
             if found is None:
                 return
             tag, time, output = found.take()
-            self._fire(found, tag, time, time if output is None else output, time)
+            self._fire(found, tag, time, output, time)
 
-    def _fire(self, timer: Single | Family, tag: str | None, now: int, stamp: int, time: int) -> None:
+    def _fire(self, timer: Single | Family, tag: str | None, now: int, stamp: int | None, time: int) -> None:
         self._count(timer, time)
         call = self.call
-        call.now, call.stamp, call.late, call.retracted = now, stamp, False, False
+        call.now, call.stamp = now, now if stamp is None else stamp
+        call.late = call.retracted = False
         self.played.fired += 1
         self._invoke(self.methods[timer.name], () if tag is None else (tag,), (timer.name, tag, time))
 
@@ -220,7 +221,7 @@ class Player:
     def _by_processing_time(self, event_timers: Sequence[Single | Family]) -> None:
         """Each timer that is due fires once: what it sets for now is for the next step."""
         done = set[tuple[str, str | None]]()
-        while due := sorted(self._due(done), key=lambda firing: (firing[0], firing[1])):
+        while due := sorted(self._due(done), key=lambda firing: (*firing[:2], firing[2] or "")):
             for _, number, tag in due:
                 timer = self.processing_timers[number]
                 done.add((timer.name, tag))
@@ -228,9 +229,9 @@ class Player:
                 pending = dict.fromkeys(other[1:] for other in self._due(set()))
                 if (number, tag) in pending:
                     time, output = timer.take_of(tag)
-                    stamp = (
-                        output if timer.holds or self.clocks.before <= MIN_TIME else self._output_watermark()
-                    )
+                    stamp = self._output_watermark()
+                    if output is not None and (timer.holds or stamp <= MIN_TIME):
+                        stamp = output
                     self._fire(timer, tag, stamp, stamp, time)
                     self._fire_until(self.clocks.now, event_timers)
             if not self.clocks.at_end:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from stages.facts import SPARSE
 from stages.keys import key_shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Table
 from stages.progress.watermarks import Times, Watermarks
@@ -33,6 +34,7 @@ SCHEMA: Final = pl.Schema(
         "holder_start": pl.Int64(),
         "holder_end": pl.Int64(),
         "holder_pane": pl.Boolean(),
+        "holder_timer": pl.String(),
     }
 )
 
@@ -54,7 +56,8 @@ class Size:
 class Holder:
     """The key and row of state that hold a stage's output watermark, at `hold` microseconds; a window, of a grouping.
 
-    `start` and `end` are the row's bounds. It holds by pending elements, or by a `pane` that may be taken back.
+    `start` and `end` are the row's bounds. It holds by pending elements, or by a `pane` that may be taken back, or by a
+    `timer` that fires at `end`. A row of another `table` than the first waits there.
     """
 
     hold: int
@@ -62,12 +65,18 @@ class Holder:
     start: int
     end: int
     pane: bool = False
+    timer: str | None = attrs.field(default=None, metadata=SPARSE)
+    table: str = attrs.field(default="", metadata=SPARSE)
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, time: Callable[[int], str] = format_time) -> str:
         """In words, with the bounds as `time` has them."""
+        if self.timer is not None:
+            return f"timer {self.timer!r} of key {self.key}, set for {time(self.end)}"
+        if self.table:
+            return f"a row of key {self.key} at {time(self.start)}, which is {self.table}"
         who = f"key {self.key} in" if self.key else "window"
         what = "a pane that may be taken back, of " if self.pane else ""
         return f"{what}{who} [{time(self.start)}, {time(self.end)})"
@@ -185,7 +194,8 @@ class Index:
             return None
         least = held.row(held["hold"].arg_min(), named=True)
         bounds = least["holder_start"], least["holder_end"]
-        return Holder(least["hold"], least["holder_key"], *bounds, pane=least["holder_pane"] or False)
+        pane, timer = least["holder_pane"] or False, least["holder_timer"]
+        return Holder(least["hold"], least["holder_key"], *bounds, pane=pane, timer=timer)
 
 
 def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
@@ -222,9 +232,18 @@ def summarize(
     stored = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
     pane = pl.col(OUTSTANDING_HOLD) if OUTSTANDING_HOLD in rows.columns else pl.lit(None, pl.Int64)
     by_pane = pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True)
-    holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane}
+    timer = pl.lit(None, pl.String) if table.holder is None else pl.col(table.holder)
+    holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane, "timer": timer}
     return (
-        rows.select(BUCKET, start, end, pl.col(PENDING).alias("pending"), **holds, **named, **due)
+        rows.select(
+            BUCKET,
+            pl.col(start).alias("start"),
+            pl.col(end).alias("end"),
+            pl.col(PENDING).alias("pending"),
+            **holds,
+            **named,
+            **due,
+        )
         .group_by(BUCKET)
         .agg(
             pl.len().cast(pl.Int64).alias("rows"),
@@ -232,9 +251,7 @@ def summarize(
             _distinct(list(named)).cast(pl.Int64).alias("keys"),
             pl.col("hold", *due).min(),
             *(pl.col(key).get(least) for key in named),
-            pl.col(start).get(least).alias("holder_start"),
-            pl.col(end).get(least).alias("holder_end"),
-            pl.col("pane").get(least).alias("holder_pane"),
+            pl.col("start", "end", "pane", "timer").get(least).name.prefix("holder_"),
         )
         .with_columns((name if table.keys else pl.lit("")).alias("holder_key"))
         .join(pl.DataFrame(stored, schema=[BUCKET, *SIZES], orient="row"), on=BUCKET)

@@ -66,7 +66,11 @@ class Tables:
     @property
     def holder(self) -> Holder | None:
         """Who has the least hold, of all tables; None where nothing holds."""
-        holders = [holder for index in self.indices.values() if (holder := index.holder) is not None]
+        holders = [
+            attrs.evolve(holder, table=name)
+            for name, index in self.indices.items()
+            if (holder := index.holder) is not None
+        ]
         return min(holders, key=lambda holder: holder.hold, default=None)
 
     @property
