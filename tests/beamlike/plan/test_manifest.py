@@ -12,7 +12,7 @@ import pytest
 import beamlike as bl
 from beamlike.plan.manifest import Difference, Remedy, describe, differences, refusal
 from stages.state import store as state
-from tests.stages.aggregates.test_builtin import Median
+from tests.stages.aggregates.test_combine_fn import Median
 from tests.support.pipelines import Declared
 
 MINUTE = bl.FixedWindows("1m")
