@@ -130,7 +130,7 @@ def test_trace_says_with_which_output_a_path_begins():
 
 
 def test_cut_makes_a_grouping_of_the_columns_that_it_needs():
-    grouping = cut(trace(reach(draft(written())))).groupings["counts"]
+    grouping = cut(trace(reach(draft(written())))).operators["counts"]
     assert tuple(grouping.columns) == ("user",)
     assert grouping.windowing.windows == bl.FixedWindows("1m")
     assert (grouping.late_columns, grouping.letter_columns) == (None, ())
@@ -139,7 +139,7 @@ def test_cut_makes_a_grouping_of_the_columns_that_it_needs():
 def test_cut_keeps_every_column_where_dropped_elements_are_wanted():
     p, counts = counted()
     counts.late().write("late", bl.Memory())
-    grouping = cut(trace(reach(draft(p)))).groupings["counts"]
+    grouping = cut(trace(reach(draft(p)))).operators["counts"]
     assert (set(grouping.late_columns or ()), grouping.letter_columns) == (set(SCHEMA), ())
     assert set(grouping.columns) == set(SCHEMA)
 
@@ -149,7 +149,7 @@ def test_cut_keeps_every_column_where_dead_letters_are_wanted():
     windowed = plays(p).window_into(bl.FixedWindows("1m"))
     counts = windowed.aggregate(n=bl.combine(Tally(), "score", int)).named("counts")
     counts.dead_letters().write("letters", bl.Memory())
-    grouping = cut(trace(reach(draft(p)))).groupings["counts"]
+    grouping = cut(trace(reach(draft(p)))).operators["counts"]
     assert (grouping.late_columns, grouping.letter_columns) == (None, tuple(SCHEMA))
     assert set(grouping.columns) == set(SCHEMA)
 
@@ -158,7 +158,7 @@ def test_cut_does_not_merge_again_what_an_earlier_grouping_has_merged():
     p = bl.Pipeline("p")
     sessions = plays(p).window_into(bl.Sessions("1m")).group_by("user", name="first").aggregate(n=bl.count())
     sessions.aggregate(n=bl.sum("n")).named("second").write("out", bl.Memory())
-    groupings = cut(trace(reach(draft(p)))).groupings
+    groupings = cut(trace(reach(draft(p)))).operators
     assert {name: grouping.merge_windows for name, grouping in groupings.items()} == {
         "first": True,
         "second": False,
