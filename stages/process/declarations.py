@@ -24,6 +24,15 @@ class TimestampedValue(NamedTuple):
 
     `timestamp` is a datetime, in UTC if it has no zone. It must not be before the row that the method was called for,
     or before the output timestamp of the timer.
+
+    Example, with the `plays` of `Collection`:
+        >>> from datetime import timedelta
+        >>> class Later(bl.Process):
+        ...     def element(self, row):
+        ...         yield bl.TimestampedValue({"user": row["user"]}, self.time + timedelta(hours=1))
+        >>> later = plays.group_by("user").process(Later(), {"user": str}).collect()
+        >>> print(later["event_time"].min())
+        2026-01-31 13:00:10+00:00
     """
 
     value: Mapping[str, Any]
@@ -71,6 +80,10 @@ class Value(_Lasting):
     `Value(object)` may be anything that pickle knows, and who can write into a checkpoint can then run code in the
     pipeline that reads it. With `ttl="1h"` a value is gone an hour after it was written: `by="event"`, seen from the
     time of the row that looks, or `by="processing"`.
+
+    Example:
+        >>> class Last(bl.Process):
+        ...     points = bl.Value(int, default=0, ttl="1d")
     """
 
     kind: ClassVar[str] = "Value"
@@ -80,7 +93,12 @@ class Value(_Lasting):
 
 @attrs.frozen(eq=False)
 class List(_Lasting):
-    """A list of values of a type: a plain Python list, to which `self.items.append(value)` adds."""
+    """A list of values of a type: a plain Python list, to which `self.items.append(value)` adds.
+
+    Example:
+        >>> class Batch(bl.Process):
+        ...     rows = bl.List({"user": str, "points": int})
+    """
 
     kind: ClassVar[str] = "List"
     type: Any = attrs.field(default=NO_TYPE)
@@ -88,7 +106,12 @@ class List(_Lasting):
 
 @attrs.frozen(eq=False)
 class Set(_Lasting):
-    """A set of values of a type: a plain Python set."""
+    """A set of values of a type: a plain Python set.
+
+    Example:
+        >>> class Seen(bl.Process):
+        ...     ids = bl.Set(str, ttl="1h")
+    """
 
     kind: ClassVar[str] = "Set"
     type: Any = attrs.field(default=NO_TYPE)
@@ -99,6 +122,10 @@ class Map(_Lasting):
     """Values by key, both of a type: a plain Python dict. All of it is read and written with its row of state.
 
     So a large one belongs into a finer key of the grouping.
+
+    Example:
+        >>> class Counts(bl.Process):
+        ...     by_page = bl.Map(str, int)
     """
 
     kind: ClassVar[str] = "Map"
@@ -108,7 +135,12 @@ class Map(_Lasting):
 
 @attrs.frozen(eq=False)
 class OrderedList(_Lasting):
-    """Values by time, in order of it: see the methods of what the field holds, `Ordered`."""
+    """Values by time, in order of it: see the methods of what the field holds, `Ordered`.
+
+    Example:
+        >>> class Recent(bl.Process):
+        ...     prices = bl.OrderedList(float)
+    """
 
     kind: ClassVar[str] = "OrderedList"
     type: Any = attrs.field(default=NO_TYPE)
@@ -121,6 +153,10 @@ class Combining(Field):
     `self.total.add(row)` adds a row, or any dict with the aggregate's columns, `self.total.read()` gives the result
     and `self.total.clear()` begins anew. Adding is cheap; each reading computes, which takes a fraction of a
     millisecond, so what is read for every row is better kept in a `Value`.
+
+    Example:
+        >>> class Total(bl.Process):
+        ...     points = bl.Combining(bl.sum("points"))
     """
 
     kind: ClassVar[str] = "Combining"
@@ -143,6 +179,11 @@ class EventTimer(Timer):
     """Fires when the watermark reaches its time: nothing before that time is still to come.
 
     At the end of input it fires as if time went on; `at_end="drop"` is for one that sets itself again and again.
+
+    Example:
+        >>> class Silence(bl.Process):
+        ...     quiet = bl.EventTimer()
+        ...     tick = bl.EventTimer(at_end="drop")
     """
 
     domain: ClassVar[Domain] = "event"
@@ -155,6 +196,10 @@ class ProcessingTimer(Timer):
 
     By default it does not hold the watermark, and what it emits has the output watermark as its time. With
     `hold=True` it holds the watermark at the time of the row that set it, and emits at that time.
+
+    Example:
+        >>> class Flush(bl.Process):
+        ...     flush = bl.ProcessingTimer(hold=True)
     """
 
     domain: ClassVar[Domain] = "processing"
@@ -163,14 +208,28 @@ class ProcessingTimer(Timer):
 
 @attrs.frozen(eq=False)
 class EventTimers(EventTimer):
-    """A family of event timers, told apart by a tag: `self.retries.after("5s", tag="a")`."""
+    """A family of event timers, told apart by a tag: `self.retries.after("5s", tag="a")`.
+
+    Example:
+        >>> class Retries(bl.Process):
+        ...     retry = bl.EventTimers()
+        ...     def element(self, row):
+        ...         self.retry.after("5s", tag=row["user"])
+        ...     def on_retry(self, tag):
+        ...         yield {"user": tag}
+    """
 
     family: ClassVar[bool] = True
 
 
 @attrs.frozen(eq=False)
 class ProcessingTimers(ProcessingTimer):
-    """A family of processing-time timers, told apart by a tag."""
+    """A family of processing-time timers, told apart by a tag.
+
+    Example:
+        >>> class Retries(bl.Process):
+        ...     retry = bl.ProcessingTimers()
+    """
 
     family: ClassVar[bool] = True
 
@@ -185,20 +244,23 @@ class Process:
     State fields and timers are attributes of the class; in the methods they are plain values of the key in hand. What
     the constructor sets are parameters, which the methods must leave as they are.
 
-    >>> class Silence(Process):
-    ...     since = Value(datetime)
-    ...     quiet = EventTimer()
-    ...
-    ...     def element(self, row):
-    ...         self.since = self.time
-    ...         self.quiet.after("10m")
-    ...
-    ...     def on_quiet(self):
-    ...         yield {"user": self.key.user, "since": self.since}
-
     A row on which a method raises is a dead letter, and leaves no trace in state, timers or output; a firing that
     raises is one, too. The methods of a key are then played again without it, so they must not do anything but
     what is said here, such as writing to a database.
+
+    Example, with the `plays` of `Collection`:
+        >>> from datetime import datetime
+        >>> class Silence(bl.Process):
+        ...     since = bl.Value(datetime)
+        ...     quiet = bl.EventTimer()
+        ...     def element(self, row):
+        ...         self.since = self.time
+        ...         self.quiet.after("10m")
+        ...     def on_quiet(self):
+        ...         yield {"user": self.key.user, "since": self.since}
+        >>> silences = plays.group_by("user").process(Silence(), {"user": str, "since": datetime})
+        >>> silences.collect().height
+        2
     """
 
     _call: Call

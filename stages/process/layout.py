@@ -98,7 +98,8 @@ class Layout:
         """Cells as they are kept when the clocks stand so: those with something in them, and what of them holds."""
         cells = cells.with_columns(self._forgotten(now))
         if not self.expires:
-            cells = cells.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in self.content))
+            something = [pl.col(name).is_not_null() for name in self.content]
+            cells = cells.filter(pl.any_horizontal(False, *something))
         return cells.with_columns(pl.lit(0, pl.Int64).alias(PENDING), *self._held()).select(list(self.cells))
 
     def _forgotten(self, now: Mapping[str, int]) -> list[pl.Expr]:
