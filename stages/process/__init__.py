@@ -1,4 +1,4 @@
-"""Keyed state and timers: operators that play rows and timers key by key, and what users declare of them.
+"""Keyed state and timers: rows and timers are played key by key, by methods of a class of the user's.
 
-Imports `windowing`, and of `stages` the operator protocol, progress and aggregates.
+May import `operator` and all below it.
 """
