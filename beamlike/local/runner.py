@@ -18,7 +18,7 @@ from beamlike.logical.overlaps import require_outside
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
-from beamlike.rows.dead_letters import Letters
+from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.dead_letter_folder import folder_of_letters, hold_letters
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
@@ -113,7 +113,7 @@ class LocalRun(Shown):
     _sources: dict[str, Inputs] = attrs.field(factory=dict)
     _inputs: dict[str, Inputs] = attrs.field(factory=dict)
     _arrived: dict[str, list[tuple[str, pl.DataFrame]]] = attrs.field(factory=dict)
-    _letters: Letters = attrs.field(factory=Letters)
+    _letters: DeadLetterCounts = attrs.field(factory=DeadLetterCounts)
     _file_order: FileOrder = attrs.field(factory=FileOrder)
     _desk: Desk = attrs.field(init=False)
     _stopped: bool = False
@@ -202,7 +202,7 @@ class LocalRun(Shown):
 
     def take(self, bundle: Bundle, sinks: Mapping[str, Sink]) -> BatchRecord:
         """One batch, of which these sinks get what is for them."""
-        self._arrived, self._letters = {}, Letters()
+        self._arrived, self._letters = {}, DeadLetterCounts()
         sources = {name: self._receive(name, bundle) for name in self.plan.sources}
         reports: dict[str, Report] = {}
         stages: dict[str, StageRecord] = {}
@@ -217,7 +217,9 @@ class LocalRun(Shown):
             with at("sink", name):
                 rows[name] = self._write(name, sink)
         rows = {name: count for name, count in rows.items() if count}
-        lost = reduce(Letters.plus, (got.lost for got in bundle.ingested.values()), Letters())
+        lost = reduce(
+            DeadLetterCounts.plus, (got.lost for got in bundle.ingested.values()), DeadLetterCounts()
+        )
         finished, before = now + self._elapsed(bundle), self.batches[-1] if self.batches else None
         record = BatchRecord(len(self.batches), now, sources, stages, finished, rows)
         self.batches.append(with_letters(record, lost, self._letters).following(before))
@@ -265,7 +267,7 @@ class LocalRun(Shown):
         write_part(sink, output_frame(frame), Part(self.run_id, len(self.batches), sink=name))
         return len(frame)
 
-    def _send(self, producer: str, frames: Mapping[str, pl.DataFrame], letters: Letters) -> None:
+    def _send(self, producer: str, frames: Mapping[str, pl.DataFrame], letters: DeadLetterCounts) -> None:
         self._letters = self._letters.plus(letters)
         for consumer, frame in frames.items():
             if len(frame):

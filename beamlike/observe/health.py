@@ -15,7 +15,7 @@ from beamlike.observe.charts.axes import Numbers
 from beamlike.observe.charts.layers import Frame
 from beamlike.observe.charts.series import RunSeries
 from beamlike.observe.totals import totals
-from beamlike.observe.waiting.blocking import Trail
+from beamlike.observe.waiting.blocking import BlockingChain
 from beamlike.observe.waiting.explain import going, stands
 from beamlike.observe.words import clock, in_hand_text, length, rows
 from beamlike.records.history import History
@@ -119,20 +119,20 @@ class Health:
         quiet = self.present.time - batch.processing_time
         if quiet > _SECOND * max(_SILENT, _MUCH * self._interval()) and self.present.in_hand is None:
             return [f"Waits for input: no batch for {length(quiet)}, since {clock(batch.processing_time)}"]
-        trail = Trail(self.history.plan, self.present, batch)
+        chain = BlockingChain(self.history.plan, self.present, batch)
         for name in reversed(list(self.history.plan.stages)):
-            silent = self._silent(trail, name)
-            if trail.output(name) < MAX_TIME and (silent or _grows(self._lag(name))):
-                waits = [link for link in trail.output_waits(name) if link.waits is not None]
+            silent = self._silent(chain, name)
+            if chain.output(name) < MAX_TIME and (silent or _grows(self._lag(name))):
+                waits = [link for link in chain.output_waits(name) if link.waits is not None]
                 told = [link for link in waits if link.waits == "source"] if silent else waits[:1]
-                return [f"Data waits: {stands(trail, name)}", *map(str, told)]
+                return [f"Data waits: {stands(chain, name)}", *map(str, told)]
         return []
 
-    def _silent(self, trail: Trail, name: str) -> bool:
+    def _silent(self, chain: BlockingChain, name: str) -> bool:
         """Whether the source at the end of the way upstream has been silent for longer than between batches."""
-        while name not in trail.plan.sources:
-            name = furthest_behind(trail.upstream(name))
-        source = trail.source(name)
+        while name not in chain.plan.sources:
+            name = furthest_behind(chain.upstream(name))
+        source = chain.source(name)
         if source.since is None or source.idle or source.watermark >= MAX_TIME:
             return False
         return self.present.time - source.since > _SECOND * max(_SILENT, _MUCH * self._interval())

@@ -107,7 +107,7 @@ def describe(plan: Plan, shards: int) -> dict[str, Any]:
         "encoding": ENCODING,
         "shards": shards,
         "levels": len(plan.levels),
-        "batches without input": "some, for processing time" if needs_ticks(plan) else "none",
+        "batches without input": "some, for processing time" if needs_processing_time(plan) else "none",
         "sources": {name: _source(source) for name, source in plan.sources.items()},
         "stages": {name: _stage(stage) for name, stage in plan.stages.items()},
     }
@@ -156,7 +156,7 @@ def _is_stage(facts: object) -> bool:
     return isinstance(facts, dict) and all(fact in facts for fact in _SHAPE_OF_STAGE)
 
 
-def needs_ticks(plan: Plan) -> bool:
+def needs_processing_time(plan: Plan) -> bool:
     """Whether a stage or a source waits for processing time, which must then pass also when nothing comes."""
     waits = any(PROCESSING_TIME in stage.stage.operator.clocks for stage in plan.stages.values())
     waits = waits or any(source.watermark.needs_time for source in plan.sources.values())

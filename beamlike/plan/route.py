@@ -10,7 +10,7 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
-from beamlike.rows.dead_letters import UNCLAIMED, Letters, OnError
+from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts, OnError
 from beamlike.steps.base import Step
 from beamlike.steps.trial import Trial
 
@@ -80,7 +80,7 @@ class Routed:
     """What each consumer gets, by its name, with dead letters among it; and how many of these there were."""
 
     frames: Mapping[str, pl.DataFrame]
-    letters: Letters = attrs.field(factory=Letters)
+    letters: DeadLetterCounts = attrs.field(factory=DeadLetterCounts)
 
 
 def apply_routes(

@@ -56,7 +56,7 @@ def _in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 @attrs.frozen
-class Letters:
+class DeadLetterCounts:
     """How many dead letters each step made, and the error of the last and of the first one of each.
 
     `used`: the steps that are known to have used some row, in the order of the alphabet.
@@ -68,7 +68,7 @@ class Letters:
     used: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
 
     @classmethod
-    def of(cls, frames: Iterable[pl.DataFrame], used: Iterable[str] = ()) -> Letters:
+    def of(cls, frames: Iterable[pl.DataFrame], used: Iterable[str] = ()) -> DeadLetterCounts:
         """Of frames of dead letters, in order."""
         found = cls(used=used)
         for frame in frames:
@@ -91,14 +91,16 @@ class Letters:
         """Of all steps together."""
         return sum(self.counts.values())
 
-    def plus(self, other: Letters) -> Letters:
+    def plus(self, other: DeadLetterCounts) -> DeadLetterCounts:
         """Those of two parts of a batch, the later one last."""
         counts = Counter(self.counts)
         counts.update(other.counts)
         firsts = {**other.firsts, **self.firsts}
-        return Letters(dict(counts), {**self.errors, **other.errors}, firsts, (*self.used, *other.used))
+        return DeadLetterCounts(
+            dict(counts), {**self.errors, **other.errors}, firsts, (*self.used, *other.used)
+        )
 
-    def of_source(self, name: str) -> Letters:
+    def of_source(self, name: str) -> DeadLetterCounts:
         """The same, with the last error also as one of the source, which counts those of steps before its watermark."""
         *_, (step, why) = self.errors.items() or [(name, "")]
         told = why if step == name else f"in step {step!r}: {why}"
@@ -109,7 +111,7 @@ class Letters:
         return attrs.asdict(self)
 
     @classmethod
-    def told(cls, facts: Iterable[Mapping[str, Any]]) -> Letters:
+    def told(cls, facts: Iterable[Mapping[str, Any]]) -> DeadLetterCounts:
         """Of what `facts` gave, several times."""
         return reduce(cls.plus, (cls(**one) for one in facts), cls())
 

@@ -17,7 +17,7 @@ from beamlike.records.model import (
     Upstream,
     furthest_behind,
 )
-from beamlike.rows.dead_letters import Letters
+from beamlike.rows.dead_letters import DeadLetterCounts
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
 from stages.progress.watermarks import Watermarks
@@ -51,7 +51,7 @@ def stage_record(step: StageResult, upstream: Mapping[str, Report], finished: in
     )
 
 
-def with_letters(record: BatchRecord, lost: Letters, made: Letters) -> BatchRecord:
+def with_letters(record: BatchRecord, lost: DeadLetterCounts, made: DeadLetterCounts) -> BatchRecord:
     """The record with its dead letters: rows that were `lost` before they were elements, and those that steps made.
 
     Sources count the former in their own records.

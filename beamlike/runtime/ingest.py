@@ -15,7 +15,7 @@ from beamlike.io.base import Faulty, FromFile, Pieces, Unreadable
 from beamlike.io.sources import ReadInChunks, ReadInSteps, chunks_of
 from beamlike.plan.model import SourcePlan
 from beamlike.plan.route import follow, join
-from beamlike.rows.dead_letters import EXPRESSION_ERRORS, Letters, dead_letters, error_text
+from beamlike.rows.dead_letters import EXPRESSION_ERRORS, DeadLetterCounts, dead_letters, error_text
 from beamlike.rows.event_time import Future, count_rows, read_event_time, split_dead_letters
 from beamlike.steps.base import Step
 from beamlike.steps.timestamps import WithTimestamps
@@ -46,8 +46,8 @@ class Ingested:
     summary: SourceSummary
     read: int = 0
     elements: int = 0
-    lost: Letters = attrs.field(factory=Letters)
-    letters: Letters = attrs.field(factory=Letters)
+    lost: DeadLetterCounts = attrs.field(factory=DeadLetterCounts)
+    letters: DeadLetterCounts = attrs.field(factory=DeadLetterCounts)
     newest: Newest = attrs.field(factory=dict)
 
     @property

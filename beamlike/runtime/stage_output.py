@@ -8,7 +8,7 @@ import polars as pl
 
 from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed, apply_routes
-from beamlike.rows.dead_letters import Letters, dead_letters, error_text
+from beamlike.rows.dead_letters import DeadLetterCounts, dead_letters, error_text
 from stages.operator import Refused
 from stages.stage import StageResult
 
@@ -20,7 +20,7 @@ def route_step(plan: StagePlan, step: StageResult) -> Iterator[tuple[Output, Rou
         error.add_note(f"in step {plan.name!r}")
         raise error
     panes = apply_routes(step.panes, plan.routes, on_error=plan.on_error)
-    used = Letters(used=[plan.name] if step.elements else ())
+    used = DeadLetterCounts(used=[plan.name] if step.elements else ())
     yield "main", Routed(panes.frames, used.plus(panes.letters))
     yield "late", apply_routes(step.late, plan.routes, output="late", on_error=plan.on_error)
     if step.refused:
@@ -33,4 +33,4 @@ def _route_refused(plan: StagePlan, refused: Iterable[Refused]) -> Routed:
         dead_letters(plan.name, part.rows, [error_text(error) for error in part.errors]) for part in refused
     )
     routed = apply_routes(letters, plan.routes, output="dead_letters", on_error=plan.on_error)
-    return Routed(routed.frames, Letters.of([letters]).plus(routed.letters))
+    return Routed(routed.frames, DeadLetterCounts.of([letters]).plus(routed.letters))

@@ -12,14 +12,14 @@ from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed
 from beamlike.records.keys_seen import came
 from beamlike.records.model import SourceRecord, StageRecord
-from beamlike.rows.dead_letters import Letters
+from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.arrival import in_order
 from beamlike.runtime.build_records import source_record, stage_record
 from beamlike.runtime.stage_output import route_step
 from beamlike.system.in_hand import at
 from stages.operator import MAIN
 from stages.progress.inputs import Arrived, Inputs
-from stages.progress.reports import Report, together
+from stages.progress.reports import Report, least
 from stages.stage import StageResult
 from stages.state.store import StateStore
 from stages.strategies.base import WatermarkStrategy
@@ -78,12 +78,14 @@ class StageTurn:
     @property
     def report(self) -> Report:
         """Where the stage stands now, for those downstream."""
-        return self.step.report(idle=together(self.upstream.values()).idle)
+        return self.step.report(idle=least(self.upstream.values()).idle)
 
     @property
-    def letters(self) -> Letters:
+    def letters(self) -> DeadLetterCounts:
         """The dead letters of the stage and of the steps after it."""
-        return reduce(Letters.plus, (routed.letters for routed in self.routed.values()), Letters())
+        return reduce(
+            DeadLetterCounts.plus, (routed.letters for routed in self.routed.values()), DeadLetterCounts()
+        )
 
     def record(self, finished: int) -> StageRecord:
         """The record of the stage, which was done with the batch at this processing time (us)."""

@@ -8,7 +8,7 @@ import attrs
 import polars as pl
 
 from beamlike.errors import StepError
-from beamlike.rows.dead_letters import SHOWN, Letters, OnError
+from beamlike.rows.dead_letters import SHOWN, DeadLetterCounts, OnError
 from beamlike.steps.base import Step
 
 
@@ -28,9 +28,9 @@ class Trial:
     _giving: dict[str, bool] = attrs.field(factory=dict, init=False)  # of steps whose rows were looked at
 
     @property
-    def letters(self) -> Letters:
+    def letters(self) -> DeadLetterCounts:
         """How much was set aside so far, and which steps could use some row."""
-        return Letters.of(self.made, self.used)
+        return DeadLetterCounts.of(self.made, self.used)
 
     def passed(self, steps: Iterable[Step]) -> None:
         """Rows have come through these steps."""

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import attrs
 
-from stages.progress.reports import Report, of_shards, together
+from stages.progress.reports import Report, least, of_shards
 from stages.progress.splits import BlockedOn, SourceState, SourceSummary
 from stages.progress.watermarks import Clock
 from stages.strategies.base import WatermarkStrategy
@@ -89,8 +89,8 @@ class Inputs:
         if name in self.sources:
             state = self.sources[name]
             return Report(state.watermark, state.percentiles, state.idle)
-        least = together(map(self._latest, origins))
-        return Report(least.watermark, self.percentiles.get(name, least.percentiles), least.idle)
+        shards = least(map(self._latest, origins))
+        return Report(shards.watermark, self.percentiles.get(name, shards.percentiles), shards.idle)
 
     def blocked_on(self, name: str, strategy: WatermarkStrategy) -> BlockedOn | None:
         """What a source's watermark waits for."""
@@ -98,5 +98,5 @@ class Inputs:
 
     def clock(self, upstream: Iterable[Report]) -> Clock:
         """The clock of a stage that reads from these."""
-        least = together(upstream)
-        return Clock(least.watermark, self.now, least.percentiles)
+        slowest = least(upstream)
+        return Clock(slowest.watermark, self.now, slowest.percentiles)

@@ -46,7 +46,7 @@ def _moved_back(watermark: int, by: int) -> int:
     return watermark if watermark >= MAX_TIME else max(MIN_TIME, watermark - by)
 
 
-def together(reports: Iterable[Report]) -> Report:
+def least(reports: Iterable[Report]) -> Report:
     """Several as one: the least of those that are not idle. If all are, it is idle, where the least of them is.
 
     One that is idle may still speak, so it counts where all others have ended. Associative, commutative and
@@ -71,10 +71,10 @@ def together(reports: Iterable[Report]) -> Report:
 def of_shards(shards: Iterable[Report], before: Mapping[int, int]) -> Report:
     """A stage, of the latest reports of all its shards, and how far its percentile watermarks had come `before`."""
     known = list(shards)
-    least = together(known)
+    stage = least(known)
     holds = merge_histograms(*(report.holds for report in known))
-    percentiles = held_percentiles(least.percentiles, holds, least.watermark, before)
-    return Report(least.watermark, percentiles, least.idle)
+    percentiles = held_percentiles(stage.percentiles, holds, stage.watermark, before)
+    return Report(stage.watermark, percentiles, stage.idle)
 
 
 def must_wait(sources: Mapping[str, Report], drifts: Mapping[str, int | None]) -> frozenset[str]:

@@ -32,7 +32,7 @@ from beamlike.observe.charts.layers import (
     WINDOW_ENDS,
     Frame,
     Look,
-    Mark,
+    Marker,
     draw_counts,
     draw_delay,
     draw_event_lags,
@@ -40,10 +40,10 @@ from beamlike.observe.charts.layers import (
     draw_panes,
     draw_system_lags,
     draw_watermark,
-    drop_mark,
+    drop_marker,
     label_watermark,
     legend_room,
-    pane_mark,
+    pane_marker,
     set_event_time_chart,
 )
 from beamlike.observe.charts.series import RunSeries, run_series
@@ -57,8 +57,8 @@ _BATCHES_LEFT = 0.75
 _BESIDE = 3
 _MOST_WINDOWS = 60
 _SAME = "event time = processing time"
-_ELEMENTS = Mark("elements", SKY, "o", "")
-_DEAD_LETTERS = Mark("rows without event time", VERMILION, "x", "////")
+_ELEMENTS = Marker("elements", SKY, "o", "")
+_DEAD_LETTERS = Marker("rows without event time", VERMILION, "x", "////")
 
 
 @attrs.frozen
@@ -93,7 +93,7 @@ class Charts:
         """A stage: its watermarks with panes, its lags in event time and processing time, its panes and drops."""
         stage = self.series.stages[name]
         with style():
-            keys = [*self.stage_keys(name), *(drop_mark(reason).bar_key() for reason in stage.dropped)]
+            keys = [*self.stage_keys(name), *(drop_marker(reason).bar_key() for reason in stage.dropped)]
             picture, main, (event, system, counts) = _canvas(self.frame, keys)
             self.draw_stage(main, name)
             draw_event_lags(event, self.frame, [(stage.output, OUTPUT), (stage.input, INPUT)])
@@ -101,8 +101,8 @@ class Charts:
             draw_counts(
                 counts,
                 self.frame,
-                [(number, pane_mark(timing)) for timing, number in stage.panes.items()],
-                [(number, drop_mark(reason)) for reason, number in stage.dropped.items()],
+                [(number, pane_marker(timing)) for timing, number in stage.panes.items()],
+                [(number, drop_marker(reason)) for reason, number in stage.dropped.items()],
             )
             event.set_title(self.frame.lag_title)
             system.set_title("processing-time lag")
@@ -161,7 +161,7 @@ class Charts:
             keys.append(WINDOW_ENDS.key("ends of windows"))
         if self.frame.same is not None:
             keys.append(IDEAL.key(_SAME))
-        return [*keys, *(pane_mark(timing).key() for timing in stage.panes)]
+        return [*keys, *(pane_marker(timing).key() for timing in stage.panes)]
 
     def _source_looks(self) -> dict[str, Look]:
         """Those that are furthest behind on the whole come first, and have colours of their own."""

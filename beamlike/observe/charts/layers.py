@@ -68,7 +68,7 @@ PERCENTILES: Final = tuple(Look(PURPLE, dashes, 1.0) for dashes in (":", "-.", "
 
 
 @attrs.frozen
-class Mark:
+class Marker:
     """How panes of a timing, or drops for a reason, look: as a marker and as a bar."""
 
     label: str
@@ -90,25 +90,25 @@ class Mark:
 _MARKER: Any = {"markeredgecolor": BLACK, "markeredgewidth": 0.5, "markersize": 6}
 
 PANES: Final = {
-    "early": Mark("early panes", SKY, "^", ""),
-    "on_time": Mark("on-time panes", BLUE, "o", ""),
-    "late": Mark("late panes", ORANGE, "s", ""),
+    "early": Marker("early panes", SKY, "^", ""),
+    "on_time": Marker("on-time panes", BLUE, "o", ""),
+    "late": Marker("late panes", ORANGE, "s", ""),
 }
 DROPS: Final = {
-    "late": Mark("dropped, late", VERMILION, "x", "////"),
-    "closed": Mark("dropped, trigger finished", BLACK, "x", "xxxx"),
-    "no window": Mark("dropped, in no window", GREY, "x", "...."),
+    "late": Marker("dropped, late", VERMILION, "x", "////"),
+    "closed": Marker("dropped, trigger finished", BLACK, "x", "xxxx"),
+    "no window": Marker("dropped, in no window", GREY, "x", "...."),
 }
 
 
-def pane_mark(timing: str) -> Mark:
-    """The mark of a timing, also of one that is not known here."""
-    return PANES.get(timing, Mark(f"{timing} panes", GREY, "D", ""))
+def pane_marker(timing: str) -> Marker:
+    """The marker of a timing, also of one that is not known here."""
+    return PANES.get(timing, Marker(f"{timing} panes", GREY, "D", ""))
 
 
-def drop_mark(reason: str) -> Mark:
-    """The mark of a reason, also of one that is not known here."""
-    return DROPS.get(reason, Mark(f"dropped, {reason}", GREY, "x", "...."))
+def drop_marker(reason: str) -> Marker:
+    """The marker of a reason, also of one that is not known here."""
+    return DROPS.get(reason, Marker(f"dropped, {reason}", GREY, "x", "...."))
 
 
 @attrs.frozen
@@ -257,7 +257,7 @@ def draw_panes(axes: Axes, frame: Frame, stage: StageSeries) -> None:
         came = np.flatnonzero(counts)
         if not len(came):
             continue
-        mark = pane_mark(timing)
+        mark = pane_marker(timing)
         bins = frame.bins[came]
         last = came[np.append(np.flatnonzero(np.diff(bins)), len(came) - 1)]
         _, number = np.unique(bins, return_inverse=True)
@@ -295,7 +295,7 @@ def _draw_durations(axes: Axes, frame: Frame, lines: Sequence[tuple[Times, Numbe
 
 
 def draw_counts(
-    axes: Axes, frame: Frame, up: Iterable[tuple[Times, Mark]], down: Iterable[tuple[Times, Mark]] = ()
+    axes: Axes, frame: Frame, up: Iterable[tuple[Times, Marker]], down: Iterable[tuple[Times, Marker]] = ()
 ) -> None:
     """Bars of counts per batch, one on the other: what came goes up, what was dropped goes down."""
     for sign, layers in ((1, up), (-1, down)):

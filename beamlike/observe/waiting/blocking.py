@@ -35,8 +35,11 @@ class Link:
 
 
 @attrs.define
-class Trail:
-    """The way upstream through the last batch of a run; `told` has the stages and sources that it came by."""
+class BlockingChain:
+    """What holds a stage back, followed upstream through the last batch of a run.
+
+    `told` has the stages and sources that it came by.
+    """
 
     plan: RunDescription
     present: Present

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beamlike.observe.waiting.blocking import Trail
+from beamlike.observe.waiting.blocking import BlockingChain
 from beamlike.observe.waiting.window_query import UnknownWindow, Window, parse_window
 from beamlike.observe.waiting.window_status import verdict
 from beamlike.observe.words import clock, in_hand_text, length, moment
@@ -45,8 +45,8 @@ def why(
         none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {going(history)}"
         return [none, *in_hand]
     when = f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}; {going(history)}"
-    trail = Trail(history.plan, present, present.batch)
-    return [when, *in_hand, *_answers(trail, history, stage, key, window)]
+    chain = BlockingChain(history.plan, present, present.batch)
+    return [when, *in_hand, *_answers(chain, history, stage, key, window)]
 
 
 def going(history: History) -> str:
@@ -60,19 +60,19 @@ def going(history: History) -> str:
 
 
 def _answers(
-    trail: Trail, history: History, stage: str | None, key: str | None, window: str | None
+    chain: BlockingChain, history: History, stage: str | None, key: str | None, window: str | None
 ) -> Iterator[str]:
     if window is not None or key is not None:
         for name, asked in _asked(history, stage, key, window).items():
-            yield from verdict(trail, history, name, key, asked)
+            yield from verdict(chain, history, name, key, asked)
         return
-    waiting = [name for name in reversed(list(history.plan.stages)) if trail.output(name) < MAX_TIME]
+    waiting = [name for name in reversed(list(history.plan.stages)) if chain.output(name) < MAX_TIME]
     if stage is not None:
         waiting = [name for name in waiting if name == stage]
     for name in waiting:
-        if name not in trail.told:
-            yield stands(trail, name)
-            yield from map(str, trail.output_waits(name))
+        if name not in chain.told:
+            yield stands(chain, name)
+            yield from map(str, chain.output_waits(name))
     if waiting and (history.closed is not None or history.alive is False):
         yield (
             "nothing moves until the run goes on: with the same checkpoint and new input, or with drain=True, which "
@@ -83,14 +83,14 @@ def _answers(
         yield f"{who} at the end of input: nothing waits any more"
 
 
-def stands(trail: Trail, name: str) -> str:
+def stands(chain: BlockingChain, name: str) -> str:
     """Where the output watermark of a stage is, and for how long it has been there."""
-    present, record = trail.present, trail.stage(name)
+    present, record = chain.present, chain.stage(name)
     text = f"the output watermark of stage `{name}` is at {moment(record.output)}"
     lag = present.lag(record.output)
     if lag is not None:
         text += f", {length(lag)} behind processing time"
-    since = trail.batch.processing_time if record.since is None else record.since
+    since = chain.batch.processing_time if record.since is None else record.since
     if since < present.time and is_a_time(record.output):
         text += f", and has stood there for {length(present.time - since)}, since {clock(since)}"
     return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beamlike.observe.waiting.blocking import Trail
+from beamlike.observe.waiting.blocking import BlockingChain
 from beamlike.observe.waiting.window_query import Window, parse_key
 from beamlike.observe.words import clock, counts, holder_text, holding_text, length, moment, rows
 from beamlike.records.graph import StageDescription
@@ -17,42 +17,42 @@ from windowing.time import GLOBAL_WINDOW_END
 
 
 def verdict(
-    trail: Trail, history: History, name: str, key: str | None, window: Window | None
+    chain: BlockingChain, history: History, name: str, key: str | None, window: Window | None
 ) -> Iterator[str]:
     """Of this window, of this key's windows, or of this key's window."""
     if key is not None and not _has_come(history, name, key):
         yield f"no element of key {key} has come to stage `{name}` in this run: there is nothing to wait for"
         return
     if window is None:
-        yield from _of_key(trail, name, str(key))
-    elif trail.stage(name).input < window.end:
-        yield from _open(trail, name, key, window)
+        yield from _of_key(chain, name, str(key))
+    elif chain.stage(name).input < window.end:
+        yield from _open(chain, name, key, window)
     else:
-        yield from _over(trail, history, name, window)
+        yield from _over(chain, history, name, window)
     yield from _dropped(history, name)
 
 
-def _of_key(trail: Trail, name: str, key: str) -> Iterator[str]:
-    held = trail.stage(name).window
+def _of_key(chain: BlockingChain, name: str, key: str) -> Iterator[str]:
+    held = chain.stage(name).window
     if held is not None and held.key == key:
-        yield from map(str, trail.output_waits(name))
+        yield from map(str, chain.output_waits(name))
         return
-    if trail.stage(name).live == 0:
-        row = trail.plan.stages[name].row
+    if chain.stage(name).live == 0:
+        row = chain.plan.stages[name].row
         yield f"stage `{name}` has no {row}s in state, of key {key} or any other: none waits for anything"
-        yield from map(str, trail.input_waits(name))
+        yield from map(str, chain.input_waits(name))
         return
     other = f"; that is {holder_text(held)}" if held is not None else ""
     yield f"key {key} is not what holds the output watermark of stage `{name}`{other}"
-    if not trail.plan.stages[name].windowed:
-        yield from map(str, trail.input_waits(name))
+    if not chain.plan.stages[name].windowed:
+        yield from map(str, chain.input_waits(name))
         return
-    if trail.fires_at_end(name):
-        at = moment(trail.stage(name).input)
+    if chain.fires_at_end(name):
+        at = moment(chain.stage(name).input)
         yield f"its windows fire when the input watermark of stage `{name}` reaches their ends; it is at {at}"
     else:
-        yield f"its windows fire when their trigger {trail.plan.stages[name].choices['trigger']} says so"
-    yield from map(str, trail.input_waits(name))
+        yield f"its windows fire when their trigger {chain.plan.stages[name].choices['trigger']} says so"
+    yield from map(str, chain.input_waits(name))
 
 
 def _has_come(history: History, name: str, key: str) -> bool:
@@ -63,18 +63,18 @@ def _has_come(history: History, name: str, key: str) -> bool:
     return has_come(keys_of(history.path), name, row) is not False
 
 
-def _open(trail: Trail, name: str, key: str | None, window: Window) -> Iterator[str]:
+def _open(chain: BlockingChain, name: str, key: str | None, window: Window) -> Iterator[str]:
     whose = f"key {key} in {window}" if key is not None else f"window {window}"
-    held = trail.stage(name).window
-    if held is None or not _is(held, key, window, trail.plan.stages[name]):
+    held = chain.stage(name).window
+    if held is None or not _is(held, key, window, chain.plan.stages[name]):
         yield f"{whose} of stage `{name}` is not over"
-        yield from map(str, trail.window_waits(name, window.start, window.end))
+        yield from map(str, chain.window_waits(name, window.start, window.end))
         return
     yield f"{holder_text(held)} of stage `{name}` is not over, and {holding_text(held)}"
-    yield from map(str, trail.window_waits(name, held.start, held.end))
+    yield from map(str, chain.window_waits(name, held.start, held.end))
     yield (
         f"until then it holds the output watermark of stage `{name}` at {moment(held.hold)}: "
-        f"{trail.pane_stands(name)}"
+        f"{chain.pane_stands(name)}"
     )
 
 
@@ -87,26 +87,26 @@ def _is(held: Holder, key: str | None, window: Window, stage: StageDescription) 
     return (held.start, held.end) == (window.start, window.end)
 
 
-def _over(trail: Trail, history: History, name: str, window: Window) -> Iterator[str]:
+def _over(chain: BlockingChain, history: History, name: str, window: Window) -> Iterator[str]:
     """The input watermark has passed its end: when, and what still can come."""
-    stage, at = history.plan.stages[name], trail.stage(name).input
+    stage, at = history.plan.stages[name], chain.stage(name).input
     passed = _first_past(history, name, window.end)
     if passed is not None:
-        yield _fired(trail, name, window, passed)
+        yield _fired(chain, name, window, passed)
     until = min(window.end, GLOBAL_WINDOW_END - stage.allowed_lateness) + stage.allowed_lateness
     if at < until:
         yield (
             f"it still takes late elements, until the input watermark reaches {moment(until)} (allowed lateness "
             f"{stage.choices['allowed lateness']}), which is at {moment(at)}, {length(until - at)} to go"
         )
-        yield from map(str, trail.input_waits(name))
+        yield from map(str, chain.input_waits(name))
         return
     since = _first_past(history, name, until)
     collected = f" since batch {since.batch}, at {clock(since.processing_time)}" if since is not None else ""
     yield f"it is closed{collected}: elements that come for it now are dropped as late"
 
 
-def _fired(trail: Trail, name: str, window: Window, passed: BatchRecord) -> str:
+def _fired(chain: BlockingChain, name: str, window: Window, passed: BatchRecord) -> str:
     """The batch in which it was over, with the panes of that batch."""
     text = (
         f"window {window} of stage `{name}` is over: the input watermark passed its end in batch {passed.batch}, "

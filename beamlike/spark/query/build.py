@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.io.base import WrittenBySpark
 from beamlike.io.sources import ReadBySpark
-from beamlike.plan.manifest import needs_ticks
+from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.spark.query.desks import TaskDesks
@@ -42,7 +42,7 @@ def envelopes(
         level = Level.of(plan, names, topology, started)
         last = number == len(plan.levels)
         # Reports carry the time on to later levels.
-        ticks = number == 1 and needs_ticks(plan)
+        ticks = number == 1 and needs_processing_time(plan)
         noted = partial(desks.task, number)
         stream = apply_level(stream, level, writer if last else None, ticks=ticks, noted=noted)
     return stream if plan.levels else write_in_tasks(stream, writer, topology.labels, desks)

@@ -19,7 +19,7 @@ from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames, output
 from beamlike.io.sinks import Discarding, InTwoSteps, TakingBack, written_by_tasks
 from beamlike.plan.model import Plan, SinkPlan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
-from beamlike.rows.dead_letters import Letters
+from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.build_records import source_record, with_letters
 from beamlike.runtime.file_order import FileOrder
 from beamlike.runtime.ingest import newest_of
@@ -117,7 +117,8 @@ class BatchWriter:
                 rows[name] = rows.get(name, 0) + fact["rows"]
         known = self.latest.stages if self.latest else {}
         lost, made = (
-            Letters.told(fact[what] for _, fact in notes if what in fact) for what in ("lost", "letters")
+            DeadLetterCounts.told(fact[what] for _, fact in notes if what in fact)
+            for what in ("lost", "letters")
         )
         record = BatchRecord(
             batch,

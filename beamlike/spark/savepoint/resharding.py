@@ -18,7 +18,7 @@ from beamlike.spark.query.envelope import Envelope, Topology, shard_name
 from beamlike.spark.query.level import Level, keep_inputs, load_inputs
 from stages.facts import from_facts, to_facts
 from stages.progress.inputs import Inputs
-from stages.progress.reports import together
+from stages.progress.reports import least
 from stages.progress.splits import SourceState
 from stages.progress.watermarks import Times, Watermarks
 from stages.snapshot import Snapshot, restore, save
@@ -105,7 +105,7 @@ def _together(inputs: list[Inputs]) -> Inputs:
             if name not in sources or state.watermark < sources[name].watermark:
                 sources[name] = state
     origins = {origin for known in inputs for origin in known.reports}
-    reports = {origin: together(known.reports[origin] for known in inputs) for origin in sorted(origins)}
+    reports = {origin: least(known.reports[origin] for known in inputs) for origin in sorted(origins)}
     now, times = max(known.now for known in inputs), _least(known.times for known in inputs)
     stages = {name for known in inputs for name in known.percentiles}
     percentiles = {

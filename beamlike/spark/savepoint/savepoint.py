@@ -18,7 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import ReadInFiles
-from beamlike.plan.manifest import Remedy, checked, describe, differences, needs_ticks, new_manifest, refusal
+from beamlike.plan.manifest import (
+    Remedy,
+    checked,
+    describe,
+    differences,
+    needs_processing_time,
+    new_manifest,
+    refusal,
+)
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
@@ -252,7 +260,7 @@ def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Pla
     with worker_environment(session):
         stream = _state(session, saved, target, plan, before, topology)
         for number, names in enumerate(plan.levels, start=1):
-            ticks = number == 1 and needs_ticks(plan)
+            ticks = number == 1 and needs_processing_time(plan)
             stream = apply_level(stream, Loading.of(plan, names, topology), None, ticks=ticks)
         query = stream.writeStream.foreachBatch(
             lambda rows, batch: rows.write.format("noop").mode("append").save()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord, SourceRecord
-from beamlike.rows.dead_letters import Letters
+from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.rows.uses import Unused, Uses
 from beamlike.spark.query.envelope import RECORDS
 from tests.support.histories import goes_on
@@ -249,7 +249,7 @@ def test_shards_do_not_matter_for_which_steps_could_use_a_row() -> None:
         counted.map(lambda row: {"value": 1 / 0}, {"value": float}, name="none").write("b", bl.Memory())
         batches = Query(p.plan(), shards).batches()
         notes = [sent.facts() for batch in batches for sent in batch.envelopes if sent.target == RECORDS]
-        return Letters.told(facts["letters"] for facts in notes).uses
+        return DeadLetterCounts.told(facts["letters"] for facts in notes).uses
 
     assert (
         known(1)

@@ -12,7 +12,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import StepError
-from beamlike.rows.dead_letters import UNCLAIMED, Letters
+from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts
 from beamlike.spark.query.envelope import RECORDS
 from tests.support.pipelines import plays
 from tests.support.shards import Query
@@ -159,7 +159,7 @@ def test_between_operators_dead_letters_go_where_they_go_in_process(shards: int)
     }
     assert found == {"lost": {"parse": 2}, UNCLAIMED: {"unclaimed": 3, "parse late": 1}}
     notes = [sent.facts() for batch in batches for sent in batch.envelopes if sent.target == RECORDS]
-    told = Letters.told(facts["letters"] for facts in notes)
+    told = DeadLetterCounts.told(facts["letters"] for facts in notes)
     assert told.counts == {"parse": 2, "unclaimed": 3, "parse late": 1}
     assert told.errors["unclaimed"] == "ZeroDivisionError: integer division or modulo by zero"
 

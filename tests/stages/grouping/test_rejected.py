@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 import beamlike as bl
-from beamlike.rows.dead_letters import UNCLAIMED, Letters
+from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts
 from beamlike.spark.query.envelope import RECORDS
 from stages.aggregates.combine_fn import Combine
 from tests.beamlike.runtime.test_dead_letter_ways import kept, named, read, run
@@ -162,7 +162,7 @@ def test_between_operators_they_are_what_they_are_in_process(
     left = Counter(step for batch in batches for found in batch.frames(UNCLAIMED) for step in found["step"])
     assert left == {"again": 2}
     notes = [sent.facts() for batch in batches for sent in batch.envelopes if sent.target == RECORDS]
-    assert Letters.told(facts["letters"] for facts in notes).counts == LETTERS
+    assert DeadLetterCounts.told(facts["letters"] for facts in notes).counts == LETTERS
 
 
 def test_nobody_has_to_ask_for_them_and_then_the_columns_that_it_reads_are_shown(

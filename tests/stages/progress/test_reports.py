@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.facts import from_json, to_json
-from stages.progress.reports import Report, must_wait, together
+from stages.progress.reports import Report, least, must_wait
 from windowing.time import MAX_TIME, MIN_TIME
 
 times = st.integers(-20, 20) | st.sampled_from([MIN_TIME, MAX_TIME])
@@ -21,19 +21,19 @@ reports = st.builds(
 
 
 def test_the_least_of_those_that_are_not_idle() -> None:
-    assert together([Report(5), Report(3, idle=True), Report(7)]) == Report(5)
-    assert together([Report(5, {33: 9}), Report(7, {33: 8, 66: 7})]) == Report(5, {33: 8, 66: 5})
+    assert least([Report(5), Report(3, idle=True), Report(7)]) == Report(5)
+    assert least([Report(5, {33: 9}), Report(7, {33: 8, 66: 7})]) == Report(5, {33: 8, 66: 5})
 
 
 def test_if_all_are_idle_so_is_the_whole_where_the_least_of_them_is() -> None:
-    assert together([Report(5, idle=True), Report(7, idle=True)]) == Report(5, idle=True)
+    assert least([Report(5, idle=True), Report(7, idle=True)]) == Report(5, idle=True)
 
 
 def test_nothing_has_ended_while_one_that_is_idle_may_still_speak() -> None:
     ended = Report(MAX_TIME)
-    assert together([ended, Report(5, idle=True)]) == Report(5, idle=True)
-    assert together([ended, Report(5, idle=True), Report(6)]) == Report(6)
-    assert together([ended, ended]) == together([]) == ended
+    assert least([ended, Report(5, idle=True)]) == Report(5, idle=True)
+    assert least([ended, Report(5, idle=True), Report(6)]) == Report(6)
+    assert least([ended, ended]) == least([]) == ended
 
 
 @given(reports)
@@ -45,16 +45,16 @@ def test_a_report_travels_as_json(report: Report) -> None:
 def test_it_is_associative_commutative_and_idempotent(
     one: list[Report], two: list[Report], three: list[Report]
 ) -> None:
-    whole = together([*one, *two, *three])
-    assert together([together([*one, *two]), together(three)]) == whole
-    assert together([together(one), together([*two, *three])]) == whole
-    assert together([*three, *two, *one]) == whole
-    assert together([*one, *two, *three, *one]) == whole
+    whole = least([*one, *two, *three])
+    assert least([least([*one, *two]), least(three)]) == whole
+    assert least([least(one), least([*two, *three])]) == whole
+    assert least([*three, *two, *one]) == whole
+    assert least([*one, *two, *three, *one]) == whole
 
 
 @given(st.lists(reports))
 def test_percentiles_are_not_behind_the_watermark(known: list[Report]) -> None:
-    whole = together(known)
+    whole = least(known)
     assert all(time >= whole.watermark for time in whole.percentiles.values())
 
 
