@@ -17,7 +17,7 @@ from windowing import Accumulation, AfterWatermark, DefaultTrigger, GlobalWindow
 from windowing.columns import PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
 from windowing.panes import IF_NON_EMPTY
 
-_REMEDY = "write it with mode='append'"
+_REMEDY = "write it to a sink that appends, such as bl.Table(..., mode='append')"
 
 
 def fitted(sink: Sink, node: Node, step: str) -> Sink:
@@ -62,8 +62,8 @@ def _since_grouping(node: Node, step: str) -> Iterator[Node]:
     while not isinstance(node.origin, Group):
         if reason := _refusal(node.origin):
             raise PlanError(
-                f"Table(mode='upsert') has a row per key and window of a grouping, and {node.name!r} {reason}; "
-                f"{_REMEDY}",
+                f"the sink {step!r} has a row per key and window of a grouping, which a later one replaces, and "
+                f"{node.name!r} {reason}; {_REMEDY}",
                 step=step,
             )
         yield node
@@ -94,14 +94,14 @@ def _require_replaceable(before: Node, group: str, step: str) -> None:
     if windowing.accumulation is Accumulation.DISCARDING:
         raise PlanError(
             f"the panes of {group!r} have only what is new (accumulation discarding), and a later one would replace an "
-            "earlier one in the table; give it accumulation=bl.ACCUMULATING, or the table per_pane=True",
+            f"earlier one in {step!r}; give it accumulation=bl.ACCUMULATING, or the sink per_pane=True",
             step=step,
         )
     merging = windowing.windows.merging and not before.merged
     if merging and windowing.accumulation is not Accumulation.RETRACTING:
         raise PlanError(
             f"windows of {describe(windowing.windows)} grow from pane to pane, and the row of what a window of "
-            f"{group!r} was before would stay; give it accumulation=bl.RETRACTING, or the table per_pane=True",
+            f"{group!r} was before would stay; give it accumulation=bl.RETRACTING, or the sink per_pane=True",
             step=step,
         )
 
@@ -159,4 +159,4 @@ def _carrier(column: str, carriers: Mapping[str, str], node: Node, group: Node, 
 
 def _hidden(column: str) -> str:
     name = column.removeprefix(RESERVED_PREFIX)
-    return f"its column {name!r} is not bl.{name}(), which the table must have to tell rows apart; rename it"
+    return f"its column {name!r} is not bl.{name}(), which the sink must have to tell rows apart; rename it"

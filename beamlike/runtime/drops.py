@@ -57,7 +57,7 @@ def dropped_rows(plan: Plan, batches: Iterable[BatchRecord]) -> Iterator[str]:
     for name, placed in stages.items():
         takers = takers_of_late(plan, name)
         for reason, count in sorted(placed.dropped.items()):
-            what = f"{count:,} of {_elements(placed.count)} that {name} dropped, as they {WHY[reason]}"
+            what = f"{count:,} of {_elements(placed.count)} that {name} dropped, {_as_they(reason)}"
             yield f"{what}: see {', '.join(takers)}" if takers else f"{what}: {_advice([reason])}"
 
 
@@ -100,7 +100,9 @@ class Drops:
         unusual = dropped > USUAL * since.count and self._total[name] >= 2 * self._told[name]
         if unusual and not takers_of_late(self.plan, name):
             self._told[name] = self._total[name]
-            reasons = ", ".join(f"{count:,} {WHY[reason]}" for reason, count in sorted(since.dropped.items()))
+            reasons = ", ".join(
+                f"{count:,} {WHY.get(reason, reason)}" for reason, count in sorted(since.dropped.items())
+            )
             _LOG.warning(
                 "stage %r dropped %s of the last %s up to %s (%s): %s",
                 name,
@@ -112,8 +114,15 @@ class Drops:
             )
 
 
+def _as_they(reason: str) -> str:
+    """Why elements were dropped; a reason of another operator stands for itself."""
+    return f"as they {WHY[reason]}" if reason in WHY else f"by the reason {reason!r}"
+
+
 def _advice(reasons: list[str]) -> str:
-    return "; ".join([*(_HELP[reason] for reason in reasons), "its .late() gives them as a collection"])
+    return "; ".join(
+        [*(_HELP[reason] for reason in reasons if reason in _HELP), "its .late() gives them as a collection"]
+    )
 
 
 def _elements(count: int) -> str:

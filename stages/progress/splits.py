@@ -287,10 +287,6 @@ class SourceState:
             return ""
         return strategy.awaited(self.splits.keys())
 
-    def idle_splits(self, strategy: WatermarkStrategy, processing_time: int) -> tuple[str, ...]:
-        """The splits that are left out, by name."""
-        return tuple(sorted(self._live(strategy).keys() - self._active(strategy, processing_time).keys()))
-
     def blocked_on(self, strategy: WatermarkStrategy, processing_time: int) -> BlockedOn | None:
         """What the watermark waits for; None if it is at the end of time, or all splits are idle or over."""
         if self.watermark >= MAX_TIME:

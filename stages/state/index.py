@@ -16,6 +16,7 @@ from stages.state.buckets import BUCKET
 from stages.state.store import StateStore, decode, encode
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
 from windowing.time import MIN_TIME, format_time
+from windowing.triggers.base import PROCESSING_TIME
 
 KEY: Final = "index"
 DEADLINE: Final = "deadline."
@@ -35,6 +36,7 @@ SCHEMA: Final = pl.Schema(
         "holder_end": pl.Int64(),
         "holder_pane": pl.Boolean(),
         "holder_timer": pl.String(),
+        "holder_due": pl.Int64(),
     }
 )
 
@@ -57,7 +59,8 @@ class Holder:
     """The key and row of state that hold a stage's output watermark, at `hold` microseconds; a window, of a grouping.
 
     `start` and `end` are the row's bounds. It holds by pending elements, or by a `pane` that may be taken back, or by a
-    `timer` that fires at `end`. A row of another `table` than the first waits there.
+    `timer` that fires at `end`. A row of another `table` than the first waits there. `due` is the processing time (us)
+    at which the row is looked at, if it waits for some.
     """
 
     hold: int
@@ -67,6 +70,7 @@ class Holder:
     pane: bool = False
     timer: str | None = attrs.field(default=None, metadata=SPARSE)
     table: str = attrs.field(default="", metadata=SPARSE)
+    due: int | None = attrs.field(default=None, metadata=SPARSE)
 
     def __str__(self) -> str:
         return self.text()
@@ -195,7 +199,8 @@ class Index:
         least = held.row(held["hold"].arg_min(), named=True)
         bounds = least["holder_start"], least["holder_end"]
         pane, timer = least["holder_pane"] or False, least["holder_timer"]
-        return Holder(least["hold"], least["holder_key"], *bounds, pane=pane, timer=timer)
+        due = least["holder_due"]
+        return Holder(least["hold"], least["holder_key"], *bounds, pane=pane, timer=timer, due=due)
 
 
 def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
@@ -233,7 +238,8 @@ def summarize(
     pane = pl.col(OUTSTANDING_HOLD) if OUTSTANDING_HOLD in rows.columns else pl.lit(None, pl.Int64)
     by_pane = pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True)
     timer = pl.lit(None, pl.String) if table.holder is None else pl.col(table.holder)
-    holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane, "timer": timer}
+    waits = deadlines.get(PROCESSING_TIME, pl.lit(None, pl.Int64))
+    holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane, "timer": timer, "due": waits}
     return (
         rows.select(
             BUCKET,
@@ -251,7 +257,7 @@ def summarize(
             _distinct(list(named)).cast(pl.Int64).alias("keys"),
             pl.col("hold", *due).min(),
             *(pl.col(key).get(least) for key in named),
-            pl.col("start", "end", "pane", "timer").get(least).name.prefix("holder_"),
+            pl.col("start", "end", "pane", "timer", "due").get(least).name.prefix("holder_"),
         )
         .with_columns((name if table.keys else pl.lit("")).alias("holder_key"))
         .join(pl.DataFrame(stored, schema=[BUCKET, *SIZES], orient="row"), on=BUCKET)

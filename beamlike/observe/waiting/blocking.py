@@ -13,7 +13,7 @@ from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstr
 from beamlike.records.present import Present
 from stages.state.index import Holder
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
-from windowing.triggers.base import WATERMARK, clock_percentile
+from windowing.triggers.base import clock_percentile
 
 _TO_THE_END = "END_OF_WINDOW would let it go on to the end of the window"
 _HOLDS = {
@@ -91,8 +91,8 @@ class BlockingChain:
     def _row_waits(self, name: str, row: Holder) -> Iterator[Link]:
         """What a row of state waits for that is no window: the end of its time, and whatever else it may wait for."""
         stage = self.plan.stages[name]
-        others = [f", or for {other.replace('_', ' ')}" for other in stage.clocks if other != WATERMARK]
-        yield Link(f"that {stage.row} waits for {self._to_go(name, row.end)}{''.join(others)}", "row")
+        other = "" if row.due is None else f", or for processing time to reach {moment(row.due)}"
+        yield Link(f"that {stage.row} waits for {self._to_go(name, row.end)}{other}", "row")
         yield from self.input_waits(name)
 
     def pane_stands(self, name: str) -> str:

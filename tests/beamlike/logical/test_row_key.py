@@ -85,7 +85,11 @@ def test_a_row_is_known_by_keys_and_window(what: str) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
-    "rows of a source": (plays, "'plays' is no output of one; write it with mode='append'"),
+    "rows of a source": (
+        plays,
+        "the sink 'out' has a row per key and window of a grouping, which a later one replaces, and 'plays' is no "
+        "output of one; write it to a sink that appends, such as bl.Table(..., mode='append')",
+    ),
     "late elements": (
         lambda: totals().late(),
         "'plays.aggregate.late' has elements, not the rows of a grouping",
@@ -120,7 +124,7 @@ REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
     ),
     "the window hidden": (
         lambda: totals().with_columns(window_end=bl.lit("soon")),
-        "its column 'window_end' is not bl.window_end(), which the table must have to tell rows apart; rename it",
+        "its column 'window_end' is not bl.window_end(), which the sink must have to tell rows apart; rename it",
     ),
     "retractions hidden": (
         lambda: totals(accumulation=bl.RETRACTING).with_columns(pane_retracted=bl.lit(False)),
@@ -134,7 +138,7 @@ REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
     "sessions that grow": (
         lambda: totals(**SESSIONS, **EARLY, **FULL),
         "windows of Sessions(gap=5m) grow from pane to pane, and the row of what a window of "
-        "'plays.aggregate' was before would stay; give it accumulation=bl.RETRACTING, or the table per_pane=True",
+        "'plays.aggregate' was before would stay; give it accumulation=bl.RETRACTING, or the sink per_pane=True",
     ),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord, StageRecord
-from beamlike.runtime.drops import Drops
+from beamlike.runtime.drops import Drops, dropped_rows
 from beamlike.runtime.summary import lost_rows
 
 ROWS = {"user": str, "at": int}
@@ -105,3 +105,16 @@ def test_small_batches_are_looked_at_together_and_a_long_quiet_time_hides_nothin
         drops.take(batch(number, 10, 1))
     (record,) = caplog.records
     assert "dropped 100 of the last 1,000 elements up to batch 10099 (" in record.getMessage()
+
+
+def test_a_reason_that_only_its_operator_knows_is_told_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    plan = totals([1]).plan()
+    stage = StageRecord(0, 0, "nothing", 2, {}, {"gone stale": 2}, placed=2)
+    record = BatchRecord(0, 0, {}, {"totals": stage})
+    assert list(dropped_rows(plan, [record])) == [
+        "2 of 2 elements that totals dropped, by the reason 'gone stale': its .late() gives them as a collection"
+    ]
+    drops = Drops(plan)
+    drops.take(record)
+    drops.end()
+    assert "(2 gone stale): its .late() gives them as a collection" in caplog.text

@@ -144,7 +144,6 @@ def test_a_silent_split_is_left_out_until_it_speaks_again() -> None:
     states = play(strategy, stream)
     assert [state.watermark for state in states[1:]] == [5, 5, 25, 25, 25, 30]
     assert states[2].blocked_on(strategy, 30) == BlockedOn(5, 29, "b")
-    assert states[3].idle_splits(strategy, 31) == ("b",)
     assert states[3].blocked_on(strategy, 31) == BlockedOn(25, 0, "a")
     assert not any(state.idle for state in states)
 
@@ -260,8 +259,6 @@ def test_what_holds_it_is_a_split_that_stands_where_the_watermark_is_or_behind(
         assert holder.watermark <= state.watermark
         assert 0 <= holder.silent <= now
         assert (holder.split is None) == (strategy.per_split is None)
-        if holder.split is not None:
-            assert holder.split not in state.idle_splits(strategy, now)
 
 
 # A source that says itself where it stands

@@ -23,7 +23,7 @@ from stages.keys import key_hash, shard_of
 from stages.operator import HOLD, PENDING, Table
 from stages.progress.watermarks import Clock, Times, Watermarks
 from stages.state.buckets import TIMES, Buckets
-from stages.state.index import DEADLINE, SCHEMA, Index, Size, summarize
+from stages.state.index import DEADLINE, SCHEMA, Holder, Index, Size, summarize
 from stages.state.store import ENCODING, DictStore, decode, encode
 from stages.strategies.histogram import histogram
 from tests.support.model import MAX_TIME, MIN_TIME
@@ -178,8 +178,7 @@ def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
     assert new_index().holder is None
     assert index_of((1, "a", None)).holder is None
     holder = index_of((1, "a", 9), (1, None, 2), (2, "b", 3)).holder
-    assert holder is not None
-    assert attrs.astuple(holder) == (2, "null", 2, 12, False)
+    assert holder == Holder(2, "null", 2, 12)
 
 
 @pytest.mark.parametrize(
