@@ -293,8 +293,8 @@ class Player:
                 stamp = from_datetime(item.timestamp)
                 if stamp < call.stamp:
                     raise ResultError(
-                        f"a row was given the time {format_time(stamp)}, before {format_time(call.stamp)}, that of "
-                        "what it was made for: it could be late"
+                        f"the output timestamp {format_time(stamp)} of a row must not be before "
+                        f"{format_time(call.stamp)}, the time of what it was made for: it could be late"
                     )
                 item = item.value
             played.items.append(item)

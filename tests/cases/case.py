@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,10 @@ def load(path: str | Path) -> list[Case]:
     """The cases of a file."""
     with open(path, encoding="utf-8") as file:
         read = yaml.safe_load(file)
-    return [_case(item) for item in read["cases"]]
+    cases = [_case(item) for item in read["cases"]]
+    names = Counter(case.id for case in cases)
+    assert max(names.values(), default=1) == 1, f"{path}: two cases have the id {names.most_common(1)[0][0]}"
+    return cases
 
 
 def _case(item: Mapping[str, Any]) -> Case:
@@ -82,6 +86,6 @@ def us(time: float | str) -> int:
 
 def seconds(time: int) -> float | str:
     """A time as a file has it."""
-    if time <= MIN_TIME or time >= GLOBAL_WINDOW_END:
+    if time <= MIN_TIME or time >= GLOBAL_WINDOW_END - 1:
         return "start" if time <= MIN_TIME else "end"
     return time // 1_000_000 if time % 1_000_000 == 0 else time / 1_000_000

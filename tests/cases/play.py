@@ -10,10 +10,11 @@ from typing import Any, Final, Literal
 import attrs
 
 import beamlike as bl
+from tests.cases import process
 from tests.cases.case import Case, Outcome, Unsupported
 from tests.cases.compare import compare
 
-KINDS: Final[Mapping[str, ModuleType]] = {}
+KINDS: Final[Mapping[str, ModuleType]] = {"process": process}
 """Each has `declare(pipeline, case, name)`, whose result has `outcomes(records)`, and `on_stage(case)`."""
 
 
@@ -107,9 +108,7 @@ def _runner(name: str) -> Any:
 def in_pipeline(cases: Sequence[Case], runner: Any) -> list[list[Outcome]]:
     """All in one run: each case is a source, a stage and sinks of its own; batch i is move i of all."""
     pipeline = bl.Pipeline("cases")
-    declared = [
-        KINDS[case.kind].declare(pipeline, case, f"case {number}") for number, case in enumerate(cases)
-    ]
+    declared = [KINDS[case.kind].declare(pipeline, case, case.id) for case in cases]
     run = pipeline.run(runner)
     records = {record.batch: record for record in run.batches}
     return [part.outcomes(records) for part in declared]

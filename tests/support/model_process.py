@@ -81,6 +81,7 @@ class Cell:
     fields: dict[str, Written] = attrs.Factory(dict)
     timers: dict[Timer, Firing] = attrs.Factory(dict)
     waiting: list[Row] = attrs.Factory(list)
+    touched: bool = False  # some call has not raised
 
 
 @attrs.frozen
@@ -233,7 +234,8 @@ class Model:
         self._forget()
         hold = min((hold for cell in self.cells.values() for hold in self._holds(cell)), default=END)
         self.output_watermark = max(self.output_watermark, min(self.watermark, hold))
-        return Step(self.out, self.late, self.letters, self.output_watermark, hold, len(self.cells))
+        live = sum(map(self._lives, self.cells.values()))
+        return Step(self.out, self.late, self.letters, self.output_watermark, hold, live)
 
     # Rows (rules 1, 8)
 
@@ -269,10 +271,9 @@ class Model:
         self._play_in_order(cell)
         self._fire_by_processing_time(cell)
         if self._expiry(cell.window) <= self.watermark:
-            if self.script.expire is not None and self._left(cell):
+            if self.script.expire is not None and cell.touched:
                 self._call(cell, self.script.expire, self._expiry(cell.window), self._expiry(cell.window))
-            cell.fields.clear()
-            cell.timers.clear()
+            cell.fields, cell.timers, cell.touched = {}, {}, False
 
     def _play_in_order(self, cell: Cell) -> None:
         """Event timers up to W and rows before W, in one order of time; a timer before rows of its own time."""
@@ -322,17 +323,29 @@ class Model:
         self._call(cell, self.script.fire[timer[0]], firing.time, firing.output, tag=timer[1])
 
     def _fire_by_processing_time(self, cell: Cell) -> None:
-        """Those whose time has come, each once; at the end of input all, and what they set then is gone."""
-        timers = [timer for timer in cell.timers if not self._by_event(timer)]
-        for timer in sorted(timers, key=lambda timer: self._turn(cell, timer)):
-            due = timer in cell.timers and (
-                self.watermark == END or cell.timers[timer].time <= self.processing_time
-            )
-            if due:
-                firing = cell.timers.pop(timer)
-                stamp = self._stamp(cell, timer, firing)
-                self._call(cell, self.script.fire[timer[0]], stamp, stamp, tag=timer[1])
-                self._fire_past(cell)
+        """Those whose time has come, each once; at the end of input all, and what they set of others as well."""
+        done: set[Timer] = set()
+        while due := [timer for timer in self._due_by_processing_time(cell) if timer not in done]:
+            for timer in due:
+                done.add(timer)
+                if timer in self._due_by_processing_time(
+                    cell
+                ):  # no other one has cleared it, or set it for later
+                    firing = cell.timers.pop(timer)
+                    stamp = self._stamp(cell, timer, firing)
+                    self._count(cell, timer, firing.time)
+                    self._call(cell, self.script.fire[timer[0]], stamp, stamp, tag=timer[1])
+                    self._fire_past(cell)
+            if self.watermark != END:
+                return
+
+    def _due_by_processing_time(self, cell: Cell) -> list[Timer]:
+        due = [
+            timer
+            for timer, firing in cell.timers.items()
+            if not self._by_event(timer) and (self.watermark == END or firing.time <= self.processing_time)
+        ]
+        return sorted(due, key=lambda timer: self._turn(cell, timer))
 
     def _stamp(self, cell: Cell, timer: Timer, firing: Firing) -> float:
         """What emits by processing time has the output watermark as its time, unless it holds (rule 7)."""
@@ -366,7 +379,7 @@ class Model:
         except Exception as error:
             self.letters.append(f"{type(error).__name__}: {error}")
             return
-        cell.fields, cell.timers = call.cell.fields, call.cell.timers
+        cell.fields, cell.timers, cell.touched = call.cell.fields, call.cell.timers, True
         self.out += call.out
 
     # What is left
@@ -375,17 +388,17 @@ class Model:
         """Fields that nobody can see any more, or that are as they began; and cells in which nothing is left."""
         for cell in self.cells.values():
             cell.fields = {name: kept for name, kept in cell.fields.items() if self._kept(name, kept)}
-            if self.watermark == END:
-                cell.timers.clear()
-        self.cells = {at: cell for at, cell in self.cells.items() if self._left(cell)}
+        self.cells = {at: cell for at, cell in self.cells.items() if self._lives(cell) or cell.waiting}
 
     def _kept(self, name: str, written: Written) -> bool:
+        """A row that is late, but allowed, may still look from before W."""
         domain, ttl = self.script.ttl.get(name, ("event", END))
         if domain == "event":
-            gone = written.event + ttl <= self.watermark
+            gone = written.event + ttl + self.script.lateness <= self.watermark
         else:
             gone = written.processing + ttl <= self.processing_time
         return written.value != self.script.state[name] and not gone
 
-    def _left(self, cell: Cell) -> bool:
-        return bool(cell.fields or cell.timers or cell.waiting)
+    def _lives(self, cell: Cell) -> bool:
+        """If it is to expire, it does so even if nothing is in it."""
+        return bool(cell.fields or cell.timers or (cell.touched and self.script.expire is not None))

@@ -1,0 +1,184 @@
+"""Cases of keyed state and timers: a script, rows, and clocks that move."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import attrs
+import narwhals as nw
+import polars as pl
+
+import beamlike as bl
+from beamlike.io.sources import SourceStep
+from stages.operator import MAIN
+from stages.progress.watermarks import Clock
+from stages.stage import Stage
+from stages.state.store import DictStore
+from stages.strategies.announced import announcement
+from tests.cases.as_process import scripted
+from tests.cases.case import Case, Outcome, us
+from tests.cases.recorder import Recorder
+from tests.cases.scripts import script_of
+from tests.support.process_script import Script, Windows
+from windowing.columns import EVENT_TIME
+from windowing.time import MIN_TIME
+
+SCHEMA = pl.Schema({"key": pl.String(), "v": pl.String(), "do": pl.String(), "at": pl.Int64()})
+
+
+def declare(pipeline: bl.Pipeline, case: Case, name: str) -> Declared:
+    """The case's part of a pipeline, in which its stage has this name."""
+    return Declared(case, name, attach(pipeline, script_of(case), stream(case), name, ends=case.ends))
+
+
+def attach(
+    pipeline: bl.Pipeline, script: Script, source: bl.TestStream, name: str, *, ends: bool
+) -> dict[str, Recorder]:
+    """A source, the process of a script and its sinks: for what it emits, and what it could not use."""
+    recorders = {what: Recorder() for what in ("out", "late", "letters")}
+    rows = pipeline.read(f"{name} rows", source, timestamp="at", timestamp_unit="us")
+    rows = rows.window_into(_window_fn(script.windows), allowed_lateness=timedelta(seconds=script.lateness))
+    out = rows.group_by("key", name=name).process(
+        scripted(script, ends), schema={"value": str}, order=script.order, keep_forever=True
+    )
+    # A number, as a datetime cannot show what is outside of the calendar.
+    timed = out.with_columns(at=bl.event_time().cast(nw.Int64))
+    timed.write(f"{name} out", recorders["out"])
+    out.late().write(f"{name} late", recorders["late"])
+    out.dead_letters().write(f"{name} letters", recorders["letters"])
+    return recorders
+
+
+def _window_fn(windows: Windows) -> bl.WindowFn:
+    if windows.size is None:
+        return bl.GlobalWindows()
+    size = timedelta(seconds=windows.size)
+    if windows.period is None:
+        return bl.FixedWindows(size)
+    return bl.SlidingWindows(size, timedelta(seconds=windows.period))
+
+
+@attrs.frozen
+class Declared:
+    """A case in a pipeline, and what its sinks have got."""
+
+    case: Case
+    name: str
+    recorders: Mapping[str, Recorder]
+
+    def outcomes(self, records: Mapping[int, Any]) -> list[Outcome]:
+        """What each step gave. Raises `KeyError` if the run did not come so far."""
+        found, start = [], 0
+        for step in self.case.steps:
+            batches = range(start, start := start + len(moves(step)))
+            record = records[batches[-1]].stages[self.name]
+            rows = {what: recorder.rows(batches) for what, recorder in self.recorders.items()}
+            found.append(_outcome(rows, record.output, record.live))
+        return found
+
+
+def _outcome(rows: Mapping[str, list[dict[str, Any]]], output: int, live: int) -> Outcome:
+    return Outcome(
+        [(row["value"], row["at"]) for row in rows["out"]],
+        [json.loads(row["v"]) for row in rows["late"]],
+        [row["error"] for row in rows["letters"]],
+        output,
+        live,
+    )
+
+
+# A step of a case is one bundle: its rows meet the clocks of the step before, and then the clocks move.
+
+
+@attrs.frozen
+class Move:
+    """What a batch brings: rows, or clocks that move to these times (us)."""
+
+    rows: tuple[Mapping[str, Any], ...] = ()
+    watermark: int | None = None
+    processing_time: int | None = None
+
+    def clock(self, before: Clock) -> Clock:
+        """Where the clocks stand after it."""
+        return Clock(
+            before.watermark if self.watermark is None else self.watermark,
+            before.processing_time if self.processing_time is None else self.processing_time,
+        )
+
+
+def moves(step: Mapping[str, Any]) -> list[Move]:
+    """The batches of a step."""
+    rows = tuple(_row(item) for item in step.get("elements", ()))
+    clocks = {name: us(step[name]) for name in ("watermark", "processing_time") if name in step}
+    return ([Move(rows)] if rows or not clocks else []) + ([Move(**clocks)] if clocks else [])
+
+
+def _row(item: Mapping[str, Any]) -> dict[str, Any]:
+    value = json.dumps(item.get("v"))
+    return {"key": str(item.get("key", "k")), "v": value, "do": item.get("do"), "at": us(item["at"])}
+
+
+def stream(case: Case) -> bl.TestStream:
+    """The steps as a source, which ends after the last one at the latest."""
+    made = bl.TestStream(SCHEMA)
+    for move in (move for step in case.steps for move in moves(step)):
+        made = attrs.evolve(made, steps=(*made.steps, _source_step(move, made.processing_time)))
+    return made if made.bounded else made.advance_watermark_to_infinity()
+
+
+def _source_step(move: Move, before: int) -> SourceStep:
+    """A test stream moves one clock in a step, a case may move both."""
+    summary = {} if move.watermark is None else announcement(move.watermark)
+    now = before if move.processing_time is None else move.processing_time
+    return SourceStep(pl.DataFrame(move.rows, SCHEMA, orient="row"), summary, now)
+
+
+def stage_of(script: Script, *, ends: bool = True) -> Stage:
+    """The stage that plays a script."""
+    pipeline = bl.Pipeline("script")
+    attach(pipeline, script, bl.TestStream(SCHEMA), "process", ends=ends)
+    return pipeline.plan().stages["process"].stage
+
+
+@attrs.frozen
+class StageRun:
+    """A stage with state in this process."""
+
+    stage: Stage
+    store: DictStore = attrs.field(factory=DictStore)
+
+    def step(self, rows: Iterable[Mapping[str, Any]], clock: Clock) -> Outcome:
+        """What it gives in a step."""
+        given = pl.DataFrame(list(rows), SCHEMA, orient="row")
+        done = self.stage.step(self.store, {MAIN: given.with_columns(pl.col("at").alias(EVENT_TIME))}, clock)
+        errors = [{"error": _told(error)} for refused in done.refused for error in refused.errors]
+        out = done.panes.rename({EVENT_TIME: "at"}).to_dicts()
+        gave = {"out": out, "late": done.late.to_dicts(), "letters": errors}
+        return _outcome(gave, done.watermarks.output, done.live)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def on_stage(case: Case) -> list[Outcome]:
+    """Step by step on the stage."""
+    run, clock, outcomes = StageRun(stage_of(script_of(case), ends=case.ends)), Clock(MIN_TIME), []
+    for step in case.steps:
+        given = []
+        for move in moves(step):
+            clock = move.clock(clock)
+            given.append(run.step(move.rows, clock))
+        outcomes.append(_together(given))
+    return outcomes
+
+
+def _together(given: Sequence[Outcome]) -> Outcome:
+    """What several batches gave, and where the last one left the stage."""
+    out, late, letters = (
+        [one for outcome in given for one in getattr(outcome, what)] for what in ("out", "late", "letters")
+    )
+    return attrs.evolve(given[-1], out=out, late=late, letters=letters)
