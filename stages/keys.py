@@ -39,6 +39,10 @@ def _hash(columns: Sequence[pl.Series]) -> pl.Series:
 def _hash_column(values: pl.Series) -> pl.Series:
     """Whole numbers and times by their bits, which is many times faster than by their text; all else by that."""
     numbers = values.to_physical() if values.dtype.is_temporal() else values
+    if numbers.dtype.is_float():  # no key, but what is counted or sampled may be one; both zeros are 0
+        whole = numbers.cast(pl.Float64).fill_nan(float("nan"))
+        whole = whole.zip_with((whole != 0).fill_null(True), pl.Series([0.0]))
+        numbers = whole.reinterpret(dtype=pl.UInt64)
     if numbers.dtype in _WHOLE:
         return _mixed(numbers.cast(pl.UInt64, wrap_numerical=True).fill_null(_NULL_BITS))
     text: pl.Expr = plh.col("key").nchash.wyhash()

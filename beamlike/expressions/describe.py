@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
@@ -12,7 +11,6 @@ import polars as pl
 
 from beamlike.expressions.row_expression import ExpressionOfRows
 from stages.aggregates.base import Aggregate
-from stages.aggregates.combine_fn import Combine
 from stages.strategies.validators import SourceFile
 from windowing.custom import CustomWindows
 from windowing.time import format_duration, microseconds
@@ -81,10 +79,25 @@ def function_name(function: Any) -> str:
 
 
 def aggregate_text(aggregate: Aggregate) -> str:
-    """`count()`, `mean(length)`, `window_length()`, `combine(Median, length)`."""
-    name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(aggregate).__name__).lower()
-    arguments = [function_name(type(aggregate.fn))] if isinstance(aggregate, Combine) else []
-    return f"{name}({', '.join([*arguments, *aggregate.columns])})"
+    """`count()`, `mean(length, where=length > 3)`, `window_length()`, `combine(Median, length)`."""
+    named = sorted(
+        attrs.fields(type(aggregate)), key=lambda field: (field.kw_only, field.kw_only and field.name)
+    )
+    given = [(field, getattr(aggregate, field.name)) for field in named]
+    arguments = [
+        f"{field.name}={_value(value)}" if field.kw_only else _value(value)
+        for field, value in given
+        if not (value is None or isinstance(value, pl.DataType))
+    ]
+    return f"{aggregate.kind}({', '.join(arguments)})"
+
+
+def _value(value: Any) -> str:
+    """What an aggregate is given: columns without quotes, of a function its name."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
+    written = isinstance(value, str | int | float | ExpressionOfRows)
+    return str(value) if written else function_name(type(value))
 
 
 def windowing_choices(windowing: Windowing) -> dict[str, str]:

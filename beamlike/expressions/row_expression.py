@@ -25,9 +25,10 @@ class ExpressionOfRows:
         return tuple(columns_read(self.expression))
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Its value for each row."""
-        valued: pl.DataFrame = nw.from_native(frame).with_columns(self.expression.alias(_VALUE)).to_native()
-        return valued[_VALUE]
+        """Its value for each row. Raises a `PolarsError` where it fails."""
+        # Lazy, as narwhals has errors of its own for frames.
+        valued = nw.from_native(frame.lazy()).with_columns(self.expression.alias(_VALUE))
+        return valued.to_native().collect()[_VALUE]
 
     def __str__(self) -> str:
         return expression_text(self.expression)

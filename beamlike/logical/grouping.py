@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import narwhals as nw
 import polars as pl
 
-from beamlike.errors import DuplicateName, PlanError, ReservedName, WrongType, nearest, unknown_column
-from beamlike.expressions import functions
-from beamlike.expressions.describe import function_name
-from beamlike.io.base import SHOWN
+from beamlike.errors import DuplicateName, PlanError, WrongType, unknown_column
+from beamlike.logical.aggregates import fitted
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Group, Late, OfStage
 from beamlike.logical.windowing import continued, pane_columns, require_groupable
 from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.infer import Shape
-from stages.aggregates.base import Aggregate
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
-
-AGGREGATES: Final = (
-    "collect", "combine", "count", "first", "last", "max", "mean", "min", "sum", "window_length"
-)  # fmt: skip
 
 
 def grouped(
     before: Node, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any], step: str
 ) -> Node:
     """A row per key, window and pane."""
-    user = _aggregated(before.schema, keys, unnamed, aggregates, step)
-    require_groupable(before, aggregates, step)
+    fitting = fitted(before.schema, keys, unnamed, aggregates, step)
+    require_groupable(before, fitting, step)
+    results = {name: aggregate.dtype(before.schema) for name, aggregate in fitting.items()}
+    user = pl.Schema({**{key: before.schema[key] for key in keys}, **results})
     windowing = before.windowing
     return Node(
         step,
-        Group(tuple(keys), dict(aggregates)),
+        Group(tuple(keys), fitting),
         (before,),
         Shape(user, (EVENT_TIME, *WINDOW_COLUMNS, *pane_columns(windowing))),
         continued(windowing, step),
@@ -105,54 +100,3 @@ def _dropped(before: Shape, step: str) -> Shape:
         name for name in before.with_windows() if name not in PANE_COLUMNS or name == PANE_RETRACTED
     )
     return Shape(pl.Schema({**before.user, "reason": pl.String()}), carried)
-
-
-def _aggregated(
-    schema: pl.Schema, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any], step: str
-) -> pl.Schema:
-    """The columns of a grouping: keys, then aggregates, whose columns and types are checked."""
-    if unnamed:
-        raise PlanError("give every aggregate a name: aggregate(plays=bl.count())", step=step)
-    if not aggregates:
-        raise PlanError("give at least one aggregate: aggregate(plays=bl.count())", step=step)
-    result = {key: schema[key] for key in keys}
-    for name, aggregate in aggregates.items():
-        require_column_name(name, step)
-        if name in result:
-            raise DuplicateName(f"the aggregate {name!r} has the name of a key", step=step)
-        result[name] = _aggregate_type(schema, name, aggregate, step)
-        if name in SHOWN:
-            # A sink would get it in place of the engine's column, which readers of the sink know by that name.
-            raise ReservedName(
-                f"an aggregate must not be named {name!r}, as sinks get a column of that name with every pane; "
-                f"choose another, such as {f'{type(aggregate).__name__.lower()}_{name}'!r}",
-                step=step,
-            )
-    return pl.Schema(result)
-
-
-def _aggregate_type(schema: pl.Schema, name: str, aggregate: Any, step: str) -> pl.DataType:
-    if not isinstance(aggregate, Aggregate):
-        raise WrongType(f"{name} must be an aggregate such as bl.count(), not {_shown(aggregate)}", step=step)
-    for column in aggregate.columns:
-        if not isinstance(column, str):
-            raise WrongType(f"{name} must aggregate a column by its name, not {_shown(column)}", step=step)
-        if column not in schema:
-            raise unknown_column(column, schema, step)
-    try:
-        return aggregate.dtype(schema)
-    except TypeError as error:
-        raise WrongType(f"{name}: {error}", step=step) from error
-
-
-def _shown(given: Any) -> str:
-    """What was given in place of an aggregate, with what was perhaps meant."""
-    if isinstance(given, str):
-        hint = nearest(given, AGGREGATES).replace("'", "")
-        return f"{given!r}{hint}; a step is named with .named({given!r})"
-    if isinstance(given, nw.Expr):
-        return "an expression: compute columns with with_columns(...) before, and aggregate columns by name"
-    function = function_name(given) if callable(given) else ""
-    if function and getattr(functions, function, None) is given:
-        return f"the function itself; call it: bl.{function}(...)"
-    return repr(given)

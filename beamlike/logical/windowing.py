@@ -120,7 +120,8 @@ def _require_subtractable(aggregates: Mapping[str, Aggregate], step: str) -> Non
     if refused:
         raise PlanError(
             f"its rows may take back earlier ones (accumulation retracting), which {', '.join(refused)} cannot "
-            "subtract; possible are count, mean, sum and window_length, or another accumulation before",
+            "subtract; possible are count, mean, sum and window_length, all, any, collect_set, count_distinct, median, "
+            "mode and quantile, or another accumulation before",
             step=step,
         )
 
@@ -136,7 +137,8 @@ def _require_idempotent(aggregates: Mapping[str, Aggregate], step: str) -> None:
             f"its rows are panes that have all that came so far (accumulation accumulating), so {', '.join(refused)} "
             "would count most of it several times; give the grouping before accumulation=bl.DISCARDING or "
             "bl.RETRACTING, take the latest per key and window with bl.last(...) before, or say "
-            "window_into(allow_repeats=True) where that is meant; max, min, first and last need nothing of this",
+            "window_into(allow_repeats=True) where that is meant; max, min, first, last, arg_max, arg_min, any and all "
+            "need nothing of this",
             step=step,
         )
 

@@ -11,7 +11,7 @@ import narwhals as nw
 import polars as pl
 
 from beamlike.api.pipeline import Pipeline, Runner
-from beamlike.expressions import functions
+from beamlike.expressions import aggregates, functions
 from beamlike.io.base import Part
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.local.runner import LocalRunner
@@ -51,12 +51,12 @@ _COLUMNS: Final = {
 """System column -> the attribute of a pane that it is."""
 
 _AGGREGATES: Final[dict[str, Callable[[], Aggregate]]] = {
-    "collect": lambda: functions.collect("value"),
-    "count": functions.count,
-    "max": lambda: functions.max("value"),
-    "mean": lambda: functions.mean("value"),
-    "min": lambda: functions.min("value"),
-    "sum": lambda: functions.sum("value"),
+    "collect": lambda: aggregates.collect("value"),
+    "count": aggregates.count,
+    "max": lambda: aggregates.max("value"),
+    "mean": lambda: aggregates.mean("value"),
+    "min": lambda: aggregates.min("value"),
+    "sum": lambda: aggregates.sum("value"),
 }
 
 

@@ -5,15 +5,22 @@ Merging is associative, and the accumulator of nothing is its identity, so how e
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+import re
+from typing import ClassVar, Final, Protocol
 
 import attrs
 import polars as pl
+from polars.exceptions import PolarsError
+
+from stages.errors import ResultError
+from windowing.columns import EVENT_TIME
 
 Schema = pl.Schema
 
 ARRIVAL: Final = "__arrival"
 """Of single rows, where an aggregate is `numbered`: their number, in order of arrival; there may be gaps."""
+
+COMPARABLE: Final = "a column of numbers, text, booleans or times"
 
 
 @attrs.frozen
@@ -23,10 +30,32 @@ class Part:
     dtype: pl.DataType
     empty: object = None
 
+    def literal(self) -> pl.Expr:
+        """That value, for every row."""
+        value = list(self.empty) if isinstance(self.empty, tuple) else self.empty
+        # A literal of a duration cannot be made of a number.
+        if isinstance(self.dtype, pl.Duration):
+            return pl.lit(value).cast(self.dtype)
+        return pl.lit(value, self.dtype)
+
+
+class Condition(Protocol):
+    """Which rows an aggregate takes."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it looks at."""
+
+    def evaluate(self, frame: pl.DataFrame) -> pl.Series:
+        """Boolean, for each row."""
+
 
 @attrs.frozen
 class Aggregate:
     """What a grouping computes of each window. Accumulator columns of the result `name` begin with `name + "."`."""
+
+    where: Condition | None = attrs.field(default=None, kw_only=True)
+    """Only the rows for which this is true are in it; for others it has what it has for no elements."""
 
     subtractable: ClassVar[bool] = False
     """Whether accumulators are sums, so that an element that is taken back can be subtracted."""
@@ -41,8 +70,19 @@ class Aggregate:
     """Whether it reads the number of each element in `ARRIVAL`."""
 
     @property
+    def kind(self) -> str:
+        """What it is called: `arg_max`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        """The input columns that it reads."""
+        """The user's columns of the input that it reads."""
+        conditions = () if self.where is None else self.where.columns
+        return tuple(dict.fromkeys([*self.reads, *(name for name in conditions if name != EVENT_TIME)]))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it reads of rows that it takes."""
         return ()
 
     def dtype(self, schema: Schema) -> pl.DataType:
@@ -57,6 +97,11 @@ class Aggregate:
         """The accumulators of single rows."""
         return {}
 
+    def taken_back(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
+        """The accumulators that undo those of single rows, if it is `subtractable`."""
+        parts = self.parts(schema)
+        return {part: parts[part].literal() - value for part, value in lifted.items()}
+
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         """The accumulators of a group of accumulators, in order of arrival; nulls are those of nothing."""
         return {}
@@ -64,6 +109,19 @@ class Aggregate:
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         """The result."""
         raise NotImplementedError
+
+    def takes(self, rows: pl.DataFrame) -> pl.Series:
+        """For each row whether its condition holds. Raises `ResultError` where that fails."""
+        if self.where is None:
+            return pl.repeat(True, len(rows), dtype=pl.Boolean, eager=True)
+        try:
+            return self.where.evaluate(rows).fill_null(False)
+        except PolarsError as error:
+            reason = str(error).partition("\n")[0]
+            raise ResultError(
+                f"{self.kind}: where={self.where} fails: {reason}; compute it with with_columns(...) before, which "
+                "sets aside the rows for which it fails"
+            ) from error
 
     def where_windows_merge(self) -> Aggregate:
         """What gives the same result where accumulators are merged in another order than that of arrival."""
@@ -79,7 +137,7 @@ class OfColumn(Aggregate):
     wants: ClassVar[str] = "values that can be stored"
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
         return (self.column,)
 
     def accepts(self, dtype: pl.DataType) -> bool:
@@ -88,8 +146,7 @@ class OfColumn(Aggregate):
     def dtype(self, schema: Schema) -> pl.DataType:
         dtype = schema[self.column]
         if not self.accepts(dtype):
-            name = type(self).__name__.lower()
-            raise TypeError(f"{name}({self.column!r}) needs {self.wants}, but the column is {dtype}")
+            raise TypeError(f"{self.kind}({self.column!r}) needs {self.wants}, but the column is {dtype}")
         return self.result(dtype)
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
@@ -101,3 +158,24 @@ class Numeric(OfColumn):
 
     def accepts(self, dtype: pl.DataType) -> bool:
         return dtype.is_numeric() or dtype == pl.Boolean or isinstance(dtype, pl.Duration)
+
+
+class OfComparable(OfColumn):
+    wants: ClassVar[str] = COMPARABLE
+
+    def accepts(self, dtype: pl.DataType) -> bool:
+        return is_comparable(dtype)
+
+
+def is_comparable(dtype: pl.DataType) -> bool:
+    """Whether values of this type have an order."""
+    return not (dtype.is_nested() or dtype in (pl.Object, pl.Null))
+
+
+def alike(column: str, dtype: pl.DataType) -> pl.Expr:
+    """The values of a column, of which those that are equal are the same: the zero below 0 is 0."""
+    value = pl.col(column)
+    if not dtype.is_float():
+        return value
+    # To add 0 would do as well, and be left out by polars.
+    return pl.when(value == 0).then(pl.lit(0, dtype)).otherwise(value).alias(column)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 import polars as pl
 
-from stages.aggregates.base import ARRIVAL, Aggregate, Numeric, OfColumn, Part, Schema
+from stages.aggregates.base import ARRIVAL, Aggregate, Numeric, OfColumn, OfComparable, Part, Schema
 from stages.aggregates.sums import NARROW, narrow, wide
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
@@ -21,7 +21,7 @@ class Count(Aggregate):
     column: str | None = None
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
         return () if self.column is None else (self.column,)
 
     def dtype(self, schema: Schema) -> pl.DataType:
@@ -122,13 +122,8 @@ class Mean(Numeric):
         return pl.when(acc["count"] > 0).then(acc["sum"] / acc["count"])
 
 
-class _Extreme(OfColumn):
+class _Extreme(OfComparable):
     idempotent: ClassVar[bool] = True
-
-    wants: ClassVar[str] = "a column of numbers, text, booleans or times"
-
-    def accepts(self, dtype: pl.DataType) -> bool:
-        return not (dtype.is_nested() or dtype in (pl.Object, pl.Null))
 
     def parts(self, schema: Schema) -> dict[str, Part]:
         return {"value": Part(self.dtype(schema))}
@@ -183,7 +178,7 @@ class Collect(OfColumn):
         return acc["values"]
 
     def where_windows_merge(self) -> Aggregate:
-        return CollectNumbered(self.column)
+        return CollectNumbered(self.column, where=self.where)
 
 
 @attrs.frozen

@@ -87,7 +87,7 @@ class Combine(Aggregate):
     result: pl.DataType
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
         return (self.column,)
 
     def dtype(self, schema: Schema) -> pl.DataType:
@@ -97,7 +97,17 @@ class Combine(Aggregate):
         return {PICKLE: Part(pl.Binary())}
 
     def accumulators(self, rows: pl.DataFrame, failed: Failed) -> pl.Series:
-        """The accumulator of each row alone, null where `add_input` raises; no expression, as that fails as a whole."""
+        """The accumulator of each row alone, null where `add_input` raises; no expression, as that fails as a whole.
+
+        It is null, too, for rows that it does not take.
+        """
+        if self.where is None:
+            return self._accumulators(rows, failed)
+        taken = self.takes(rows).arg_true()
+        accumulators = self._accumulators(rows[taken], lambda row, error: failed(taken[row], error))
+        return pl.repeat(None, len(rows), dtype=pl.Binary, eager=True).scatter(taken, accumulators)
+
+    def _accumulators(self, rows: pl.DataFrame, failed: Failed) -> pl.Series:
         fn = self.fn
         if len(rows):
             fn.create_accumulator()  # what fails without any row is no fault of theirs

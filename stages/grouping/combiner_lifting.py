@@ -108,7 +108,7 @@ def _numbered(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 def _fold(placed: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     combiner = layout.windowing.timestamp_combiner
     hold = combiner.element_hold(None)  # neither of the two combiners is adjusted
-    lifted = placed.select(
+    lifted = layout.marked(placed).select(
         *layout.keys,
         *WINDOW_COLUMNS,
         hold.alias(NEW_HOLD),

@@ -201,6 +201,7 @@ class Grouping(OneTable):
         else:
             hold = combiner.element_hold(windows.ends_before(admitted) if combiner.adjusted else None)
             lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
+            admitted = self.layout.marked(admitted)
             if self.layout.numbered:
                 admitted = admitted.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
         holds = pl.lit(False) if combiner.depends_on_window else hold >= before.input

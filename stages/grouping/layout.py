@@ -45,6 +45,10 @@ def _accumulator(name: str, part: str) -> str:
     return f"__acc.{name}.{part}"
 
 
+def _mark(name: str) -> str:
+    return f"__where.{name}"
+
+
 @attrs.frozen(slots=False)
 class Layout:
     """Which columns the rows of a grouping have, and the expressions that fill and fold them."""
@@ -132,21 +136,37 @@ class Layout:
         return {part: pl.col(_accumulator(name, part)) for part in parts}
 
     def lift(self, retractions: bool) -> dict[str, pl.Expr]:
-        """Accumulators of single elements; `retractions`: some are marked as taken back, and are subtracted.
+        """Accumulators of single elements, which are `marked`; `retractions`: some are taken back, and are subtracted.
 
         Those of users' own aggregates are there already (`refuse`).
         """
-        lifts = {
-            _accumulator(name, part): lifted
-            for name, aggregate in self.aggregates.items()
-            for part, lifted in aggregate.lift(self.schema).items()
-        } | {name: pl.col(name) for name in self.combines}
+        lifts = {name: pl.col(name) for name in self.combines}
+        for name, aggregate in self.aggregates.items():
+            for part, lifted in self._lifted(aggregate, retractions).items():
+                column = _accumulator(name, part)
+                if aggregate.where is not None:
+                    lifted = pl.when(_mark(name)).then(lifted).otherwise(self.parts[column].literal())
+                lifts[column] = lifted
+        return lifts
+
+    def _lifted(self, aggregate: Aggregate, retractions: bool) -> dict[str, pl.Expr]:
+        lifted = aggregate.lift(self.schema)
         if not retractions:
-            return lifts
+            return lifted
+        undone = aggregate.taken_back(lifted, self.schema)
         return {
-            name: pl.when(PANE_RETRACTED).then(_literal(self.parts[name]) - lifted).otherwise(lifted)
-            for name, lifted in lifts.items()
+            part: pl.when(PANE_RETRACTED).then(undone[part]).otherwise(value)
+            for part, value in lifted.items()
         }
+
+    def marked(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Elements, and for each aggregate that has a condition whether it takes them, which `lift` reads."""
+        marks = [
+            aggregate.takes(rows).alias(_mark(name))
+            for name, aggregate in self.aggregates.items()
+            if aggregate.where is not None
+        ]
+        return rows.with_columns(marks) if marks else rows
 
     def merge(self) -> dict[str, pl.Expr]:
         """Accumulators of a group of rows, as aggregations."""
@@ -180,7 +200,7 @@ class Layout:
 
     def empty(self) -> dict[str, pl.Expr]:
         """Accumulators of no elements."""
-        return {name: _literal(part) for name, part in self.parts.items()}
+        return {name: part.literal() for name, part in self.parts.items()}
 
     def missing(self) -> dict[str, pl.Expr]:
         """What rows have in columns that state of an earlier plan or version may lack.
@@ -192,7 +212,7 @@ class Layout:
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
         """Accumulators set to those of no elements where the mask holds."""
         return {
-            name: pl.when(mask).then(_literal(part)).otherwise(pl.col(name))
+            name: pl.when(mask).then(part.literal()).otherwise(pl.col(name))
             for name, part in self.parts.items()
         }
 
@@ -207,11 +227,3 @@ class Layout:
             **self.nothing_outstanding(),
             CLOSED: pl.lit(False),
         }
-
-
-def _literal(part: Part) -> pl.Expr:
-    value = list(part.empty) if isinstance(part.empty, tuple) else part.empty
-    # A literal of a duration cannot be made of a number.
-    return (
-        pl.lit(value).cast(part.dtype) if isinstance(part.dtype, pl.Duration) else pl.lit(value, part.dtype)
-    )

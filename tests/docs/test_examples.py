@@ -23,6 +23,7 @@ from windowing.windowing import Windowing
 EXAMPLES = {"panes": panes.main, "leaderboard": leaderboard.main}
 DOCS = (
     "triggers.md",
+    "aggregates.md",
     "testing.md",
     "watermarks.md",
     "reports.md",

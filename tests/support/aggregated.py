@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -31,19 +31,24 @@ windowings = st.sampled_from([Windowing(FixedWindows(us(100))), Windowing(Sessio
 def run(
     aggregates: dict[str, Aggregate], dtype: pl.DataType, bundles: Sequence[Elements], windowing: Windowing
 ) -> list[dict[str, Any]]:
-    """The panes of a stage that gets these bundles of one key, and then the end of input."""
-    schema = pl.Schema({"k": pl.String(), "v": dtype})
+    """The panes of a stage that gets these bundles of one key, with values in `v`, and then the end of input."""
+    rows = [[{"v": value, EVENT_TIME: time} for value, time in bundle] for bundle in bundles]
+    return run_rows(aggregates, pl.Schema({"v": dtype}), rows, windowing)
+
+
+def run_rows(
+    aggregates: dict[str, Aggregate],
+    columns: pl.Schema,
+    bundles: Sequence[Sequence[Mapping[str, Any]]],
+    windowing: Windowing,
+) -> list[dict[str, Any]]:
+    """The same of rows with these columns and `EVENT_TIME`, in any number of bundles."""
+    schema = pl.Schema({"k": pl.String(), **columns})
     stage = Stage("stage", Grouping(("k",), windowing, aggregates, schema))
     store, panes = DictStore(), []
     for bundle in [*bundles, None]:
-        arrivals = pl.DataFrame(
-            {
-                "k": ["a"] * len(bundle or ()),
-                "v": [v for v, _ in bundle or ()],
-                EVENT_TIME: [t for _, t in bundle or ()],
-            },
-            schema={**schema, EVENT_TIME: pl.Int64()},
-        )
+        rows = [{"k": "a", **row} for row in bundle or ()]
+        arrivals = pl.DataFrame(rows, schema={**schema, EVENT_TIME: pl.Int64()})
         step = stage.step(store, {MAIN: arrivals}, Clock(MAX_TIME if bundle is None else MIN_TIME))
         assert step.panes.schema == stage.operator.layout.panes
         panes += step.panes.select(list(aggregates)).rows(named=True)

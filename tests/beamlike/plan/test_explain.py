@@ -215,10 +215,26 @@ def test_aggregates_are_described_as_they_were_called():
         pass
 
     called = [bl.count(), bl.count("x"), bl.window_length(), bl.mean("x"), bl.combine(Median(), "x", float)]
+    called += [
+        bl.count(where=bl.col("x") > 3),
+        bl.quantile("x", 0.5, where=~bl.col("y")),
+        bl.top("x", 3),
+        bl.top(["x", "y"], 3, by="z", where=bl.col("x") == "a"),
+        bl.arg_max("x", by="y"),
+        bl.approx_count_distinct("x"),
+        bl.any("x"),
+    ]
     assert [aggregate_text(each) for each in called] == [
         "count()",
         "count(x)",
         "window_length()",
         "mean(x)",
         "combine(Median, x)",
+        "count(where=x > 3)",
+        "quantile(x, 0.5, where=~y)",
+        "top(x, 3)",
+        "top([x, y], 3, by=z, where=x == 'a')",
+        "arg_max(x, by=y)",
+        "approx_count_distinct(x)",
+        "any(x)",
     ]

@@ -14,11 +14,16 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import beamlike as bl
+from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.io import output_frame
 from beamlike.spark.query.envelope import Kind
 from stages.aggregates.base import Aggregate
 from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.aggregates.combine_fn import Combine, CombineFn
+from stages.aggregates.counted import CountDistinct, Median, Mode
+from stages.aggregates.distinct import ApproxCountDistinct
+from stages.aggregates.flags import All
+from stages.aggregates.ranked import ArgMax, Sample, Top
 from stages.grouping import combiner_lifting as lifting
 from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
 from stages.grouping.grouping import Grouping
@@ -56,6 +61,15 @@ AGGREGATES: dict[str, Aggregate] = {
     "first": First("value"),
     "last": Last("value"),
     "length": WindowLength(),
+    "positive": Sum("value", where=ExpressionOfRows(bl.col("value") > 0)),
+    "distinct": CountDistinct("value"),
+    "about": ApproxCountDistinct("value"),
+    "often": Mode("value"),
+    "median": Median("value"),
+    "top": Top(["value", "chosen"], 2, by="value"),
+    "best": ArgMax("value", by="chosen"),
+    "some": Sample("value", 2),
+    "all": All("chosen"),
 }
 some = settings(max_examples=settings().max_examples // 2)
 times_of_windows = st.sampled_from([TimestampCombiner.END_OF_WINDOW, TimestampCombiner.LATEST])

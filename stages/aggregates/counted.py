@@ -1,0 +1,159 @@
+"""Aggregates of the distinct values of a column, of which it is counted how often each came."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Final
+
+import attrs
+import polars as pl
+
+from stages.aggregates.base import Numeric, OfColumn, OfComparable, Part, Schema, alike
+from stages.aggregates.lists import GROUP, merged, only
+
+_COUNTS: Final = "counts"
+_VALUE: Final = pl.element().struct.field("value")
+_COUNT: Final = pl.element().struct.field("count")
+
+ERROR: Final = 0.01
+"""By how much of itself a quantile may be wrong."""
+
+_BASE: Final = (1 + ERROR) / (1 - ERROR)
+_LIMIT: Final = 38_000
+"""No number has a logarithm to that base that is as far from 0; infinity is put there."""
+_ZERO: Final = 2 * _LIMIT
+"""What is added to logarithms, so that those of numbers near 0 are above 0, too."""
+
+
+class _Counted(OfColumn):
+    """How often each value came, as a list that is sorted by value; nulls are left out.
+
+    What is taken back before it comes is there with a count below 0.
+    """
+
+    subtractable: ClassVar[bool] = True
+
+    def counted(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
+        """What is counted of each row, and its type."""
+        dtype = schema[self.column]
+        return alike(self.column, dtype), dtype
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        return {_COUNTS: Part(self._list(schema), ())}
+
+    def _list(self, schema: Schema) -> pl.List:
+        return pl.List(pl.Struct({"value": self.counted(schema)[1], "count": pl.Int64()}))
+
+    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
+        value, _ = self.counted(schema)
+        item = pl.struct(value.alias("value"), pl.lit(1, pl.Int64).alias("count"))
+        return {_COUNTS: only(item, value.is_not_null(), self._list(schema))}
+
+    def taken_back(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
+        return {_COUNTS: lifted[_COUNTS].list.eval(pl.struct(_VALUE, -_COUNT))}
+
+    def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
+        return {_COUNTS: merged(acc[_COUNTS], _added)}
+
+
+def _added(items: pl.DataFrame) -> pl.DataFrame:
+    counts = items.group_by(GROUP, "value").agg(pl.col("count").sum())
+    return counts.filter(pl.col("count") != 0).sort(GROUP, "value")
+
+
+class _Distinct(OfComparable, _Counted):
+    pass
+
+
+@attrs.frozen
+class CountDistinct(_Distinct):
+    """The number of distinct values of a column, nulls left out."""
+
+    def result(self, dtype: pl.DataType) -> pl.DataType:
+        return pl.Int64()
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        return acc[_COUNTS].list.eval((_COUNT > 0).cast(pl.Int64)).list.sum()
+
+
+@attrs.frozen
+class CollectSet(_Distinct):
+    """The distinct values of a column in a list, in their order, nulls left out."""
+
+    def result(self, dtype: pl.DataType) -> pl.DataType:
+        return pl.List(dtype)
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        return acc[_COUNTS].list.eval(_VALUE.filter(_COUNT > 0))
+
+
+@attrs.frozen
+class Mode(_Distinct):
+    """The value of a column that came most often, of several the least, nulls left out; null for no values."""
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        most = (_COUNT.max() == _COUNT) & (_COUNT > 0)
+        return acc[_COUNTS].list.eval(_VALUE.filter(most)).list.first()
+
+
+class _Quantile(Numeric, _Counted):
+    """A value that is at most `ERROR` of itself away from the one at the rank `q * (n - 1)`, rounded down.
+
+    It counts values by their logarithm, to a base that is as much above 1 as two values in one bucket may differ.
+    Masson, Rim, Lee: DDSketch, VLDB 2019.
+    """
+
+    @property
+    def share(self) -> float:
+        """The part of the values that is before it."""
+        raise NotImplementedError
+
+    def result(self, dtype: pl.DataType) -> pl.DataType:
+        return dtype if isinstance(dtype, pl.Duration) else pl.Float64()
+
+    def counted(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
+        value = pl.col(self.column)
+        if isinstance(schema[self.column], pl.Duration):
+            value = value.to_physical()
+        value = value.cast(pl.Float64).fill_nan(None)
+        bucket = (value.abs().log() / math.log(_BASE)).ceil().clip(-_LIMIT, _LIMIT) + _ZERO
+        signed = pl.when(value == 0).then(0).otherwise(bucket * value.sign())
+        return pl.when(value.is_not_null()).then(signed).cast(pl.Int32), pl.Int32()
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        there = _COUNT.clip(lower_bound=0)
+        reached = there.cum_sum() > (self.share * (there.sum() - 1)).floor()
+        bucket = acc[_COUNTS].list.eval(_VALUE.filter(reached & (_COUNT > 0))).list.first()
+        power = pl.lit(_BASE).pow(bucket.abs() - _ZERO)
+        value = pl.when(bucket == 0).then(0.0).otherwise(bucket.sign() * power * (2 / (_BASE + 1)))
+        value = pl.when(bucket.is_not_null()).then(value)
+        dtype = self.dtype(schema)
+        return value.round().cast(pl.Int64).cast(dtype) if isinstance(dtype, pl.Duration) else value
+
+
+def _is_share(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    what = "quantile: q must be from 0 to 1, such as 0.99"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what}, not {value!r}")
+    if not 0 <= value <= 1:
+        raise ValueError(f"{what}, not {value!r}")
+
+
+@attrs.frozen
+class Quantile(_Quantile):
+    """The value of a column below which a part `q` of the values is, nulls left out; null for no values."""
+
+    q: float = attrs.field(validator=_is_share)
+
+    @property
+    def share(self) -> float:
+        return self.q
+
+
+@attrs.frozen
+class Median(_Quantile):
+    """The quantile of a half."""
+
+    @property
+    def share(self) -> float:
+        return 0.5

@@ -1,0 +1,56 @@
+"""Whether some, or all, values of a column are true."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+import polars as pl
+
+from stages.aggregates.base import OfColumn, Part, Schema
+
+
+class _Flag(OfColumn):
+    """It counts the values that decide."""
+
+    idempotent: ClassVar[bool] = True
+    subtractable: ClassVar[bool] = True
+    wants: ClassVar[str] = "a Boolean column"
+
+    def accepts(self, dtype: pl.DataType) -> bool:
+        return dtype == pl.Boolean
+
+    def deciding(self) -> pl.Expr:
+        """Whether a value decides."""
+        raise NotImplementedError
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        return {"count": Part(pl.Int64(), 0)}
+
+    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
+        return {"count": self.deciding().fill_null(False).cast(pl.Int64)}
+
+    def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
+        return {"count": acc["count"].sum()}
+
+
+@attrs.frozen
+class Any(_Flag):
+    """Whether some value is true, nulls left out; false for no values."""
+
+    def deciding(self) -> pl.Expr:
+        return pl.col(self.column)
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        return acc["count"] > 0
+
+
+@attrs.frozen
+class All(_Flag):
+    """Whether no value is false, nulls left out; true for no values."""
+
+    def deciding(self) -> pl.Expr:
+        return ~pl.col(self.column)
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        return acc["count"] <= 0

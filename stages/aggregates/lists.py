@@ -1,0 +1,57 @@
+"""Accumulators that are lists: those of all groups are merged at once, as a call for each group would cost more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import polars as pl
+
+GROUP: Final = "__group"
+ITEM: Final = "__item"
+"""Of lists of something else than structs: an item."""
+
+Merge = Callable[[pl.DataFrame], pl.DataFrame]
+"""Items of several groups, each with the number of its `GROUP` -> those that are left, sorted by group.
+
+Items that are structs have a column for each field, others the column `ITEM`.
+"""
+
+
+def merged(lists: pl.Expr, merge: Merge) -> pl.Expr:
+    """An aggregation: the lists of a group as one. What is alone in its group stays as it is."""
+    dtype = pl.self_dtype().inner_dtype()
+    return lists.implode().map_batches(partial(_merged, merge), return_dtype=dtype, is_elementwise=True)
+
+
+def only(item: pl.Expr, there: pl.Expr, dtype: pl.List) -> pl.Expr:
+    """A list of one item where it is there, else an empty one."""
+    return pl.when(there).then(pl.concat_list(item)).otherwise(pl.lit([], dtype))
+
+
+def _merged(merge: Merge, groups: pl.Series) -> pl.Series:
+    assert isinstance(groups.dtype, pl.List)
+    dtype = groups.dtype.inner
+    assert isinstance(dtype, pl.List)
+    numbered = groups.alias(ITEM).to_frame().with_row_index(GROUP)
+    several = pl.col(ITEM).list.len() > 1
+    alone = numbered.filter(~several).with_columns(pl.col(ITEM).list.first())
+    if len(alone) == len(numbered):
+        return alone[ITEM].fill_null(pl.Series([[]], dtype=dtype))
+    items = _items(numbered.filter(several).explode(ITEM), dtype)
+    left = _item(merge(items), dtype).group_by(GROUP, maintain_order=True).agg(ITEM)
+    both = pl.concat([alone, left.cast(alone.schema)])
+    found = numbered.select(GROUP).join(both, on=GROUP, how="left", maintain_order="left")[ITEM]
+    return found.fill_null(pl.Series([[]], dtype=dtype))
+
+
+def _items(lists: pl.DataFrame, dtype: pl.List) -> pl.DataFrame:
+    items = lists.explode(ITEM, empty_as_null=False, keep_nulls=False)
+    return items.unnest(ITEM) if isinstance(dtype.inner, pl.Struct) else items
+
+
+def _item(items: pl.DataFrame, dtype: pl.List) -> pl.DataFrame:
+    if not isinstance(dtype.inner, pl.Struct):
+        return items
+    return items.select(GROUP, pl.struct(field.name for field in dtype.inner.fields).alias(ITEM))
