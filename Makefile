@@ -17,8 +17,11 @@ setup: $(STAMP) ## make .venv and install into it; the other targets do this by 
 	{ echo "No Java 17 or newer here: installing one into $(VENV)"; $(PIP_INSTALL) -e '.[dev,java]' && \
 	$(BIN)/python -m beamlike.spark.session.java; }
 
-demo: setup ## one million events through the example pipelines, on Spark
+demo: setup ## one million events through the flagship example, on Spark, and the examples of keyed state and timers
 	$(BIN)/python -m examples.demo $(ARGS)
+	$(BIN)/python -m examples.silence
+	$(BIN)/python -m examples.carts
+	$(BIN)/python -m examples.throttle
 
 pictures: demo ## run the demo and take its pictures into docs/pictures, where README.md shows them
 	cp build/demo/*.svg docs/pictures/

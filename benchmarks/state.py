@@ -19,11 +19,11 @@ from rich.table import Column, Table
 
 from beamlike.spark.session.java import find_java
 from benchmarks import readme
-from benchmarks.drawing import figures, save
 from benchmarks.flagship import machine
 from benchmarks.kept import Figures, keep, load
 from benchmarks.measure import measure
 from benchmarks.workloads import WORKLOADS
+from examples.drawing import figures, save
 
 ENGINES = ("stage", "spark", "native")
 RESULTS = Path(__file__).with_name("state.json")

@@ -9,9 +9,9 @@ from pathlib import Path
 import attrs
 
 from benchmarks import readme
-from benchmarks.drawing import figures, save
 from benchmarks.engines import ENGINES, versions
 from benchmarks.kept import Figures
+from examples.drawing import figures, save
 
 FRONT = Path(__file__).parents[1] / "README.md"
 

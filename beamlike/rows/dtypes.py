@@ -15,7 +15,8 @@ from beamlike.errors import PlanError, ReservedName, WrongType
 from windowing.columns import PANE_FIRST, PANE_LAST, PANE_RETRACTED, PANE_TIMING, RESERVED_PREFIX
 
 DTypeLike = Any
-"""A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`, `list[str]`), a polars or narwhals dtype."""
+"""A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`, `list[str]`), a dict of such, which is a struct,
+or a polars or narwhals dtype."""
 
 SchemaLike = Mapping[str, DTypeLike]
 
@@ -45,6 +46,8 @@ def as_dtype(dtype: DTypeLike) -> pl.DataType:
         return dtype
     if isinstance(dtype, type) and issubclass(dtype, pl.DataType):
         return dtype()
+    if isinstance(dtype, dict) and dtype:
+        return pl.Struct({name: as_dtype(inner) for name, inner in dtype.items()})
     if isinstance(dtype, NarwhalsDType) or (isinstance(dtype, type) and issubclass(dtype, NarwhalsDType)):
         return _from_narwhals(dtype)
     return _from_python(dtype)
