@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import reduce
 from signal import SIGINT
 
 import attrs
@@ -217,9 +216,7 @@ class LocalRun(Shown):
             with at("sink", name):
                 rows[name] = self._write(name, sink)
         rows = {name: count for name, count in rows.items() if count}
-        lost = reduce(
-            DeadLetterCounts.plus, (got.lost for got in bundle.ingested.values()), DeadLetterCounts()
-        )
+        lost = DeadLetterCounts.of_all(got.lost for got in bundle.ingested.values())
         finished, before = now + self._elapsed(bundle), self.batches[-1] if self.batches else None
         record = BatchRecord(len(self.batches), now, sources, stages, finished, rows)
         self.batches.append(with_letters(record, lost, self._letters).following(before))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import attrs
 import polars as pl
@@ -106,14 +106,10 @@ class DeadLetterCounts:
         told = why if step == name else f"in step {step!r}: {why}"
         return attrs.evolve(self, errors={**self.errors, name: told} if self.errors else {})
 
-    def facts(self) -> dict[str, Any]:
-        """As data that JSON can hold."""
-        return attrs.asdict(self)
-
     @classmethod
-    def told(cls, facts: Iterable[Mapping[str, Any]]) -> DeadLetterCounts:
-        """Of what `facts` gave, several times."""
-        return reduce(cls.plus, (cls(**one) for one in facts), cls())
+    def of_all(cls, parts: Iterable[DeadLetterCounts]) -> DeadLetterCounts:
+        """Of all parts of a batch, the latest last."""
+        return reduce(cls.plus, parts, cls())
 
 
 @attrs.frozen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 
 import attrs
 import polars as pl
@@ -83,9 +82,7 @@ class StageTurn:
     @property
     def letters(self) -> DeadLetterCounts:
         """The dead letters of the stage and of the steps after it."""
-        return reduce(
-            DeadLetterCounts.plus, (routed.letters for routed in self.routed.values()), DeadLetterCounts()
-        )
+        return DeadLetterCounts.of_all(routed.letters for routed in self.routed.values())
 
     def record(self, finished: int) -> StageRecord:
         """The record of the stage, which was done with the batch at this processing time (us)."""

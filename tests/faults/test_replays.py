@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.io.base import Part
-from beamlike.spark.query.leftovers import AGAIN, Leftovers, tell_of_copies
+from beamlike.spark.query.leftovers import Leftovers, tell_of_copies
+from beamlike.spark.query.messages import AgainMessage, SinkMessage
 
 USERS = ["a", "a", "b", "b", "c", "a"]
 
@@ -133,11 +134,11 @@ def test_where_a_task_was_tried_again_its_batch_is_looked_through(tmp_path: Path
     leftovers.settle(0, [])
     failed, counts = prepared("a"), prepared("b")
     assert [*counts.values()] == ["user=b/part-q-000001-001.jsonl"]
-    told = ("out", {"rows": 1, "files": counts})
+    told = ("out", SinkMessage(1, counts))
     leftovers.settle(1, [told])
     assert sorted(file.name for file in tmp_path.iterdir()) == [*failed, "user=b"]  # nothing was looked for
-    again = ("out", {"rows": 1, "files": prepared("b")})
-    leftovers.settle(1, [again, ("@records", {AGAIN: True})])
+    again = ("out", SinkMessage(1, prepared("b")))
+    leftovers.settle(1, [again, ("@records", AgainMessage())])
     assert [file.name for file in tmp_path.iterdir()] == ["user=b"]
 
 

@@ -14,11 +14,12 @@ from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import StageRecord, merged
 from beamlike.runtime.ingest import ingest
-from beamlike.spark.query.control import Order, obey
-from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology
+from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep
+from beamlike.spark.query.control import obey
+from beamlike.spark.query.envelope import Envelope, Topology
 from beamlike.spark.query.level import Level
+from beamlike.spark.query.messages import Kind, StageMessage, SummaryMessage
 from beamlike.spark.savepoint.resharding import Loading, take_apart
-from stages.facts import from_facts
 from stages.state.store import DictStore
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -48,7 +49,7 @@ class Query:
         """The whole input as the local runner takes it, a chunk of every source at a time, and then the end."""
         steps = steps_of(self.plan)
         if steps is not None:
-            orders = [*({"step": step} for step in range(steps)), {"end": list(self.plan.sources)}]
+            orders = [*map(PlayStep, range(steps)), EndSources(tuple(self.plan.sources))]
             yield from map(self.ordered, orders)
             return
         chunks = {name: source.source.chunks(rows) for name, source in self.plan.sources.items()}
@@ -76,20 +77,20 @@ class Query:
                 for consumer, frame in got.frames.items():
                     lifted = self.topology.lift(consumer, frame)
                     sent += self.topology.data(consumer, lifted, f"{name}:{task:03d}")
-                sent += self.summaries(name, {"summary": got.summary, "ended": False, "now": 1})
+                sent += self.summaries(name, SummaryMessage(got.summary, ended=False, now=1))
         return sent
 
     def end(self) -> list[Envelope]:
         """The end of input."""
-        facts = {"summary": {}, "ended": True, "now": 2}
-        return [envelope for name in self.plan.sources for envelope in self.summaries(name, facts)]
+        end = SummaryMessage({}, ended=True, now=2)
+        return [envelope for name in self.plan.sources for envelope in self.summaries(name, end)]
 
-    def summaries(self, source: str, facts: Mapping[str, object]) -> Iterator[Envelope]:
+    def summaries(self, source: str, summary: SummaryMessage) -> Iterator[Envelope]:
         """A summary of a source's task, to all shards that want it."""
         for consumer in {route.consumer for route in self.plan.sources[source].routes} & set(
             self.plan.stages
         ):
-            yield from self.topology.broadcast(consumer, source, Kind.SUMMARY, facts)
+            yield from self.topology.broadcast(consumer, source, summary)
 
     def run(self, envelopes: Iterable[Envelope], now: int | None = None) -> Batch:
         """These envelopes through all levels; with `now`, the first sees that time pass on all shards."""
@@ -152,11 +153,13 @@ class Batch:
 
     def stages(self) -> dict[str, StageRecord]:
         """The record of each stage, of all its shards together."""
-        notes = [(sent.origin, sent.facts()) for sent in self.envelopes if sent.target == RECORDS]
-        records = merged(
-            (name, from_facts(StageRecord, facts["stage"])) for name, facts in notes if "stage" in facts
-        )
+        records = merged((name, told.stage) for name, told in self.notes())
         return {name: record.following(self.before.get(name), 0) for name, record in records.items()}
+
+    def notes(self) -> list[tuple[str, StageMessage]]:
+        """What the shards tell the driver, by the names of their stages."""
+        sent = [(one.origin, one.message()) for one in self.envelopes if one.kind == Kind.STAGE]
+        return [(name, told) for name, told in sent if isinstance(told, StageMessage)]
 
     def sent(self, kind: Kind, level: int) -> list[Envelope]:
         """What of this kind left a level, the first of which is 1."""

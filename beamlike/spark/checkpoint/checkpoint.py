@@ -17,6 +17,7 @@ from beamlike.plan.manifest import Remedy, describe, differences, new_manifest, 
 from beamlike.plan.model import Plan
 from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
+from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep, order_text
 from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
@@ -148,7 +149,7 @@ class Checkpoint:
 
     def end(self, sources: tuple[str, ...]) -> None:
         """Says that these sources are at their end: the next batch closes what only they held open."""
-        self.files.write(f"{self.control()}/end.json", json.dumps({"end": sorted(sources)}))
+        self.files.write(f"{self.control()}/end.json", order_text(EndSources(tuple(sorted(sources)))))
 
     def play(self, steps: int, sources: tuple[str, ...], digest: str) -> None:
         """Has the steps of these test streams played, a batch each, and then their end.
@@ -165,10 +166,10 @@ class Checkpoint:
                 f"the test streams are not those of the checkpoint {self.path}; start anew with another checkpoint"
             )
         if saved is None:
-            orders = [*({"step": step} for step in range(steps)), {"end": sorted(sources)}]
+            orders: list[Order] = [*map(PlayStep, range(steps)), EndSources(tuple(sorted(sources)))]
             for number, order in enumerate(orders):
                 name = f"{self.control()}/{number:06d}.json"
-                self.files.write(name, json.dumps(order), _FIRST_TIME + number)
+                self.files.write(name, order_text(order), _FIRST_TIME + number)
             self.files.write(done, digest)
 
 

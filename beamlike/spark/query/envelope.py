@@ -5,17 +5,17 @@ A data payload is a chunk of thousands of rows; watermarks, summaries and record
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import polars as pl
 import pyarrow as pa
 
 from beamlike.plan.model import Plan
+from beamlike.spark.query.messages import MESSAGES, Kind, Message
+from stages.facts import from_json, to_json
 from stages.keys import shard_of
 from stages.operator import MAIN, Operator
 from stages.state.store import decode, encode
@@ -41,15 +41,6 @@ RECORDS: Final = "@records"
 """The target of what only the driver wants to know."""
 
 
-class Kind(StrEnum):
-    """What a payload is."""
-
-    DATA = "data"  # a frame
-    SUMMARY = "summary"  # of a source's task: {"summary", "ended", "now"}
-    REPORT = "report"  # of a stage's shard: {"watermark", "now"}
-    RECORD = "record"  # what happened, for the driver
-
-
 @attrs.frozen
 class Envelope:
     """One row between operators. `shard` is the label of a partition; (origin, sequence) orders its payloads."""
@@ -65,15 +56,14 @@ class Envelope:
         """The rows of a data payload."""
         return decode(self.payload)[0]
 
-    def facts(self) -> dict[str, Any]:
+    def message(self) -> Message:
         """What another payload says."""
-        facts: dict[str, Any] = json.loads(self.payload)
-        return facts
+        return from_json(MESSAGES[self.kind], self.payload)
 
 
-def note(shard: int, target: str, origin: str, kind: Kind, facts: Mapping[str, Any]) -> Envelope:
-    """An envelope of facts."""
-    return Envelope(shard, target, origin, kind, 0, json.dumps(facts, sort_keys=True).encode())
+def note(shard: int, target: str, origin: str, message: Message) -> Envelope:
+    """An envelope with a message."""
+    return Envelope(shard, target, origin, message.kind, 0, to_json(message, ordered=True))
 
 
 def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
@@ -141,12 +131,10 @@ class Topology:
             for shard in sorted(parts):
                 yield self.labels[shard[0]], parts[shard]
 
-    def broadcast(
-        self, consumer: str, origin: str, kind: Kind, facts: Mapping[str, Any]
-    ) -> Iterator[Envelope]:
-        """The same facts for every shard of a stage."""
+    def broadcast(self, consumer: str, origin: str, message: Message) -> Iterator[Envelope]:
+        """The same message for every shard of a stage."""
         for shard in self.shards(consumer):
-            yield note(self.labels[shard], consumer, origin, kind, facts)
+            yield note(self.labels[shard], consumer, origin, message)
 
 
 def shard_name(stage: str, shard: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import groupby
@@ -22,10 +21,11 @@ from beamlike.io.base import FromFile
 from beamlike.io.sources import ReadBySpark, ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
+from beamlike.spark.checkpoint.orders import read_order
 from beamlike.spark.query.control import obey, tell
 from beamlike.spark.query.desks import NOWHERE, TaskDesks
 from beamlike.spark.query.envelope import DDL, Topology, to_arrow
-from beamlike.spark.query.listing import Listing
+from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
 from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end
 from stages.strategies.validators import SourceFile
@@ -140,11 +140,11 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology) -> Ingest
         for listing in listings:
             for name, entry, now in zip(*(column.to_pylist() for column in listing.columns), strict=True):
                 tasks[name].now = now
-                facts = json.loads(entry)
-                if "known" in facts:
-                    tasks[name].tell(known(facts["known"]))
+                listed = read_entry(entry)
+                if isinstance(listed, KnownFiles):
+                    tasks[name].tell(known(listed.known))
                 else:
-                    yield from _ingest_part(tasks[name], **facts)
+                    yield from _ingest_part(tasks[name], listed)
         for task in tasks.values():
             if task.now:
                 yield task.close()
@@ -152,12 +152,13 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology) -> Ingest
     return run
 
 
-def _ingest_part(task: _Task, file: str, number: int, part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """What a task sends of one of so many parts of a file."""
+def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
+    """What a task sends of a part of a file."""
     # Payloads are sorted by origin and sequence: files as they are numbered, parts in the order of the file.
-    origin = f"{task.plan.name}:{number:012d}"
+    file, part = listed.file, listed.part
+    origin = f"{task.plan.name}:{listed.number:012d}"
     source = cast(ReadInFiles, task.plan.source)
-    for index, chunk in enumerate(source.pieces(file, CHUNK_ROWS, part, parts)):
+    for index, chunk in enumerate(source.pieces(file, CHUNK_ROWS, part, listed.parts)):
         batch = task.send(FromFile(chunk, file), origin, part * PART_NUMBERS + index * CHUNK_NUMBERS)
         if batch is not None:
             yield batch
@@ -200,7 +201,7 @@ def control_envelopes(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
-                yield to_arrow(list(obey(json.loads(line), sources, topology, now)))
+                yield to_arrow(list(obey(read_order(line), sources, topology, now)))
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
     return lines.select("value", _now()).mapInArrow(settled(desks.noted(run)), DDL)

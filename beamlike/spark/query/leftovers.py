@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
 
 import attrs
 from pyspark import TaskContext
@@ -13,12 +12,10 @@ from pyspark import TaskContext
 from beamlike.io.base import Sink
 from beamlike.io.sinks import InTwoSteps
 from beamlike.runtime.sinks import writing
+from beamlike.spark.query.messages import AgainMessage, Message, SinkMessage
 from beamlike.system.in_hand import at
 
 _LOG = logging.getLogger("beamlike")
-
-AGAIN: Final = "again"
-"""What a task tells the driver of an attempt that is not its first."""
 
 
 def is_again(context: TaskContext | None) -> bool:
@@ -53,13 +50,14 @@ class Leftovers:
     run: str
     _is_first: bool = attrs.field(default=True, init=False)
 
-    def settle(self, batch: int, notes: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """`notes`: what the tasks tell, of which sink each."""
+    def settle(self, batch: int, notes: Iterable[tuple[str, Message]]) -> None:
+        """`notes`: what the tasks tell, of which source, stage or sink each."""
         parts = defaultdict[str, dict[str, str]](dict)
         again = self._is_first
-        for name, facts in notes:
-            parts[name].update(facts.get("files", {}))
-            again = again or AGAIN in facts
+        for name, told in notes:
+            if isinstance(told, SinkMessage):
+                parts[name].update(told.files)
+            again = again or isinstance(told, AgainMessage)
         for name, sink in self.sinks.items():
             if isinstance(sink, InTwoSteps):
                 with at("sink", name), writing(sink, name, batch):

@@ -11,8 +11,9 @@ import polars as pl
 
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.runtime.stage_task import StageTask, StageTurn
-from beamlike.spark.query.envelope import RECORDS, Envelope, Kind, Topology, note, sender, shard_name
-from stages.facts import from_facts, from_json, to_facts, to_json
+from beamlike.spark.query.envelope import RECORDS, Envelope, Topology, note, sender, shard_name
+from beamlike.spark.query.messages import Kind, ReportMessage, StageMessage, SummaryMessage
+from stages.facts import from_json, to_json
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary, merge
@@ -38,21 +39,22 @@ class Mail:
         """In a fixed order, so that a replayed batch gives the same bytes. `now`: where Spark tells the time."""
         frames: list[tuple[str, pl.DataFrame]] = []
         summaries: dict[str, SourceSummary] = {}
-        reports, ended, times = {}, set(), dict[str, int]()
+        reports, ended, times = dict[str, Report](), set[str](), dict[str, int]()
         latest = MIN_TIME if now is None else now
         for envelope in sorted(envelopes, key=lambda envelope: (envelope.origin, envelope.sequence)):
             if envelope.kind == Kind.DATA:
                 frames.append((sender(envelope.origin), envelope.frame()))
                 continue
-            origin, facts = envelope.origin, envelope.facts()
-            latest = max(latest, facts["now"])
-            if envelope.kind == Kind.REPORT:
-                reports[origin] = from_facts(Report, facts["report"])
+            origin, told = envelope.origin, envelope.message()
+            assert isinstance(told, ReportMessage | SummaryMessage)
+            latest = max(latest, told.now)
+            if isinstance(told, ReportMessage):
+                reports[origin] = told.report
                 continue
             # Of all tasks of a source together: a strategy takes a batch as one.
-            summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), facts["summary"])
-            times[origin] = max(times.get(origin, MIN_TIME), facts["now"])
-            if facts["ended"]:
+            summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), told.summary)
+            times[origin] = max(times.get(origin, MIN_TIME), told.now)
+            if told.ended:
                 ended.add(origin)
         return cls(frames, Arrived(summaries, frozenset(ended), reports, latest, times=times))
 
@@ -106,13 +108,9 @@ class Level:
         keep_inputs(plan.name, store, inputs)
         turn = task.step(inputs, mail.frames, store)
         yield from self._send(plan, shard_name(plan.name, shard), turn)
-        facts = {
-            "stage": to_facts(turn.record(self._finished(inputs.now))),
-            "sources": {name: to_facts(record) for name, record in task.source_records(inputs).items()},
-            "letters": turn.letters.facts(),
-            "now": inputs.now,
-        }
-        yield note(self.topology.labels[shard], RECORDS, plan.name, Kind.RECORD, facts)
+        record, read = turn.record(self._finished(inputs.now)), task.source_records(inputs)
+        told = StageMessage(record, read, turn.letters, inputs.now)
+        yield note(self.topology.labels[shard], RECORDS, plan.name, told)
 
     def _send(self, plan: StagePlan, origin: str, turn: StageTurn) -> Iterator[Envelope]:
         """Rows on their ways, and where the shard stands, to every shard of every stage downstream."""
@@ -121,9 +119,9 @@ class Level:
             way = origin if output == "main" else f"{origin}:{output}"
             for consumer, frame in routed.frames.items():
                 yield from self.topology.data(consumer, frame, way)
-        facts = {"report": to_facts(turn.report), "now": turn.inputs.now}
+        told = ReportMessage(turn.report, turn.inputs.now)
         for consumer in sorted({route.consumer for route in plan.routes} & self.topology.keys.keys()):
-            yield from self.topology.broadcast(consumer, origin, Kind.REPORT, facts)
+            yield from self.topology.broadcast(consumer, origin, told)
 
     def _finished(self, now: int) -> int:
         """The processing time (us) at which a stage is done; where no run has begun, time is simulated and stands."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import attrs
 from pyspark.sql import DataFrame
@@ -22,6 +22,7 @@ from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
 from beamlike.system.path_names import file_name
+from stages.facts import from_json, to_facts
 from stages.strategies.validators import SourceFile
 
 PART_BYTES: Final = 32 << 20
@@ -29,6 +30,42 @@ PART_BYTES: Final = 32 << 20
 
 _FIRST_TIME: Final = 1_000_000_000  # of lists, in seconds: long past
 _BEFORE: Final = "_before.json"  # a hidden name, which Spark does not read
+
+
+@attrs.frozen
+class ReadFile:
+    """A file that was read, in the list of those; `number` is its place in the order of all."""
+
+    file: str
+    number: int
+
+
+@attrs.frozen
+class FilePart(ReadFile):
+    """A file on a list, or one of its `parts` if it is read in several."""
+
+    parts: int = 1
+    part: int = 0
+
+
+@attrs.frozen
+class KnownFiles:
+    """On the first list of a source whose files are splits: all that are known, also those that wait."""
+
+    known: tuple[str, ...]
+
+
+Entry = FilePart | KnownFiles
+
+
+def read_entry(line: str) -> Entry:
+    """A line of a list."""
+    entry: Entry = from_json(Entry, line)  # type: ignore[arg-type]
+    return entry
+
+
+def _line(entry: ReadFile | KnownFiles) -> str:
+    return f"{json.dumps(to_facts(entry))}\n"
 
 
 def require_files(plan: Plan, *, globs: bool) -> None:
@@ -60,12 +97,12 @@ class Lists:
         if self.checkpoint.files.names(self.folder):
             lists = self.checkpoint.session.read.text(self.folder).toArrow()
             entries += self._entries("\n".join(lists["value"].to_pylist()))
-        return {entry["file"]: entry["number"] for entry in entries if "file" in entry}
+        return {entry.file: entry.number for entry in entries if isinstance(entry, FilePart)}
 
-    def _entries(self, lines: str) -> list[dict[str, Any]]:
+    def _entries(self, lines: str) -> list[Entry]:
         try:
-            return [json.loads(line) for line in lines.splitlines()]
-        except ValueError:
+            return [read_entry(line) for line in lines.splitlines()]
+        except (ValueError, TypeError, KeyError):
             raise self.checkpoint.damaged(f"a list in {self.folder} is not whole") from None
 
     def taken(self, batch: int) -> list[str]:
@@ -118,8 +155,8 @@ class Lists:
 
     def keep(self, read: Iterable[str]) -> None:
         """Notes that these files were read."""
-        lines = [json.dumps({"file": file, "number": number}) for number, file in enumerate(read)]
-        self.checkpoint.files.replace(f"{self.folder}/{_BEFORE}", "".join(f"{line}\n" for line in lines))
+        lines = [_line(ReadFile(file, number)) for number, file in enumerate(read)]
+        self.checkpoint.files.replace(f"{self.folder}/{_BEFORE}", "".join(lines))
 
 
 @attrs.define(slots=False)
@@ -151,23 +188,23 @@ class Listing(Lists):
         size = self.source.max_files_per_trigger or max(1, len(new))
         for first in range(0, len(new), size):
             # Where files are splits, the first list tells of all: those that still wait hold the watermark.
-            known = [json.dumps({"known": [file.path for file in new]})] if self.apart and not first else []
+            known = [KnownFiles(tuple(file.path for file in new))] if self.apart and not first else []
             self._write(new[first : first + size], known)
         return bool(new)
 
-    def _write(self, files: Sequence[Found], lines: list[str]) -> None:
+    def _write(self, files: Sequence[Found], known: Sequence[KnownFiles]) -> None:
         first = len(self.known)
+        entries: list[Entry] = [*known]
         for number, file in enumerate(files, start=first):
-            lines += self._lines(number, file)
+            entries += self._parts(number, file)
         name = f"{self.folder}/{first:012d}.json"
-        self.checkpoint.files.write(name, "".join(f"{line}\n" for line in lines), _FIRST_TIME + first)
+        self.checkpoint.files.write(name, "".join(map(_line, entries)), _FIRST_TIME + first)
         self.known.update({file.path: number for number, file in enumerate(files, start=first)})
 
-    def _lines(self, number: int, file: Found) -> list[str]:
-        """A line for each part of the file: one, or as many as its size asks for."""
+    def _parts(self, number: int, file: Found) -> list[FilePart]:
+        """Each part of the file: one, or as many as its size asks for."""
         parts = max(1, -(-file.size // PART_BYTES)) if self.source.splits else 1
-        entry = {"file": file.path, "number": number, "parts": parts}
-        return [json.dumps({**entry, "part": part}) for part in range(parts)]
+        return [FilePart(file.path, number, parts, part) for part in range(parts)]
 
     def read(self) -> DataFrame:
         """A stream of lines, one for each part of a file."""

@@ -25,16 +25,16 @@ from beamlike.runtime.file_order import FileOrder
 from beamlike.runtime.ingest import newest_of
 from beamlike.runtime.sinks import writing
 from beamlike.spark.query.desks import TaskDesks, batch_of
-from beamlike.spark.query.envelope import DDL, RECORDS, Envelope, Kind, note, to_arrow
-from beamlike.spark.query.leftovers import AGAIN, Leftovers, is_again
+from beamlike.spark.query.envelope import DDL, RECORDS, Envelope, note, to_arrow
+from beamlike.spark.query.leftovers import Leftovers, is_again
+from beamlike.spark.query.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
 from beamlike.spark.session.workers import settled
 from beamlike.system.in_hand import Desk, at, seated
-from stages.facts import from_facts
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
 
-Note = tuple[str, dict[str, Any]]
+Note = tuple[str, Message]
 """What a task tells the driver: of which source, stage or sink, and what."""
 
 
@@ -83,7 +83,7 @@ class BatchWriter:
                 rows[name] = sum(map(len, frames))
             else:
                 self._take_back(sink, Part(self.run, batch, sink=name))
-        notes = [(sent.origin, sent.facts()) for sent in arrived if sent.target == RECORDS]
+        notes = [(sent.origin, sent.message()) for sent in arrived if sent.target == RECORDS]
         self.leftovers.settle(batch, notes)
         self.may_replay = False
         self.latest = self._record(batch, notes, rows)
@@ -108,18 +108,17 @@ class BatchWriter:
                 sink.write(rows, part)
 
     def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
-        now = max((fact["now"] for _, fact in notes if "now" in fact), default=0)
-        stages = merged(
-            (name, from_facts(StageRecord, fact["stage"])) for name, fact in notes if "stage" in fact
-        )
-        for name, fact in notes:
-            if "rows" in fact:
-                rows[name] = rows.get(name, 0) + fact["rows"]
+        of_sources = [told for _, told in notes if isinstance(told, SourceMessage)]
+        of_stages = [(name, told) for name, told in notes if isinstance(told, StageMessage)]
+        of_both: list[SourceMessage | StageMessage] = [*of_sources, *(told for _, told in of_stages)]
+        now = max((told.now for told in of_both), default=0)
+        stages = merged((name, told.stage) for name, told in of_stages)
+        for name, told in notes:
+            if isinstance(told, SinkMessage):
+                rows[name] = rows.get(name, 0) + told.rows
         known = self.latest.stages if self.latest else {}
-        lost, made = (
-            DeadLetterCounts.told(fact[what] for _, fact in notes if what in fact)
-            for what in ("lost", "letters")
-        )
+        lost = DeadLetterCounts.of_all(told.lost for told in of_sources)
+        made = DeadLetterCounts.of_all(told.letters for told in of_both)
         record = BatchRecord(
             batch,
             now,
@@ -132,32 +131,36 @@ class BatchWriter:
 
     def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
         """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
-        mine = [fact for origin, fact in notes if origin == name and "source" in fact]
-        kinds = ("elements", "dead_letters", "read")
-        counts = {what: sum(fact["source"][what] for fact in mine) for what in kinds}
+        mine = [told for origin, told in notes if origin == name and isinstance(told, SourceMessage)]
         source = self.plan.sources[name].source
         if self.latest is not None and name in self.latest.sources:
-            newest = newest_of(fact["newest"] for fact in mine)
+            newest = newest_of(told.newest for told in mine)
             self._file_order.look(name, source, newest, self.latest.sources[name].watermark)
-        told = next((fact["sources"][name] for _, fact in notes if name in fact.get("sources", ())), None)
-        if told is not None:
-            record = from_facts(SourceRecord, told)
+        records = (told.sources for _, told in notes if isinstance(told, StageMessage))
+        kept = next((sources[name] for sources in records if name in sources), None)
+        if kept is not None:
+            record = kept
         elif any(name in stage.inputs for stage in self.plan.stages.values()):
             known = self.latest.sources if self.latest else {}
             record = known.get(name) or SourceRecord(MIN_TIME)
         else:
             record = self._seen(name, mine, now)
-        return attrs.evolve(record, **counts)
+        return attrs.evolve(
+            record,
+            elements=sum(told.source.elements for told in mine),
+            dead_letters=sum(told.source.dead_letters for told in mine),
+            read=sum(told.source.read for told in mine),
+        )
 
-    def _seen(self, name: str, mine: list[dict[str, Any]], now: int) -> SourceRecord:
+    def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
         """Where a source is that only sinks read: if nothing came it stays where it was, or becomes idle."""
         strategy = self.plan.sources[name].watermark
         summary: SourceSummary = {}
-        for fact in mine:
-            summary = merge(strategy, summary, fact["summary"])
-        ended = frozenset({name} if any(fact["ended"] for fact in mine) else ())
+        for told in mine:
+            summary = merge(strategy, summary, told.summary)
+        ended = frozenset({name} if any(told.ended for told in mine) else ())
         # The time of a test stream is its own.
-        times = [fact["now"] for fact in mine] if self.clock is None else [now]
+        times = [told.now for told in mine] if self.clock is None else [now]
         arrived = Arrived({name: summary}, ended, now=max(times, default=MIN_TIME))
         self._sources[name] = self._sources[name].receive(arrived, {name: strategy})
         return source_record(name, self._sources[name], strategy)
@@ -183,7 +186,7 @@ class PartWriter:
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
         """Lets through what is for others. The number of the task is the same when the batch is replayed."""
         if is_again(TaskContext.get()):
-            yield note(0, RECORDS, RECORDS, Kind.RECORD, {AGAIN: True})
+            yield note(0, RECORDS, RECORDS, AgainMessage())
         held: dict[str, list[Envelope]] = {name: [] for name in self.sinks}
         for envelope in envelopes:
             if envelope.target in held:
@@ -195,8 +198,7 @@ class PartWriter:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 frame = output_frame(pl.concat([part.frame() for part in parts]))
                 files = self._write(frame, Part(self.run, _batch(), task, name))
-                facts = {"rows": len(frame), "files": files}
-                yield note(parts[0].shard, RECORDS, name, Kind.RECORD, facts)
+                yield note(parts[0].shard, RECORDS, name, SinkMessage(len(frame), files))
 
     def _write(self, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
         """Files only the driver shows, when it knows which attempt counts: another may still be at it then."""

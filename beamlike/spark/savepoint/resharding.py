@@ -5,7 +5,6 @@ It travels as envelopes do. Knows nothing of Spark.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TypeVar
@@ -16,7 +15,7 @@ import polars as pl
 from beamlike.plan.model import StagePlan
 from beamlike.spark.query.envelope import Envelope, Topology, shard_name
 from beamlike.spark.query.level import Level, keep_inputs, load_inputs
-from stages.facts import from_facts, to_facts
+from stages.facts import from_json, to_json
 from stages.progress.inputs import Inputs
 from stages.progress.reports import least
 from stages.progress.splits import SourceState
@@ -34,6 +33,16 @@ class Piece(StrEnum):
     FACTS = "facts"
 
 
+@attrs.frozen
+class _Known:
+    """What an old shard knew besides its rows."""
+
+    inputs: Inputs
+    watermarks: Watermarks
+    times: Times
+    arrived: int
+
+
 def take_apart(
     stage: StagePlan, shard: int, values: Mapping[str, bytes], before: Topology, now: Topology
 ) -> Iterator[Envelope]:
@@ -47,13 +56,8 @@ def take_apart(
     for table, kept in saved.rows.items():
         for envelope in now.data(stage.name, kept, origin):
             yield attrs.evolve(envelope, kind=f"{Piece.ROWS}{table}")
-    facts = {
-        "inputs": to_facts(_as_reported(stage, load_inputs(stage.name, store), before, now)),
-        "watermarks": attrs.astuple(saved.watermarks),
-        "times": dict(saved.times.times),
-        "arrived": saved.arrived,
-    }
-    payload = json.dumps(facts, sort_keys=True).encode()
+    inputs = _as_reported(stage, load_inputs(stage.name, store), before, now)
+    payload = to_json(_Known(inputs, saved.watermarks, saved.times, saved.arrived), ordered=True)
     for new in now.shards(stage.name):
         yield Envelope(now.labels[new], stage.name, origin, Piece.FACTS, 0, payload)
 
@@ -75,20 +79,20 @@ def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topolo
 def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore) -> None:
     """A new shard's state, of what the old ones sent, into its store, which has nothing of the stage."""
     sent = sorted(pieces, key=lambda piece: (piece.origin, piece.sequence))
-    facts = [piece.facts() for piece in sent if piece.kind == Piece.FACTS]
+    known = [from_json(_Known, piece.payload) for piece in sent if piece.kind == Piece.FACTS]
     rows = {
         kept.table.name: pl.concat([kept.table.no_rows, *_rows(sent, kept.table.name)])
         for kept in stage.stage.operator.tables
     }
     saved = Snapshot(
         rows,
-        Watermarks(*(min(times) for times in zip(*(fact["watermarks"] for fact in facts), strict=True))),
-        Times(_least(fact["times"] for fact in facts)),
+        Watermarks(min(one.watermarks.input for one in known), min(one.watermarks.output for one in known)),
+        Times(_least(one.times.times for one in known)),
         # The elements of a key have all come to one shard, and those to come get higher numbers.
-        max(fact["arrived"] for fact in facts),
+        max(one.arrived for one in known),
     )
     restore(stage.stage, store, saved)
-    inputs = _together([from_facts(Inputs, fact["inputs"]) for fact in facts])
+    inputs = _together([one.inputs for one in known])
     keep_inputs(stage.name, store, inputs)
 
 

@@ -16,7 +16,6 @@ import beamlike as bl
 from beamlike.records.model import BatchRecord, SourceRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.rows.uses import Unused, Uses
-from beamlike.spark.query.envelope import RECORDS
 from tests.support.histories import goes_on
 from tests.support.shards import Query
 
@@ -248,8 +247,8 @@ def test_shards_do_not_matter_for_which_steps_could_use_a_row() -> None:
         )
         counted.map(lambda row: {"value": 1 / 0}, {"value": float}, name="none").write("b", bl.Memory())
         batches = Query(p.plan(), shards).batches()
-        notes = [sent.facts() for batch in batches for sent in batch.envelopes if sent.target == RECORDS]
-        return DeadLetterCounts.told(facts["letters"] for facts in notes).uses
+        notes = [told for batch in batches for _, told in batch.notes()]
+        return DeadLetterCounts.of_all(told.letters for told in notes).uses
 
     assert (
         known(1)

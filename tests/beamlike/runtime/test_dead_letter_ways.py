@@ -13,7 +13,6 @@ import pytest
 import beamlike as bl
 from beamlike.errors import StepError
 from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts
-from beamlike.spark.query.envelope import RECORDS
 from tests.support.pipelines import plays
 from tests.support.shards import Query
 
@@ -158,8 +157,8 @@ def test_between_operators_dead_letters_go_where_they_go_in_process(shards: int)
         for target in ("lost", UNCLAIMED)
     }
     assert found == {"lost": {"parse": 2}, UNCLAIMED: {"unclaimed": 3, "parse late": 1}}
-    notes = [sent.facts() for batch in batches for sent in batch.envelopes if sent.target == RECORDS]
-    told = DeadLetterCounts.told(facts["letters"] for facts in notes)
+    notes = [told for batch in batches for _, told in batch.notes()]
+    told = DeadLetterCounts.of_all(told.letters for told in notes)
     assert told.counts == {"parse": 2, "unclaimed": 3, "parse late": 1}
     assert told.errors["unclaimed"] == "ZeroDivisionError: integer division or modulo by zero"
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.rows.dead_letters import UNCLAIMED
-from beamlike.spark.query.envelope import RECORDS
 from beamlike.steps.windows import parts
 from tests.beamlike.rows.test_dead_letters import numbers
 from tests.beamlike.runtime.test_dead_letter_ways import kept, named, read, run
@@ -185,7 +184,7 @@ def test_between_operators_they_are_what_they_are_in_process(shards: int) -> Non
         assert there == Counter(row[column] for row in sink.rows())
     left = Counter(step for batch in batches for found in batch.frames(UNCLAIMED) for step in found["step"])
     assert left == {"merging": 6}
-    assert not any(sent.target == RECORDS and "error" in sent.facts() for sent in batches[0].envelopes)
+    assert not any(told.letters.errors for _, told in batches[0].notes())
 
 
 def test_a_run_that_is_to_fail_fails_with_the_users_own_error_and_names_the_step() -> None:

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 
 import beamlike as bl
 from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts
-from beamlike.spark.query.envelope import RECORDS
 from stages.aggregates.combine_fn import Combine
 from tests.beamlike.runtime.test_dead_letter_ways import kept, named, read, run
 from tests.support.model import Model
@@ -161,8 +160,8 @@ def test_between_operators_they_are_what_they_are_in_process(
         assert there == Counter(map(repr, sink.frame().select(columns).rows()))
     left = Counter(step for batch in batches for found in batch.frames(UNCLAIMED) for step in found["step"])
     assert left == {"again": 2}
-    notes = [sent.facts() for batch in batches for sent in batch.envelopes if sent.target == RECORDS]
-    assert DeadLetterCounts.told(facts["letters"] for facts in notes).counts == LETTERS
+    notes = [told for batch in batches for _, told in batch.notes()]
+    assert DeadLetterCounts.of_all(told.letters for told in notes).counts == LETTERS
 
 
 def test_nobody_has_to_ask_for_them_and_then_the_columns_that_it_reads_are_shown(

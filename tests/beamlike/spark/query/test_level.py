@@ -18,8 +18,8 @@ import beamlike as bl
 from beamlike.io import Part, output_frame
 from beamlike.records.model import BatchRecord
 from beamlike.spark.query import envelope as envelopes
-from beamlike.spark.query.envelope import ARROW, RECORDS, Envelope, Kind, Topology, note, shard_name, to_arrow
-from stages.facts import to_facts
+from beamlike.spark.query.envelope import ARROW, RECORDS, Envelope, Topology, note, shard_name, to_arrow
+from beamlike.spark.query.messages import Kind, ReportMessage, SinkMessage
 from stages.progress.reports import Report
 from tests.support.places import ROOT
 from tests.support.shards import Batch, Query
@@ -157,7 +157,7 @@ def test_what_is_for_another_level_passes_unchanged() -> None:
     query = Query(flagship()[0].plan(), 2)
     strangers = [
         Envelope(7, "lengths", "x", Kind.DATA, 3, b"rows"),
-        note(10, RECORDS, "mobile", Kind.RECORD, {"now": 1}),
+        note(10, RECORDS, "averages", SinkMessage(1, {})),
         Envelope(10, "mobile.aggregate_9", "x", Kind.REPORT, 0, b"{}"),
     ]
     assert in_order(query.run(strangers).envelopes) == in_order(strangers)
@@ -239,10 +239,7 @@ def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others(
 
     def heard(*reports: tuple[str, int]) -> int:
         """The input watermark of the shard after these reports."""
-        sent = [
-            note(label, stage, origin, Kind.REPORT, {"report": to_facts(Report(at)), "now": 5})
-            for origin, at in reports
-        ]
+        sent = [note(label, stage, origin, ReportMessage(Report(at), 5)) for origin, at in reports]
         return query.run(sent).stages()[stage].input
 
     assert heard(*((origin, 50) for origin in origins[:3])) == MIN_TIME
@@ -280,8 +277,7 @@ def test_processing_time_passes_without_input_and_reaches_later_levels(shards: i
     assert sum(map(len, batch.frames("out all"))) == 1
     assert set(stages) == {"all", "plays.aggregate", "plays.aggregate.aggregate"}
     assert stages["plays.aggregate.aggregate"].elements == 9
-    notes = [envelope.facts()["now"] for envelope in batch.envelopes if envelope.target == RECORDS]
-    assert set(notes) == {10_000_002}
+    assert {told.now for _, told in batch.notes()} == {10_000_002}
 
 
 def test_a_shard_without_stages_of_the_level_has_no_step() -> None:
@@ -349,13 +345,13 @@ def test_rows_of_a_key_go_to_one_shard_and_nothing_goes_out_for_no_rows() -> Non
 
 def test_envelopes_are_rows_for_arrow() -> None:
     sent = [
-        note(7, "t", "o", Kind.REPORT, {"b": 1, "a": 2}),
+        note(7, "t", "o", SinkMessage(2, {"b": "1", "a": "2"})),
         Envelope(10, "t", "o", Kind.DATA, 2**40, b"\x00"),
     ]
     batch = to_arrow(sent)
     assert batch.schema == ARROW
     assert [Envelope(**row) for row in batch.to_pylist()] == sent
-    assert sent[0].payload == b'{"a": 2, "b": 1}'
+    assert sent[0].payload == b'{"files":{"a":"2","b":"1"},"rows":2}'
     assert to_arrow([]).num_rows == 0
 
 
