@@ -46,11 +46,6 @@ class Call:
         return self.key_type(*[column[self.cell] for column in self.keys])
 
     @property
-    def time(self) -> datetime:
-        """That of the row or timer."""
-        return to_datetime(self.now)
-
-    @property
     def window(self) -> Window | None:
         """None for the global window."""
         if self.end >= GLOBAL_WINDOW_END:

@@ -10,6 +10,7 @@ import attrs
 
 from stages.aggregates.base import Aggregate
 from stages.process.calls import Call, Window
+from stages.process.moments import to_datetime
 from windowing.time import Duration, format_duration, microseconds
 
 NO_TYPE: Final = "no type"
@@ -281,7 +282,7 @@ class Process:
     @property
     def time(self) -> datetime:
         """The event time of the row, or the time of the timer; of one by processing time what it emits is stamped."""
-        return self._call.time
+        return to_datetime(self._call.now)
 
     @property
     def window(self) -> Window | None:

@@ -16,7 +16,7 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 def to_datetime(us: int) -> datetime:
     """The time in UTC; the first or last one that there is where it lies outside of the years 1 to 9999."""
     try:
-        return _EPOCH + timedelta(microseconds=us)
+        return _EPOCH + timedelta(0, 0, us)  # by name it takes twice as long
     except OverflowError:
         return _FIRST if us < 0 else _LAST
 

@@ -5,8 +5,9 @@ This is the one place where Python is called per row: what comes in and what goe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from types import GeneratorType
 from typing import Any, Final
 
 import attrs
@@ -25,6 +26,8 @@ MOST_FIRINGS: Final = 10_000
 """Of one key at the end of input, or without its time going on."""
 
 _CHUNK: Final = 10_000  # rows as dicts at a time
+
+_NO_ROWS: Final = (Mapping, str, TimestampedValue)
 
 Firing = tuple[str, str | None, int]
 """The name of a timer, its tag, if it is of a family, and its time (us)."""
@@ -115,6 +118,7 @@ class Player:
         self.expiries = script.state.select(layout.expiry.alias("")).to_series().to_list()
         self.starts, self.ends = (script.state[column].to_list() for column in layout.window)
         self.dead: list[int] = []
+        self.element, self.called = self.state.process.element, self.state.called
         self._chunk: list[dict[str, Any]] = []
         self._first = 0
         self._invoke: Invoke = self._trusted
@@ -146,13 +150,14 @@ class Player:
         self.state.load(cell)
         begin, turn, end = script.begins[cell], script.turns[cell], script.begins[cell + 1]
         call.watermark = clocks.before
-        for row in range(begin, turn):
-            self._row(row)
+        for row, given in enumerate(self._given(begin, turn), begin):
+            self._row(row, script.times[row], given)
             self._fire_until(clocks.before, self.event_timers)
         call.watermark, call.late = clocks.now, False
-        for row in range(turn, end):
-            self._fire_until(script.times[row], self.event_timers)
-            self._row(row)
+        for row, given in enumerate(self._given(turn, end), turn):
+            time = script.times[row]
+            self._fire_until(time, self.event_timers)
+            self._row(row, time, given)
         self._move()
         self.state.leave(cell)
 
@@ -171,17 +176,24 @@ class Player:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
             self.dead.append(call.cell)
 
-    def _row(self, row: int) -> None:
-        call, script = self.call, self.script
-        call.now = call.stamp = time = script.times[row]
+    def _given(self, begin: int, end: int) -> Iterator[dict[str, Any]]:
+        """These rows as dicts, of which a chunk is made at a time."""
+        while begin < end:
+            if not self._first <= begin < self._first + len(self._chunk):
+                self._chunk, self._first = self.script.rows.slice(begin, _CHUNK).rows(named=True), begin
+            upto = min(end, self._first + len(self._chunk))
+            yield from self._chunk[begin - self._first : upto - self._first]
+            begin = upto
+
+    def _row(self, row: int, time: int, given: dict[str, Any]) -> None:
+        call = self.call
+        call.now = call.stamp = time
         call.late = time < self.clocks.before
-        if script.retracted is not None:
-            call.retracted = script.retracted[row]
-        at = row - self._first
-        if not 0 <= at < len(self._chunk):
-            self._chunk, self._first, at = script.rows.slice(row, _CHUNK).rows(named=True), row, 0
-        self._firings = 0 if not call.at_end else self._firings
-        self._invoke(self.state.process.element, (self._chunk[at],), row)
+        if self.script.retracted is not None:
+            call.retracted = self.script.retracted[row]
+        if not call.at_end:
+            self._firings = 0
+        self._invoke(self.element, (given,), row)
 
     def _fire_until(self, limit: int, timers: Sequence[Single | Family]) -> None:
         """Event timers up to this time, in order of time, those among them that others set."""
@@ -261,7 +273,7 @@ class Player:
         result = method(*args)
         if result is not None:
             self._emit(result)
-        self.state.called()
+        self.called()
 
     def _checked(self, method: Any, args: tuple[Any, ...], origin: Firing | int) -> None:
         saved, mark = self.state.saved(), self.played.mark()
@@ -281,7 +293,9 @@ class Player:
                 self.played.refused_firings.append((self.call.cell, origin, error))
 
     def _emit(self, result: Any) -> None:
-        if isinstance(result, Mapping | str | TimestampedValue) or not hasattr(result, "__iter__"):
+        if type(result) is not GeneratorType and (
+            isinstance(result, _NO_ROWS) or not isinstance(result, Iterable)
+        ):
             hint = (
                 "; write yield in place of return" if isinstance(result, Mapping | TimestampedValue) else ""
             )

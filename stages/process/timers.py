@@ -39,8 +39,12 @@ class Pending:
     def firing_after(self, duration: Duration, output: datetime | None) -> Firing:
         """So long after the time of the row or timer; not after the window is collected."""
         call = self.call
-        by_event = min(call.now + length(duration), call.expiry)
-        at = by_event if self.event else call.processing_time + length(duration)
+        if self.event:
+            at = call.now + length(duration)
+            if at > call.expiry:
+                at = call.expiry
+            return at, None if output is None else self._output(at, output)
+        at = call.processing_time + length(duration)
         return at, self._output(at, output)
 
     def _output(self, at: int, output: datetime | None) -> int | None:
