@@ -52,6 +52,7 @@ from beamlike.expressions.functions import (
     window_end,
     window_start,
 )
+from beamlike.expressions.running import previous
 from beamlike.io import (
     CSV,
     Callback,
@@ -229,6 +230,7 @@ __all__ = [
     "pane_nonspeculative_index",
     "pane_retracted",
     "pane_timing",
+    "previous",
     "quantile",
     "sample",
     "savepoint",

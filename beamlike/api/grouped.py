@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import attrs
 
+from beamlike.logical.batches import batched, run_up
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped
 from beamlike.logical.node import Node
@@ -14,8 +15,10 @@ from beamlike.logical.process import processed
 from beamlike.logical.registry import Registry
 from beamlike.rows.dtypes import SchemaLike
 from stages.aggregates.base import Aggregate
-from stages.process.declarations import Process
-from stages.process.operator import Order
+from stages.process.batches import Function
+from stages.process.cumulative import Previous
+from stages.process.declarations import Process, Timer
+from stages.process.keyed import Order
 
 CollectionT = TypeVar("CollectionT")
 """The class of collections, which is made of nodes and so comes after this one."""
@@ -77,3 +80,71 @@ class Grouped(Generic[CollectionT]):
         step = self.pipeline.new_name(self.name, f"{self.node.base}.process")
         choices: dict[str, Any] = {"order": order, "retractions": retractions, "keep_forever": keep_forever}
         return self._collection(processed(self.node, self.keys, process, schema, step, **choices))
+
+    def process_batches(
+        self,
+        function: Function,
+        schema: SchemaLike,
+        *,
+        state: SchemaLike | None = None,
+        timers: Mapping[str, Timer] | None = None,
+        order: Order = "time",
+        keep_forever: bool = False,
+    ) -> CollectionT:
+        """What a function of frames, with state and timers for each key and window, makes of the rows.
+
+        `function(rows, state, due)` is called once per shard and batch, with three polars frames. `rows` has the rows,
+        those of a key together and in the order of time, and a Datetime `event_time`. `state` has a row for each key
+        that rows have come for or of which a timer is due: the key, the fields of `state=` by name, null where nothing
+        was written, and a Datetime column for each of `timers=`, null where it is not set. `due` has the timers that
+        are due: key, `timer`, `time`, and `event_time`, with which to stamp what is emitted; they are not set any
+        more. Where there are windows, all three have `window_start` and `window_end`.
+
+        It gives two frames: what is emitted, with the columns of `schema` and `event_time` (and those of the window),
+        and the state as it is now; a key that it leaves out has none. Where it raises, it is called for fewer keys at a
+        time, and only the rows of keys on which it raises are dead letters. `order` and `keep_forever` as in `process`.
+
+        Example, with the `plays` of `Collection`:
+            >>> import polars as pl
+            >>> def best(rows, state, due):
+            ...     top = rows.group_by("user").agg(pl.col("points").max(), pl.col("event_time").last())
+            ...     both = top.join(state, on="user").with_columns(best=pl.max_horizontal("points", "best"))
+            ...     return both.select("user", "best", "event_time"), both.select("user", "best")
+            >>> records = plays.group_by("user").process_batches(best, {"user": str, "best": int}, state={"best": int})
+            >>> records.collect()["best"].max()
+            5
+        """
+        step = self.pipeline.new_name(self.name, f"{self.node.base}.process_batches")
+        made = batched(
+            self.node,
+            self.keys,
+            function,
+            schema,
+            state or {},
+            timers or {},
+            step,
+            order=order,
+            keep_forever=keep_forever,
+        )
+        return self._collection(made)
+
+    def running(
+        self,
+        *unnamed: Any,
+        order: Order = "time",
+        keep_forever: bool = False,
+        **aggregates: Aggregate | Previous,
+    ) -> CollectionT:
+        """The rows, each with these aggregates of its key and window up to it, itself included.
+
+        `bl.count`, `bl.sum`, `bl.mean`, `bl.min`, `bl.max`, `bl.first` and `bl.last` have a running form, and
+        `bl.previous("at")` is the value of a column in the row before. `order` and `keep_forever` as in `process`.
+
+        Example, with the `plays` of `Collection`:
+            >>> so_far = plays.group_by("user").running(total=bl.sum("points"), before=bl.previous("points"))
+            >>> so_far.collect()[["user", "points", "total", "before"]].sort("user", "total").rows()[:2]
+            [('ada', 3, 3, None), ('ada', 4, 7, 3)]
+        """
+        step = self.pipeline.new_name(self.name, f"{self.node.base}.running")
+        made = run_up(self.node, self.keys, unnamed, aggregates, step, order=order, keep_forever=keep_forever)
+        return self._collection(made)

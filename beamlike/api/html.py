@@ -9,6 +9,7 @@ import polars as pl
 
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
+from beamlike.logical.keyed import keyed_facts
 from beamlike.logical.origins import Apply, Configure, DeadLetters, Flatten, Group, Late, Origin, Read
 from beamlike.rows.dtypes import type_name
 from beamlike.runtime.html import page, table
@@ -43,8 +44,8 @@ def _made_by(origin: Origin) -> str:
                 f"{name} = {aggregate_text(aggregate)}" for name, aggregate in aggregates.items()
             )
             return f"group by {', '.join(keys) or 'window'}: {what}"
-        case Apply(facts=facts):
-            return ", ".join(f"{name} {fact}" for name, fact in facts.items())
+        case Apply(operator=operator):
+            return ", ".join(f"{name} {fact}" for name, fact in keyed_facts(operator).items())
         case DeadLetters() | Flatten() | Late() | Configure():
             return _WORDS[type(origin)]
     return f"{origin.kind} {origin.detail()}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 import polars as pl
 
@@ -11,7 +9,7 @@ from beamlike.io.base import Source
 from beamlike.logical.watermark import NoEventTime
 from beamlike.steps.base import Step
 from stages.aggregates.base import Aggregate
-from stages.process.operator import KeyedProcess
+from stages.process.keyed import Keyed
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
 
@@ -72,11 +70,9 @@ class Group:
 
 @attrs.frozen(eq=False)
 class Apply:
-    """What an operator makes of the rows of each key: `facts` say in words what it is."""
+    """What an operator makes of the rows of each key and window."""
 
-    keys: tuple[str, ...]
-    operator: KeyedProcess
-    facts: Mapping[str, str]
+    operator: Keyed
 
 
 @attrs.frozen

@@ -5,27 +5,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import attrs
 import polars as pl
 
-from beamlike.errors import PlanError, UnboundedGrouping, UnknownName, WrongType, listed, nearest
-from beamlike.expressions.describe import describe
-from beamlike.io.base import SHOWN
-from beamlike.logical.event_time import require_event_time
+from beamlike.errors import PlanError, WrongType, nearest
+from beamlike.logical.keyed import given_columns, keyed, require_bound, require_placed
 from beamlike.logical.node import Node
-from beamlike.logical.origins import Apply
-from beamlike.rows.dtypes import SchemaLike, as_dtype, as_schema, type_name
-from beamlike.steps.infer import Shape
+from beamlike.rows.dtypes import SchemaLike, as_dtype
 from beamlike.steps.python_results import as_columns
 from stages.process.declarations import NO_TYPE, Combining, Field, Process, Timer, Value, fields_of, timers_of
 from stages.process.fields import FieldColumn, field_column
+from stages.process.keyed import Order
 from stages.process.layout import Layout
-from stages.process.operator import KeyedProcess, Order
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
-from windowing.timestamp_combiners import TimestampCombiner
-from windowing.windows import GlobalWindows
+from stages.process.operator import KeyedProcess
 
 _FIRING = "on_"
 
@@ -42,56 +36,38 @@ def processed(
     keep_forever: bool,
 ) -> Node:
     """What a process makes of the rows of each key and window."""
-    require_event_time(before, step)
+    require_placed(before, order, step, retractions=retractions)
     _require_process(process, step)
-    if order not in get_args(Order):
-        raise UnknownName(
-            f"order must be 'time' or 'arrival', not {order!r}{nearest(order, get_args(Order))}", step=step
+    own = type(process)
+    fields = [
+        _column(name, field, process, before.schema, step) for name, field in fields_of(process).items()
+    ]
+    layout = Layout(
+        tuple(keys),
+        before.schema,
+        tuple(fields),
+        timers_of(process),
+        before.windowing.allowed_lateness,
+        expires=own.expire is not Process.expire,
+    )
+    forgets = bool(layout.timers) or all(field.ttl is not None for field in layout.fields)
+    if not forgets and not keep_forever:
+        require_bound(
+            before, own.__name__, "a timer that clears it, a ttl=, windows before, or keep_forever=True", step
         )
-    _require_fixed_windows(before, step)
-    _require_no_retractions(before, retractions, step)
-    layout = _layout(before, keys, process, step)
-    _require_bound(before, layout, keep_forever, step)
-    user = _given(schema, step)
-    windowing = before.windowing
+    user = given_columns(schema, step)
     operator = KeyedProcess(
-        layout, windowing, order, partial(as_columns, schema=user), retracted=before.retracting
+        tuple(keys),
+        before.schema,
+        before.windowing,
+        process,
+        layout,
+        partial(as_columns, schema=user),
+        order=order,
+        title=own.__name__,
+        retracted=before.retracting,
     )
-    windows = tuple(column for column in WINDOW_COLUMNS if column in before.shape.system)
-    if windowing.timestamp_combiner.columns:
-        # The rows that it chooses are gone.
-        windowing = attrs.evolve(windowing, timestamp_combiner=TimestampCombiner.EARLIEST)
-    return Node(
-        step,
-        Apply(tuple(keys), operator, process_facts(operator)),
-        (before,),
-        Shape(user, (EVENT_TIME, *windows)),
-        windowing,
-        base=step,
-        merged=before.merged,
-        bounded=before.bounded,
-        repeats=before.repeats,
-    )
-
-
-def process_facts(operator: KeyedProcess) -> dict[str, str]:
-    """What a stage of this kind is, in words by what they say."""
-    layout = operator.layout
-    state = [f"{field.name} {type_name(field.dtype)}" for field in layout.fields]
-    timers = [f"{name} {timer.domain}" for name, timer in layout.timers.items()]
-    windows = (
-        {}
-        if isinstance(operator.windowing.windows, GlobalWindows)
-        else {"windows": describe(operator.windowing.windows)}
-    )
-    return {
-        "process": type(layout.process).__name__,
-        "keys": ", ".join(layout.keys),
-        **windows,
-        "order": operator.order,
-        "state": listed(state),
-        "timers": listed(timers),
-    }
+    return keyed(before, operator, user, step)
 
 
 def _require_process(process: object, step: str) -> None:
@@ -155,45 +131,6 @@ def _require_arguments(method: Any, names: list[str], step: str) -> None:
         raise WrongType(f"{method.__qualname__} is called as {called}: {error}", step=step) from None
 
 
-def _require_fixed_windows(before: Node, step: str) -> None:
-    if before.windowing.windows.merging and not before.merged:
-        raise PlanError(
-            f"windows of {describe(before.windowing.windows)} merge, and state of two windows cannot become one; group "
-            "without windows and let an EventTimer end a session, or aggregate the sessions before",
-            step=step,
-        )
-
-
-def _require_no_retractions(before: Node, retractions: bool, step: str) -> None:
-    if before.retracting and not retractions:
-        raise PlanError(
-            "its rows may take back earlier ones (accumulation retracting); give retractions=True, and look at "
-            "self.retracted in element, or another accumulation before",
-            step=step,
-        )
-
-
-def _require_bound(before: Node, layout: Layout, keep_forever: bool, step: str) -> None:
-    """State of an input without end goes some time."""
-    lasting = all(field.ttl is not None for field in layout.fields)
-    endless = not before.bounded and isinstance(before.windowing.windows, GlobalWindows)
-    if endless and not lasting and not layout.timers and not keep_forever:
-        raise UnboundedGrouping(
-            f"the input has no end and it is in the global window, so {type(layout.process).__name__} would keep the "
-            "state of every key for ever; give it a timer that clears it, a ttl=, windows before, or keep_forever=True",
-            step=step,
-        )
-
-
-def _layout(before: Node, keys: Sequence[str], process: Process, step: str) -> Layout:
-    fields = tuple(
-        _column(name, field, process, before.schema, step) for name, field in fields_of(process).items()
-    )
-    return Layout(
-        tuple(keys), before.schema, process, fields, timers_of(process), before.windowing.allowed_lateness
-    )
-
-
 def _column(name: str, field: Field, process: Process, schema: pl.Schema, step: str) -> FieldColumn:
     where = f"state field {type(process).__name__}.{name}"
     if not isinstance(field, Combining) and any(
@@ -208,16 +145,3 @@ def _column(name: str, field: Field, process: Process, schema: pl.Schema, step: 
             f"{type(error).__name__}: {error}" if isinstance(field, Value) and field.type is object else error
         )
         raise WrongType(f"{where}: {why}", step=step) from error
-
-
-def _given(schema: SchemaLike, step: str) -> pl.Schema:
-    user = as_schema(schema, step)
-    if not user:
-        raise PlanError("schema= has no columns; give at least one", step=step)
-    for name in user:
-        if name in SHOWN:
-            raise PlanError(
-                f"schema= must not have a column {name!r}, as sinks get one of that name with every row; rename it",
-                step=step,
-            )
-    return user

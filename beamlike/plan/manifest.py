@@ -23,7 +23,7 @@ from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
 from stages.grouping.grouping import Grouping
 from stages.operator import Operator
-from stages.process.operator import KeyedProcess
+from stages.process.keyed import Keyed
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import format_duration
@@ -200,8 +200,8 @@ def _stage(stage: StagePlan) -> dict[str, Any]:
 
 def _operator(operator: Operator) -> dict[str, Any]:
     """What the state of an operator depends on, choice by choice."""
-    if isinstance(operator, KeyedProcess):
-        return _process(operator)
+    if isinstance(operator, Keyed):
+        return _keyed(operator)
     if not isinstance(operator, Grouping):
         return {"operator": text(operator), "aggregates": {}, "accumulators": {}}
     windowing = operator.windowing
@@ -219,19 +219,16 @@ def _operator(operator: Operator) -> dict[str, Any]:
     }
 
 
-def _process(operator: KeyedProcess) -> dict[str, Any]:
-    """Fields and timers may be added: what is there is then as if nothing had been written to them."""
-    layout = operator.layout
-    fields = {field.name: f"{field.kind}({field.dtype})" for field in layout.fields}
-    timers = {name: type(timer).__name__ for name, timer in layout.timers.items()}
+def _keyed(operator: Keyed) -> dict[str, Any]:
+    """What is kept may be added to: what is there is then as if nothing had been written to it."""
     return {
-        "operator": "process",
+        "operator": type(operator).__name__,
         "order": operator.order,
         "windows": repr(operator.windowing.windows),
         "allowed lateness": f"{operator.windowing.allowed_lateness} us",
         "aggregates": {},
-        "fields": {**fields, **timers},
-        "accumulators": {name: str(dtype) for name, dtype in layout.content.items()},
+        "fields": dict(operator.kept),
+        "accumulators": {name: str(dtype) for name, dtype in operator.content.items()},
     }
 
 

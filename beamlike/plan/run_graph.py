@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
-from beamlike.logical.process import process_facts
+from beamlike.logical.keyed import keyed_facts
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.records.graph import (
     RunDescription,
@@ -17,7 +17,7 @@ from beamlike.records.graph import (
     StageDescription,
 )
 from stages.grouping.grouping import Grouping
-from stages.process.operator import KeyedProcess
+from stages.process.keyed import Keyed
 from windowing.calendars import CalendarWindows
 from windowing.triggers.base import WATERMARK
 from windowing.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
@@ -53,7 +53,7 @@ def _stage(plan: StagePlan) -> StageDescription:
         plan.level,
         table.keys,
         {},
-        {} if isinstance(operator, Grouping | KeyedProcess) else {"operator": describe(operator)},
+        {} if isinstance(operator, Grouping | Keyed) else {"operator": describe(operator)},
         None,
         0,
         operator.clocks,
@@ -64,8 +64,8 @@ def _stage(plan: StagePlan) -> StageDescription:
     match operator:
         case Grouping():
             return _windowed(described, operator)
-        case KeyedProcess():
-            return attrs.evolve(described, choices=process_facts(operator))
+        case Keyed():
+            return attrs.evolve(described, choices=keyed_facts(operator))
     return described
 
 

@@ -21,7 +21,7 @@ _MISFITS: Final = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsErr
 class CellState:
     """A user's object with the fields and timers of one cell after another, of these that are given as columns."""
 
-    def __init__(self, layout: Layout, cells: pl.DataFrame, call: Call) -> None:
+    def __init__(self, process: Process, layout: Layout, cells: pl.DataFrame, call: Call) -> None:
         self.layout, self.cells, self.call = layout, cells, call
         self.timers: list[Single | Family] = [
             (Family if declared.family else Single)(name, declared, call)
@@ -31,7 +31,7 @@ class CellState:
         self._containers = [one for one in self.lasting if not one.field.plain]
         self.plain = [field for field in layout.fields if field.plain and field.ttl is None]
         self.lazy = [field for field in layout.fields if not field.plain and field.ttl is None]
-        self.process = self._object()
+        self.process = self._object(process)
         self._attributes = vars(self.process)
         self._declared = frozenset(self._attributes)
         self._values = [(field, _values(cells[field.column], field)) for field in self.plain]
@@ -45,8 +45,8 @@ class CellState:
             for timer in self.timers
         ]
 
-    def _object(self) -> Process:
-        process = copy(self.layout.process)
+    def _object(self, declared: Process) -> Process:
+        process = copy(declared)
         own: dict[str, Any] = {field.name: Lazy(field.name, self._loading(field)) for field in self.lazy}
         own |= {one.field.name: one for one in self.lasting}
         process.__class__ = type(type(process).__name__, (type(process),), own)

@@ -6,7 +6,7 @@ key columns | start end | fields, and when they were written | timers and their 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import attrs
 import polars as pl
 
 from stages.operator import HOLD, PENDING
-from stages.process.declarations import EventTimer, Process, ProcessingTimer, Timer
+from stages.process.declarations import EventTimer, ProcessingTimer, Timer
 from stages.process.fields import FieldColumn
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME
@@ -28,14 +28,17 @@ UNTIL: Final = "__until"
 
 @attrs.frozen(slots=False, eq=False)
 class Layout:
-    """Which columns cells have. `schema` has the types of the columns of arrivals, keys included."""
+    """Which columns cells have. `schema` has the types of the columns of arrivals, keys included.
+
+    `expires`: something happens when a window is collected, so a cell is kept until then, even with nothing in it.
+    """
 
     keys: tuple[str, ...]
     schema: pl.Schema
-    process: Process
     fields: tuple[FieldColumn, ...]
     timers: Mapping[str, Timer]
     allowed_lateness: int = 0
+    expires: bool = False
 
     window = WINDOW_COLUMNS
 
@@ -48,11 +51,6 @@ class Layout:
     def key_type(self) -> Any:
         """The named tuple of a key; a column whose name is none that Python knows has its number."""
         return namedtuple("Key", self.keys, rename=True)
-
-    @property
-    def expires(self) -> bool:
-        """Whether a method is to be called when a window is collected."""
-        return type(self.process).expire is not Process.expire
 
     def timer_columns(self, name: str) -> list[str]:
         """The columns of a timer: tags, of a family, times and output timestamps."""
@@ -89,10 +87,24 @@ class Layout:
 
     @property
     def expiry(self) -> pl.Expr:
-        """When a window is collected (us): the allowed lateness after its end; the global one at the end of input."""
-        end = pl.col(WINDOW_END)
-        late = pl.min_horizontal(end, MAX_TIME - self.allowed_lateness) + self.allowed_lateness
-        return pl.when(end >= GLOBAL_WINDOW_END).then(pl.lit(MAX_TIME, pl.Int64)).otherwise(late)
+        """When a window is collected (us)."""
+        return expiry(self.allowed_lateness)
+
+    def due(self, now: Mapping[str, int]) -> pl.Expr:
+        """Whether a cell must be looked at when the clocks stand so."""
+        return pl.any_horizontal(deadline <= now[clock] for clock, deadline in self.deadlines().items())
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Fields and timers by name, with their kind."""
+        fields = {field.name: f"{field.kind}({field.dtype})" for field in self.fields}
+        return {**fields, **{name: type(timer).__name__ for name, timer in self.timers.items()}}
+
+    def facts(self, type_name: Callable[[pl.DataType], str]) -> dict[str, str]:
+        """What is kept, in words."""
+        state = [f"{field.name} {type_name(field.dtype)}" for field in self.fields]
+        timers = [f"{name} {timer.domain}" for name, timer in self.timers.items()]
+        return {"state": ", ".join(state) or "none", "timers": ", ".join(timers) or "none"}
 
     def kept(self, cells: pl.DataFrame, now: Mapping[str, int]) -> pl.DataFrame:
         """Cells as they are kept when the clocks stand so: those with something in them, and what of them holds."""
@@ -159,3 +171,10 @@ class Layout:
             if field.ttl is not None:
                 due[WATERMARK if field.by_event else PROCESSING_TIME].append(self._gone(field))
         return {clock: pl.min_horizontal(times) for clock, times in due.items() if times}
+
+
+def expiry(allowed_lateness: int) -> pl.Expr:
+    """When a window is collected (us): the allowed lateness after its end; the global one at the end of input."""
+    end = pl.col(WINDOW_END)
+    late = pl.min_horizontal(end, MAX_TIME - allowed_lateness) + allowed_lateness
+    return pl.when(end >= GLOBAL_WINDOW_END).then(pl.lit(MAX_TIME, pl.Int64)).otherwise(late)

@@ -16,7 +16,8 @@ import polars as pl
 from stages.errors import ResultError
 from stages.process.calls import Call
 from stages.process.cells import CellState
-from stages.process.declarations import TimestampedValue
+from stages.process.declarations import Process, TimestampedValue
+from stages.process.keyed import Clocks
 from stages.process.layout import Layout
 from stages.process.moments import from_datetime
 from stages.process.timers import Family, Single
@@ -42,20 +43,6 @@ Invoke = Callable[[Any, tuple[Any, ...], "Firing | int"], None]
 
 class RunawayTimer(ResultError):
     """A timer fires again and again."""
-
-
-@attrs.frozen
-class Clocks:
-    """The clocks of a step: the input watermark `before` it and `now`, and the processing time, in microseconds."""
-
-    before: int
-    now: int
-    processing_time: int
-
-    @property
-    def at_end(self) -> bool:
-        """Whether the input is over."""
-        return self.now >= MAX_TIME
 
 
 @attrs.frozen
@@ -103,13 +90,19 @@ class Player:
     """
 
     def __init__(
-        self, layout: Layout, script: Script, clocks: Clocks, check: Check, careful: frozenset[int]
+        self,
+        process: Process,
+        layout: Layout,
+        script: Script,
+        clocks: Clocks,
+        check: Check,
+        careful: frozenset[int],
     ) -> None:
         self.script, self.clocks, self.check, self.careful = script, clocks, check, careful
         self.played = Played()
         keys = [script.state[key].to_list() for key in layout.keys]
         self.call = Call(layout.key_type, keys, clocks.processing_time, clocks.at_end)
-        self.state = CellState(layout, script.state, self.call)
+        self.state = CellState(process, layout, script.state, self.call)
         self.methods = {name: getattr(self.state.process, f"on_{name}") for name in layout.timers}
         self.timers = self.state.timers
         self.event_timers = [timer for timer in self.timers if timer.event]

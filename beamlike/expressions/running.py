@@ -1,0 +1,16 @@
+"""What only running aggregates have."""
+
+from __future__ import annotations
+
+from stages.process.cumulative import Previous
+
+
+def previous(column: str) -> Previous:
+    """The value of a column in the row before, of the same key and window; null in the first. For `running(...)` only.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> so_far = plays.group_by("user").running(before=bl.previous("points"))
+        >>> so_far.collect().filter(user="ada")["before"].to_list()
+        [None, 3]
+    """
+    return Previous(column)

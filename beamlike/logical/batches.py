@@ -1,0 +1,147 @@
+"""Functions of frames with state and timers, and running aggregates, as they are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from beamlike.errors import DuplicateName, PlanError, WrongType, unknown_column
+from beamlike.expressions.describe import aggregate_text, function_name
+from beamlike.logical.keyed import given_columns, keyed, require_bound, require_not_shown, require_placed
+from beamlike.logical.node import Node
+from beamlike.rows.dtypes import SchemaLike, as_dtype, as_schema, require_column_name
+from stages.aggregates.base import Aggregate
+from stages.process.batches import SHOWN_WINDOW, TIME, TIMER, Function, KeyedBatches
+from stages.process.cumulative import Cumulative, Previous, cumulative
+from stages.process.declarations import EventTimer, ProcessingTimer, Timer, Value
+from stages.process.fields import field_column
+from stages.process.keyed import Order
+from stages.process.layout import Layout
+from stages.process.running import Running
+
+_OWN = (TIME, TIMER, "time", *SHOWN_WINDOW)
+"""Columns that a function is given beside the user's."""
+
+
+def batched(
+    before: Node,
+    keys: Sequence[str],
+    function: Function,
+    schema: SchemaLike,
+    state: SchemaLike,
+    timers: Mapping[str, Timer],
+    step: str,
+    *,
+    order: Order,
+    keep_forever: bool,
+) -> Node:
+    """What a function of frames makes of the rows of each key and window."""
+    require_placed(before, order, step)
+    if not callable(function):
+        raise WrongType(f"expected a function of rows, state and due timers, got {function!r}", step=step)
+    fields = as_schema(state, step)
+    _require_timers(timers, step)
+    _require_apart(before.schema, keys, fields, timers, step)
+    if not timers and not keep_forever:
+        require_bound(before, function_name(function), "a timer, windows before, or keep_forever=True", step)
+    columns = [field_column(name, Value(dtype), as_dtype, before.schema) for name, dtype in fields.items()]
+    lateness = before.windowing.allowed_lateness
+    layout = Layout(tuple(keys), before.schema, tuple(columns), dict(timers), lateness)
+    user = given_columns(schema, step)
+    operator = KeyedBatches(
+        tuple(keys),
+        before.schema,
+        before.windowing,
+        function,
+        layout,
+        user,
+        order=order,
+        title=function_name(function),
+    )
+    return keyed(before, operator, user, step)
+
+
+def run_up(
+    before: Node,
+    keys: Sequence[str],
+    unnamed: Sequence[Any],
+    aggregates: Mapping[str, Any],
+    step: str,
+    *,
+    order: Order,
+    keep_forever: bool,
+) -> Node:
+    """The rows, with cumulative aggregates of their key and window."""
+    require_placed(before, order, step)
+    if unnamed or not aggregates:
+        raise PlanError("give each aggregate a name, and at least one: running(plays=bl.count())", step=step)
+    if not keep_forever:
+        require_bound(before, "running(...)", "windows before, or keep_forever=True", step)
+    found = {name: _cumulative(before.schema, name, one, step) for name, one in aggregates.items()}
+    require_not_shown(found, step)
+    results = {name: aggregate.dtype(before.schema) for name, aggregate in found.items()}
+    operator = Running(
+        tuple(keys), before.schema, before.windowing, found, order=order, title="running aggregates"
+    )
+    return keyed(before, operator, pl.Schema({**before.schema, **results}), step)
+
+
+def _cumulative(schema: pl.Schema, name: str, aggregate: Any, step: str) -> Cumulative:
+    require_column_name(name, step)
+    if name in schema:
+        raise DuplicateName(f"the aggregate {name!r} has the name of a column; choose another", step=step)
+    if not isinstance(aggregate, Aggregate | Previous):
+        raise WrongType(f"{name} must be an aggregate such as bl.count(), not {aggregate!r}", step=step)
+    for column in aggregate.columns:
+        if column not in schema:
+            raise unknown_column(column, schema, step)
+    text = aggregate_text(aggregate) if isinstance(aggregate, Aggregate) else str(aggregate)
+    found = cumulative(aggregate, text)
+    if found is None:
+        raise PlanError(
+            f"{name}: {text} has no running form; count, sum, mean, min, max, first, last and previous have one",
+            step=step,
+        )
+    try:
+        found.dtype(schema)
+    except TypeError as error:
+        raise WrongType(f"{name}: {error}", step=step) from error
+    return found
+
+
+def _require_timers(timers: object, step: str) -> None:
+    if not isinstance(timers, Mapping):
+        raise WrongType(
+            f'timers= must be a dict such as {{"quiet": bl.EventTimer()}}, not {timers!r}', step=step
+        )
+    for name, timer in timers.items():
+        require_column_name(name, step)
+        if not isinstance(timer, EventTimer | ProcessingTimer):
+            raise WrongType(
+                f"timer {name!r} must be bl.EventTimer() or bl.ProcessingTimer(), not {timer!r}", step=step
+            )
+        if timer.family or (isinstance(timer, ProcessingTimer) and timer.hold):
+            raise PlanError(
+                f"timer {name!r}: a function of frames has no families of timers and none that hold the watermark; "
+                "process(...) has both",
+                step=step,
+            )
+
+
+def _require_apart(
+    schema: pl.Schema, keys: Sequence[str], fields: pl.Schema, timers: Mapping[str, Timer], step: str
+) -> None:
+    """State and timers are columns of one frame, beside the keys."""
+    for name in (*fields, *timers):
+        if name in keys or name in _OWN or (name in fields and name in timers):
+            raise DuplicateName(
+                f"{name!r} is the name of a state field or timer and of another column", step=step
+            )
+    for name in _OWN:
+        if name in schema:
+            raise DuplicateName(
+                f"the function is given a column {name!r} of its own, and the rows have one; rename that before",
+                step=step,
+            )

@@ -1,0 +1,283 @@
+"""Keyed state and timers by a function of frames: called once for all keys of a shard that something has come for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import attrs
+import polars as pl
+
+from stages.errors import ResultError
+from stages.operator import Refused, State
+from stages.process.declarations import EventTimer
+from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
+from stages.process.layout import Layout
+from stages.process.play import MOST_FIRINGS
+from stages.process.tables import Cells
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+
+TIME: Final = "event_time"
+TIMER: Final = "timer"
+SHOWN_WINDOW: Final = ("window_start", "window_end")
+_UTC: Final = pl.Datetime("us", "UTC")
+
+Function = Callable[[pl.DataFrame, pl.DataFrame, pl.DataFrame], Any]
+"""Of rows, state and due timers: what is emitted, and the state as it is now."""
+
+
+@attrs.frozen
+class Batch:
+    """What a function is called with: rows, cells and due timers by the number of their cell."""
+
+    rows: pl.DataFrame
+    cells: pl.DataFrame
+    due: pl.DataFrame
+
+
+@attrs.define
+class _Outcome:
+    """What has come of the calls of a step."""
+
+    panes: list[pl.DataFrame] = attrs.field(factory=list)
+    refused: list[Refused] = attrs.field(factory=list)
+    fired: int = 0
+
+
+@attrs.frozen(slots=False, eq=False)
+class KeyedBatches(Keyed):
+    """Calls `function` with frames; `output` has the columns of what it emits."""
+
+    function: Function
+    layout: Layout
+    output: pl.Schema
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The watermark, and processing time if a timer waits for it."""
+        waits = any(timer.domain == "processing" for timer in self.layout.timers.values())
+        return (WATERMARK, PROCESSING_TIME) if waits else (WATERMARK,)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Fields and timers of each key and window."""
+        return Cells(self.layout)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether a function must tell windows apart."""
+        return self.windowing.windows.span is not None or self.windowing.windows.gaps
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """Fields and timers."""
+        return self.layout.kinds
+
+    @property
+    def content(self) -> pl.Schema:
+        """Their columns."""
+        return self.layout.content
+
+    def facts(self, type_name: TypeName) -> dict[str, str]:
+        """What it keeps, in words."""
+        return self.layout.facts(type_name)
+
+    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+        """One call for rows and timers; and one more as long as timers were set that are due already."""
+        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
+        cells, idle = touched(visit.rows, visit.incoming, self.layout.due(clocks.times), self.id)
+        outcome = _Outcome()
+        left = [idle]
+        if len(cells):
+            numbered = cells.with_row_index(CELL)
+            played = self.by_cell(cells, rows)
+            after = self._calls(
+                Batch(played, numbered, self._due(numbered, clocks, frozenset())), clocks, outcome
+            )
+            expired = self.layout.expiry <= clocks.now
+            left.append(self.layout.kept(after.filter(~expired).drop(CELL), clocks.times))
+        state.leave(self.cells, pl.concat(left))
+        panes = pl.concat(outcome.panes) if outcome.panes else self._nothing
+        return Result(panes, tuple(outcome.refused), outcome.fired)
+
+    def _calls(self, batch: Batch, clocks: Clocks, outcome: _Outcome) -> pl.DataFrame:
+        """The cells after all calls of a step; a processing-time timer fires only in the first."""
+        once = frozenset(name for name, timer in self.layout.timers.items() if timer.domain == "processing")
+        calls = 0
+        while True:
+            outcome.fired += len(batch.due)
+            cells = self._call(self._fired(batch), clocks, outcome)
+            due = self._due(cells, clocks, once)
+            if due.is_empty():
+                return cells
+            calls += 1
+            if calls >= MOST_FIRINGS:
+                raise ResultError(
+                    f"timers {sorted(set(due[TIMER]))} were set again for times that have come, {MOST_FIRINGS:,} times "
+                    "over; EventTimer(at_end='drop') is for timers that set themselves again"
+                )
+            batch = Batch(batch.rows.clear(), cells, due)
+
+    def _due(self, cells: pl.DataFrame, clocks: Clocks, without: frozenset[str]) -> pl.DataFrame:
+        """The timers that have come: cell, name, time, and the time that what is emitted has by default."""
+        frames = [pl.DataFrame(schema={CELL: pl.UInt32(), TIMER: pl.String(), "time": _UTC, TIME: _UTC})]
+        for name, timer in self.layout.timers.items():
+            if name in without or (
+                clocks.at_end and isinstance(timer, EventTimer) and timer.at_end == "drop"
+            ):
+                continue
+            column = self.layout.timer_columns(name)[-2]
+            event = timer.domain == "event"
+            come = pl.lit(clocks.at_end) | (
+                pl.col(column) <= clocks.times[WATERMARK if event else PROCESSING_TIME]
+            )
+            stamp = pl.col(column) if event else pl.lit(clocks.before, pl.Int64)
+            if not event and clocks.before <= MIN_TIME:
+                stamp = pl.col(column)
+            found = cells.filter(pl.col(column).is_not_null() & come)
+            times = {"time": pl.col(column).cast(_UTC), TIME: stamp.cast(_UTC)}
+            frames.append(found.select(CELL, pl.lit(name).alias(TIMER), **times))
+        return pl.concat(frames).sort(CELL, "time", maintain_order=True)
+
+    def _fired(self, batch: Batch) -> Batch:
+        """With the timers that are due no longer pending."""
+        fired = batch.due.group_by(CELL).agg(pl.col(TIMER))
+        cells = batch.cells.join(fired, on=CELL, how="left", maintain_order="left")
+        cleared = [
+            pl.when(~pl.col(TIMER).list.contains(name).fill_null(False)).then(pl.col(column)).alias(column)
+            for name in self.layout.timers
+            for column in self.layout.timer_columns(name)
+        ]
+        return attrs.evolve(batch, cells=cells.with_columns(cleared).drop(TIMER))
+
+    def _call(self, batch: Batch, clocks: Clocks, outcome: _Outcome) -> pl.DataFrame:
+        """The cells after the function; where it raises, it is called for halves of them, down to a single one."""
+        try:
+            panes, cells = self._called(batch, clocks)
+        except MemoryError:
+            raise
+        except Exception as error:
+            if len(batch.cells) == 1:
+                outcome.refused += self._refused(batch, error)
+                return batch.cells
+            middle = batch.cells[CELL][len(batch.cells) // 2]
+            parts = (pl.col(CELL) < middle, pl.col(CELL) >= middle)
+            halves = [Batch(batch.rows.filter(p), batch.cells.filter(p), batch.due.filter(p)) for p in parts]
+            return pl.concat([self._call(half, clocks, outcome) for half in halves])
+        outcome.panes.append(panes)
+        return cells
+
+    def _called(self, batch: Batch, clocks: Clocks) -> tuple[pl.DataFrame, pl.DataFrame]:
+        ids = batch.cells.select(CELL, *self._shown_id())
+        state = batch.cells.select(*self._shown_id(), *self._shown_state())
+        rows = batch.rows.select(
+            *self.schema, pl.col(EVENT_TIME).cast(_UTC).alias(TIME), *self._shown_window()
+        )
+        due = batch.due.join(ids, on=CELL, maintain_order="left").select(*self._names(), TIMER, "time", TIME)
+        given = self.function(rows, state, due)
+        if not (
+            isinstance(given, tuple)
+            and len(given) == 2
+            and all(isinstance(one, pl.DataFrame) for one in given)
+        ):
+            raise ResultError(f"expected two polars frames, what is emitted and the state, got {given!r}")
+        return self._emitted(given[0], batch, clocks), self._left(given[1], state, batch)
+
+    def _emitted(self, frame: pl.DataFrame, batch: Batch, clocks: Clocks) -> pl.DataFrame:
+        """What the function gave, with its times and windows."""
+        windows = SHOWN_WINDOW if self.windowed else ()
+        frame = _fitting(
+            frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "what is emitted"
+        )
+        least = pl.concat([batch.rows[EVENT_TIME], batch.due[TIME].cast(pl.Int64)]).min()
+        times = frame[TIME].cast(pl.Int64)
+        if len(frame) and (times.null_count() or least is None or times.min() < least):  # type: ignore[operator]
+            raise ResultError(
+                f"the {TIME!r} of what is emitted must not be null, nor before the first of the rows and timers that "
+                "the function was called with: it could be late"
+            )
+        whole = [pl.lit(MIN_TIME, pl.Int64), pl.lit(GLOBAL_WINDOW_END, pl.Int64)]
+        bounds = [pl.col(name).cast(pl.Int64) for name in windows] or whole
+        bounds = [bound.alias(column) for bound, column in zip(bounds, WINDOW_COLUMNS, strict=True)]
+        return frame.select(*self.output, pl.col(TIME).cast(pl.Int64).alias(EVENT_TIME), *bounds)
+
+    def _left(self, after: pl.DataFrame, state: pl.DataFrame, batch: Batch) -> pl.DataFrame:
+        """The cells as the function left them; those that it left out have nothing in them any more."""
+        after = _fitting(after, dict(state.schema), "the state")
+        if after.select(self._names()).is_duplicated().any():
+            raise ResultError("the state has several rows of one key; give one for each")
+        ids = batch.cells.select(CELL, *self.id, *(e.alias(f"__shown.{n}") for n, e in self._ids().items()))
+        on = [f"__shown.{name}" for name in self._names()]
+        both: dict[str, Any] = {"left_on": on, "right_on": self._names(), "nulls_equal": True}
+        merged = ids.join(after, how="left", maintain_order="left", **both)
+        if len(after.join(ids, left_on=self._names(), right_on=on, how="anti", nulls_equal=True)):
+            raise ResultError("the state has a key that the function was not called with")
+        fields = [pl.col(field.name).alias(field.column) for field in self.layout.fields]
+        timers = []
+        for name, timer in self.layout.timers.items():
+            time = pl.col(name).cast(pl.Int64)
+            # Not after the window is collected.
+            latest = self.layout.expiry if timer.domain == "event" else time
+            columns = (
+                pl.when(time.is_not_null()).then(pl.min_horizontal(time, latest)),
+                pl.lit(None, pl.Int64),
+            )
+            timers += [
+                new.alias(old) for new, old in zip(columns, self.layout.timer_columns(name), strict=True)
+            ]
+        return merged.select(CELL, *self.id, *fields, *timers)
+
+    def _refused(self, batch: Batch, error: Exception) -> Iterator[Refused]:
+        """All rows and timers of the one cell."""
+        if len(batch.rows):
+            yield Refused(batch.rows.select(list(self.schema)), (error,) * len(batch.rows))
+        if len(batch.due):
+            due = batch.due.join(batch.cells.select(CELL, *self.keys), on=CELL)
+            yield Refused(due.select(*self.keys, TIMER, "time"), (error,) * len(due))
+
+    def _ids(self) -> dict[str, pl.Expr]:
+        """The columns by which a function tells cells apart."""
+        windows = zip(SHOWN_WINDOW, WINDOW_COLUMNS, strict=True) if self.windowed else ()
+        return {
+            **{key: pl.col(key) for key in self.keys},
+            **{name: pl.col(c).cast(_UTC) for name, c in windows},
+        }
+
+    def _names(self) -> list[str]:
+        return list(self._ids())
+
+    def _shown_id(self) -> list[pl.Expr]:
+        return [expression.alias(name) for name, expression in self._ids().items()]
+
+    def _shown_window(self) -> list[pl.Expr]:
+        return [expression.alias(name) for name, expression in self._ids().items() if name in SHOWN_WINDOW]
+
+    def _shown_state(self) -> list[pl.Expr]:
+        fields = [pl.col(field.column).alias(field.name) for field in self.layout.fields]
+        timers = [
+            pl.col(self.layout.timer_columns(name)[0]).cast(_UTC).alias(name) for name in self.layout.timers
+        ]
+        return [*fields, *timers]
+
+    @property
+    def _nothing(self) -> pl.DataFrame:
+        times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
+        return pl.DataFrame(schema={**self.output, **times})
+
+
+def _fitting(frame: pl.DataFrame, schema: dict[str, pl.DataType], what: str) -> pl.DataFrame:
+    """The frame with exactly these columns; a null column, and a smaller type, are those that are wanted."""
+    missing = [name for name in schema if name not in frame.columns]
+    extra = [name for name in frame.columns if name not in schema]
+    if missing or extra:
+        expected = ", ".join(schema)
+        raise ResultError(
+            f"{what} must have the columns {expected}; it has {', '.join(frame.columns) or 'none'}"
+        )
+    try:
+        return frame.select(pl.col(name).cast(dtype, strict=True) for name, dtype in schema.items())
+    except pl.exceptions.PolarsError as error:
+        raise ResultError(f"{what}: {str(error).partition(chr(10))[0]}") from None

@@ -1,0 +1,126 @@
+"""Cumulative forms of aggregates: of each row, the accumulators of all rows of its key up to it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+import polars as pl
+
+from stages.aggregates.base import Aggregate
+from stages.aggregates.builtin import Count, First, Last, Max, Mean, Min, Sum
+
+Columns = dict[str, pl.Expr]
+
+
+class Cumulative(Protocol):
+    """An aggregate that can be had of each row. The first row of a key has what was so far, the others are lifted."""
+
+    def dtype(self, schema: pl.Schema) -> pl.DataType:
+        """The type of the result; raises `TypeError` for a column that it cannot take."""
+
+    def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
+        """The accumulator columns, by the end of their name."""
+
+    def lift(self, schema: pl.Schema) -> Columns:
+        """The accumulators of single rows."""
+
+    def so_far(self, acc: Columns) -> Columns:
+        """Those of each row and all before it in its group."""
+
+    def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
+        """The result."""
+
+
+@attrs.frozen
+class Previous:
+    """The value of a column in the row before, of the same key; null in the first one."""
+
+    column: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The input columns that it reads."""
+        return (self.column,)
+
+    def __str__(self) -> str:
+        return f"previous({self.column})"
+
+    def dtype(self, schema: pl.Schema) -> pl.DataType:
+        """That of the column."""
+        return schema[self.column]
+
+    def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
+        """This value, and the one before."""
+        return {"value": schema[self.column], "before": schema[self.column]}
+
+    def lift(self, schema: pl.Schema) -> Columns:
+        """The value."""
+        return {"value": pl.col(self.column), "before": pl.lit(None, schema[self.column])}
+
+    def so_far(self, acc: Columns) -> Columns:
+        """The value, and that of the row before."""
+        return {"value": acc["value"], "before": acc["value"].shift(1)}
+
+    def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
+        """The one before."""
+        return acc["before"]
+
+
+@attrs.frozen
+class OfAggregate:
+    """The cumulative form of an aggregate of groupings."""
+
+    aggregate: Count | Sum | Mean | Min | Max | First | Last
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def dtype(self, schema: pl.Schema) -> pl.DataType:
+        """That of the aggregate."""
+        return self.aggregate.dtype(schema)
+
+    def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
+        """Those of the aggregate."""
+        return {name: part.dtype for name, part in self.aggregate.parts(schema).items()}
+
+    def lift(self, schema: pl.Schema) -> Columns:
+        """As in a grouping."""
+        return self.aggregate.lift(schema)
+
+    def so_far(self, acc: Columns) -> Columns:
+        """Sums add up, extremes stay, and of values by time one takes the place of another."""
+        match self.aggregate:
+            case Count() | Sum() | Mean():
+                return {name: part.fill_null(strategy="zero").cum_sum() for name, part in acc.items()}
+            case Min():
+                return {"value": acc["value"].cum_min().forward_fill()}
+            case Max():
+                return {"value": acc["value"].cum_max().forward_fill()}
+            case First():
+                return _replaced(acc, acc["time"] < acc["time"].cum_min().shift(1))
+            case Last():
+                return _replaced(acc, acc["time"] >= acc["time"].cum_max().shift(1))
+
+    def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
+        """As in a grouping."""
+        return self.aggregate.extract(acc, schema)
+
+
+def _replaced(acc: Columns, better: pl.Expr) -> Columns:
+    """Time and value of the last row that was better than those before; a null time is that of nothing so far."""
+    found = better.fill_null(True) & acc["time"].is_not_null()
+    taken = (
+        pl.when(found).then(pl.struct(acc["time"].alias("time"), acc["value"].alias("value"))).forward_fill()
+    )
+    return {"time": taken.struct.field("time"), "value": taken.struct.field("value")}
+
+
+def cumulative(aggregate: Aggregate | Previous, text: str) -> Cumulative | None:
+    """The cumulative form of an aggregate, in words `text`; None where there is none."""
+    if isinstance(aggregate, Previous):
+        return aggregate
+    if isinstance(aggregate, Count | Sum | Mean | Min | Max | First | Last):
+        return OfAggregate(aggregate, text)
+    return None

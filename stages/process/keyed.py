@@ -1,0 +1,240 @@
+"""What all operators over keys and windows have in common: rows are placed, judged, and put in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Final, Literal
+
+import attrs
+import polars as pl
+
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.process.layout import expiry
+from stages.process.tables import NUMBER, Waiting
+from stages.progress.watermarks import Times, Watermarks
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
+from windowing.custom import CustomWindows, spread
+from windowing.time import MAX_TIME, MIN_TIME
+from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+from windowing.windowing import Windowing
+
+LATE: Final = "late"
+NO_WINDOW: Final = "no window"
+REASON: Final = "reason"
+
+Order = Literal["time", "arrival"]
+
+TypeName = Callable[[pl.DataType], str]
+"""A type in words."""
+
+CELL: Final = "__cell"
+"""Of rows that are played: the number of their key and window."""
+TURN: Final = "__turn"
+"""Of rows that are played: 0 for those that are played at once, 1 for those in the order of time."""
+
+
+@attrs.frozen
+class Clocks:
+    """The clocks of a step: the input watermark `before` it and `now`, and the processing time, in microseconds."""
+
+    before: int
+    now: int
+    processing_time: int
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the input is over."""
+        return self.now >= MAX_TIME
+
+    @property
+    def times(self) -> dict[str, int]:
+        """Where they stand now, by name."""
+        return {WATERMARK: self.now, PROCESSING_TIME: self.processing_time}
+
+
+@attrs.frozen
+class Result:
+    """What comes of rows that are played: `panes`, the rows that were `refused`, and how many timers `fired`."""
+
+    panes: pl.DataFrame
+    refused: tuple[Refused, ...] = ()
+    fired: int = 0
+
+
+@attrs.frozen(slots=False, eq=False)
+class Keyed(Operator):
+    """Plays the rows of each key and window.
+
+    `title` says what it is, for people. `schema` has the columns of rows, `keys` among them. `order="time"`: rows wait
+    for the watermark and are played in order of time; by "arrival" they are played at once. `late`: somebody wants to
+    see what is dropped. `retracted`: rows that take back others come, too.
+    """
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    windowing: Windowing
+    order: Order = attrs.field(kw_only=True)
+    title: str = attrs.field(kw_only=True)
+    late: bool = attrs.field(default=False, kw_only=True)
+    retracted: bool = attrs.field(default=False, kw_only=True)
+
+    @property
+    def id(self) -> list[str]:
+        """The columns that tell a key and window from the others."""
+        return [*self.keys, *WINDOW_COLUMNS]
+
+    @property
+    def ordered(self) -> bool:
+        """Rows of one time are played in the order in which they come."""
+        return True
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """Those for which it must be looked at even if nothing comes."""
+        return (WATERMARK,)
+
+    @cached_property
+    def inputs(self) -> dict[str, Input]:
+        """The rows, with or without their windows."""
+        times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
+        return {MAIN: Input(self.keys, pl.Schema({**self.row, **times}))}
+
+    @property
+    def cells(self) -> Kept:
+        """What is kept of each key and window."""
+        raise NotImplementedError
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        """The rows that wait."""
+        return Waiting(self.keys, self.row)
+
+    @property
+    def tables(self) -> tuple[Kept, ...]:
+        """Cells, and in order of time the rows that wait."""
+        return (self.cells, self.waiting) if self.order == "time" else (self.cells,)
+
+    @property
+    def row(self) -> pl.Schema:
+        """The columns of a row, and whether it takes back another."""
+        taken_back = {PANE_RETRACTED: pl.Boolean()} if self.retracted else {}
+        return pl.Schema({**self.schema, **taken_back})
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """What it keeps, by the name that the user has given it, with its kind."""
+        raise NotImplementedError
+
+    @property
+    def content(self) -> pl.Schema:
+        """The columns in which it keeps that."""
+        raise NotImplementedError
+
+    def facts(self, type_name: TypeName) -> dict[str, str]:
+        """What it keeps or computes, in words."""
+        raise NotImplementedError
+
+    def usable(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refused, ...]]:
+        """(rows that can be played, the others)."""
+        return rows, ()
+
+    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+        """Plays rows, which have their window, and whatever else is due; keeps what is left."""
+        raise NotImplementedError
+
+    def step(
+        self,
+        state: State,
+        arrivals: Mapping[str, pl.DataFrame],
+        before: Watermarks,
+        then: Times,
+        now: Times,
+    ) -> Given:
+        """Rows that need not wait, then those whose turn has come, and what else is due."""
+        usable, refused = self.usable(arrivals[MAIN])
+        placed, nowhere = self._placed(usable)
+        in_time, late = self._judged(placed, before.input)
+        numbered = in_time.with_columns(
+            (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
+            pl.lit(1, pl.Int64).alias(PENDING),
+            pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD),
+        ).select(list(self.waiting.schema))
+        clocks = Clocks(before.input, now.time(WATERMARK), now.time(PROCESSING_TIME))
+        rows = pl.concat(self._in_order(state, numbered, clocks))
+        result = self.play(state, rows, clocks)
+        dropped = {LATE: len(late), NO_WINDOW: len(nowhere)}
+        return Given(
+            result.panes,
+            len(usable),
+            len(placed) + len(nowhere),
+            len(rows),
+            {reason: count for reason, count in dropped.items() if count},
+            self._shown(late, nowhere) if self.late else pl.DataFrame(),
+            (*refused, *result.refused),
+            result.fired,
+        )
+
+    def _placed(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """(a row per (row, window), the rows in no window)."""
+        windows = self.windowing.windows
+        if isinstance(rows.schema.get(WINDOW_START), pl.List):
+            assert isinstance(windows, CustomWindows)
+            return spread(windows, rows), rows.filter(pl.col(WINDOW_START).is_null())
+        if WINDOW_START in rows.columns:
+            return rows, rows.clear()
+        numbered = windows.assign(rows.with_row_index("__row"))
+        if not windows.gaps:
+            return numbered.drop("__row"), rows.clear()
+        inside = pl.int_range(len(rows), dtype=pl.UInt32, eager=True).is_in(numbered["__row"].implode())
+        return numbered.drop("__row"), rows.filter(~inside)
+
+    def _judged(self, rows: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """(rows that may be played, those that are too late)."""
+        lateness = self.windowing.allowed_lateness
+        in_time = expiry(lateness) > watermark
+        if self.order == "time":
+            in_time &= pl.col(EVENT_TIME) >= max(watermark, MIN_TIME + lateness) - lateness
+        return rows.filter(in_time), rows.filter(~in_time)
+
+    def _in_order(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Iterator[pl.DataFrame]:
+        """Rows that are played at once, then those whose turn in the order of time has come; the others are kept."""
+        if self.order == "arrival":
+            yield rows.with_columns(pl.lit(0).alias(TURN))
+            return
+        behind = pl.col(EVENT_TIME) < clocks.before
+        yield rows.filter(behind).with_columns(pl.lit(0).alias(TURN))
+        visit = state.visit(self.waiting, rows.filter(~behind))
+        pool = pl.concat([visit.rows, visit.incoming])
+        come = pl.col(EVENT_TIME) < clocks.now
+        state.leave(self.waiting, pool.filter(~come))
+        yield pool.filter(come).with_columns(pl.lit(1).alias(TURN))
+
+    def by_cell(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of these cells, with the number of each, in the order in which they are played."""
+        numbers = cells.select(self.id).with_row_index(CELL)
+        order = [CELL, TURN, pl.when(pl.col(TURN) == 1).then(EVENT_TIME), NUMBER]
+        return rows.join(numbers, on=self.id, how="left", nulls_equal=True).sort(order)
+
+    def _shown(self, late: pl.DataFrame, nowhere: pl.DataFrame) -> pl.DataFrame:
+        """What was dropped, with the reason."""
+        windows = [pl.lit(None, pl.Int64).alias(column) for column in WINDOW_COLUMNS]
+        columns = [*self.row, REASON, EVENT_TIME, *WINDOW_COLUMNS]
+        return pl.concat(
+            [
+                late.with_columns(pl.lit(LATE).alias(REASON)).select(columns),
+                nowhere.with_columns(pl.lit(NO_WINDOW).alias(REASON), *windows).select(columns),
+            ]
+        )
+
+
+def touched(
+    cells: pl.DataFrame, reached: pl.DataFrame, due: pl.Expr, id: list[str]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(cells that rows have come for, a new one where there was none, or in which something is due; the others)."""
+    marks = reached.with_columns(pl.lit(True).alias("__reached"))
+    marked = cells.join(marks, on=id, how="left", nulls_equal=True, maintain_order="left")
+    active = pl.col("__reached").fill_null(False) | due.fill_null(False)
+    found = marked.filter(active).drop("__reached")
+    new = reached.join(found, on=id, how="anti", nulls_equal=True, maintain_order="left")
+    return pl.concat([found, new], how="diagonal"), marked.filter(~active).drop("__reached")

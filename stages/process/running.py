@@ -1,0 +1,126 @@
+"""Running aggregates: with each row, its key's aggregates of all rows up to it, in columns throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+import polars as pl
+
+from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
+from stages.process.cumulative import Cumulative
+from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
+from stages.process.layout import expiry
+from stages.process.tables import NUMBER
+from stages.progress.watermarks import Times, Watermarks
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.triggers.base import WATERMARK
+
+_SO_FAR = -1
+"""In place of a row's number: what was so far comes before all rows."""
+
+
+@attrs.frozen(slots=False, eq=False)
+class Totals(Kept):
+    """What the rows of a key and window have come to so far."""
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    allowed_lateness: int
+    clocks = (WATERMARK,)
+
+    @cached_property
+    def table(self) -> Table:
+        """Placed by key."""
+        held = pl.Schema({**self.schema, PENDING: pl.Int64(), HOLD: pl.Int64()})
+        ids = {name: self.schema[name] for name in (*self.keys, *WINDOW_COLUMNS)}
+        return Table("key", "has totals", self.keys, WINDOW_COLUMNS, held, pl.Schema(ids))
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        """When the window is collected."""
+        return {WATERMARK: expiry(self.allowed_lateness)}
+
+    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+        """All totals."""
+        return visit.rows
+
+
+@attrs.frozen(slots=False, eq=False)
+class Running(Keyed):
+    """Rows with more columns: cumulative `aggregates` by name."""
+
+    aggregates: Mapping[str, Cumulative]
+
+    @cached_property
+    def parts(self) -> dict[str, pl.DataType]:
+        """The columns of totals, with their types."""
+        return {
+            f"__s.{name}.{part}": dtype
+            for name, aggregate in self.aggregates.items()
+            for part, dtype in aggregate.parts(self.schema).items()
+        }
+
+    @cached_property
+    def cells(self) -> Totals:
+        """The totals of each key and window."""
+        ids = {**{key: self.schema[key] for key in self.keys}, **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())}
+        return Totals(self.keys, pl.Schema({**ids, **self.parts}), self.windowing.allowed_lateness)
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """Totals."""
+        return {name: str(aggregate) for name, aggregate in self.aggregates.items()}
+
+    @property
+    def content(self) -> pl.Schema:
+        """Their columns."""
+        return pl.Schema(self.parts)
+
+    def facts(self, type_name: TypeName) -> dict[str, str]:
+        """What it computes, in words."""
+        return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
+
+    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+        """Each row after what was so far."""
+        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
+        over = expiry(self.windowing.allowed_lateness) <= clocks.now
+        cells, idle = touched(visit.rows, visit.incoming, over, self.id)
+        shown = [*self.schema, *self.aggregates, EVENT_TIME, *WINDOW_COLUMNS]
+        if cells.is_empty():
+            state.leave(self.cells, idle)
+            return Result(pl.DataFrame(schema=self._given()))
+        both = self._together(cells, self.by_cell(cells, rows))
+        totals = both.group_by(CELL, maintain_order=True).agg(pl.col(*self.id, *self.parts).last())
+        kept = totals.with_columns(pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD))
+        left = kept.filter(~over).select(list(self.cells.table.schema))
+        state.leave(self.cells, pl.concat([idle, left]))
+        results = [self._result(name, aggregate) for name, aggregate in self.aggregates.items()]
+        return Result(both.filter(pl.col(NUMBER) != _SO_FAR).with_columns(results).select(shown))
+
+    def _together(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+        """What was so far and rows, by cell and in order, each with the totals up to it."""
+        lifted = rows.with_columns(
+            expression.alias(f"__s.{name}.{part}")
+            for name, aggregate in self.aggregates.items()
+            for part, expression in aggregate.lift(self.schema).items()
+        )
+        before = cells.with_row_index(CELL).with_columns(pl.lit(_SO_FAR, pl.Int64).alias(NUMBER))
+        # Stable: what was so far stands before the rows of its cell.
+        both = pl.concat([before, lifted], how="diagonal").sort(CELL, maintain_order=True)
+        return both.with_columns(
+            expression.over(CELL).alias(f"__s.{name}.{part}")
+            for name, aggregate in self.aggregates.items()
+            for part, expression in aggregate.so_far(self._columns(name, aggregate)).items()
+        )
+
+    def _result(self, name: str, aggregate: Cumulative) -> pl.Expr:
+        return aggregate.extract(self._columns(name, aggregate), self.schema).alias(name)
+
+    def _columns(self, name: str, aggregate: Cumulative) -> dict[str, pl.Expr]:
+        return {part: pl.col(f"__s.{name}.{part}") for part in aggregate.parts(self.schema)}
+
+    def _given(self) -> pl.Schema:
+        results = {name: aggregate.dtype(self.schema) for name, aggregate in self.aggregates.items()}
+        times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
+        return pl.Schema({**self.schema, **results, **times})
