@@ -247,7 +247,7 @@ REFUSED = {
     "a unit alone": (lambda: plays().with_watermark(STRATEGY, timestamp_unit="s"), "timestamp_unit='s'"),
     "after a grouping": (
         lambda: plays().group_by("user", name="totals").aggregate(n=bl.count()).with_watermark(STRATEGY),
-        "'totals' is a grouping, whose watermark follows from what it reads and holds",
+        "'totals' is grouped, and its watermark follows from what it reads and holds",
     ),
     "late elements": (
         lambda: plays().aggregate(n=bl.count()).late().with_watermark(STRATEGY),
