@@ -47,7 +47,7 @@ def keyed_facts(operator: Keyed) -> dict[str, str]:
     return {
         "process": operator.title,
         "keys": ", ".join(operator.keys),
-        **({} if isinstance(windows, GlobalWindows) else {"windows": describe(windows)}),
+        **({} if isinstance(windows, GlobalWindows) else {"scope": describe(windows)}),
         "order": operator.order,
         **operator.facts(type_name),
     }
