@@ -66,8 +66,8 @@ class Table:
     arrivals that wait hold the watermark is known only together with the rows that they become part of.
 
     `merges`: rows of a key may become one where arrivals reach them. `in_turn`: no arrival that reaches a row may be
-    taken before those of its bucket that wait. `holder` is the column that says of a row what of it holds the
-    watermark, if that needs to be told.
+    taken before those of its bucket that wait. `holder` is the column that says of a row which timer of it holds
+    the watermark, and `timers` how many it has, where there are any.
     """
 
     row: str
@@ -84,6 +84,7 @@ class Table:
     in_turn: bool = False
     name: str = ""
     holder: str | None = None
+    timers: pl.Expr | None = None
 
     @cached_property
     def no_rows(self) -> pl.DataFrame:

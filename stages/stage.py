@@ -30,7 +30,7 @@ class StageResult:
     or pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
     `late` has the arrivals that were dropped, if the operator shows them. `percentiles` are those of the input, and
     where there are any, `holds` is where pending elements hold those of the output. What was `refused` is not among the
-    elements. `fired`: how many timers.
+    elements. `timers` are pending, and `fired` have fired.
     """
 
     panes: pl.DataFrame
@@ -48,6 +48,7 @@ class StageResult:
     percentiles: Mapping[int, int]
     holds: Histogram
     refused: tuple[Refused, ...] = ()
+    timers: int = 0
     fired: int = 0
 
     def report(self, *, idle: bool) -> Report:
@@ -108,5 +109,6 @@ class Stage:
             percentiles=now.percentiles,
             holds=merge_histograms(*(index.pending_holds for index in kept)),
             refused=given.refused,
+            timers=sum(index.timers for index in kept),
             fired=given.fired,
         )

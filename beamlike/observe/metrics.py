@@ -44,6 +44,7 @@ class PrometheusMetrics:
     | stage_pending_elements                               | that wait for a pane                            |
     | stage_live_windows, stage_live_keys                  | in state now                                    |
     | stage_state_bytes                                    | what these take                                 |
+    | stage_pending_timers                                 | timers that are set                             |
     | last_batch_timestamp_seconds                         | processing time of the last batch               |
     | batch_in_hand, batch_in_hand_seconds                 | its number, and how long it has been at it      |
     | work_in_hand_seconds                                 | how long it has been in a source, step, stage   |
@@ -57,6 +58,7 @@ class PrometheusMetrics:
     | stage_elements_total                                 | elements that came in                           |
     | stage_placed_elements_total                          | the same, once for every window                 |
     | stage_emitted_elements_total                         | those that are in a pane                        |
+    | stage_fired_timers_total                             | timers that fired                               |
     | stage_panes_total                                    | by `timing`: early, on_time, late               |
     | stage_dropped_elements_total                         | by `reason`: late, closed, no window            |
     | sink_rows_total                                      | rows that it was given                          |
@@ -139,6 +141,7 @@ class PrometheusMetrics:
             "stage_live_windows": stage.live,
             "stage_live_keys": stage.keys,
             "stage_state_bytes": stage.bytes,
+            "stage_pending_timers": stage.timers,
         }
         for metric, value in gauges.items():
             metrics.gauge(metric, self.pipeline, stage=name).set(value)
@@ -157,6 +160,7 @@ class PrometheusMetrics:
                 stage=name,
                 percentile=str(share),
             ).set(_timestamp(mark))
+        metrics.counter("stage_fired_timers", self.pipeline, stage=name).inc(stage.fired)
         metrics.counter("stage_elements", self.pipeline, stage=name).inc(stage.elements)
         metrics.counter("stage_placed_elements", self.pipeline, stage=name).inc(stage.placed or 0)
         metrics.counter("stage_emitted_elements", self.pipeline, stage=name).inc(stage.emitted or 0)
@@ -208,6 +212,8 @@ _HELP = {
     "stage_elements": "Elements that came into the stage.",
     "stage_placed_elements": "The same, each once for every window that it is in.",
     "stage_emitted_elements": "Of these, those that are in a pane.",
+    "stage_pending_timers": "Timers that are set.",
+    "stage_fired_timers": "Timers that fired.",
     "stage_pending_elements": "Of these, those that wait for a pane.",
     "stage_panes": "Panes that the stage gave, by timing.",
     "stage_dropped_elements": "Elements that the stage dropped, by reason.",

@@ -237,7 +237,10 @@ def _source_line(name: str, total: Total) -> list[str]:
 
 def _stage_line(name: str, total: Total, stage: StageRecord | None) -> list[str]:
     state = [] if stage is None else [f"{one:,}" for one in (stage.live, stage.keys, stage.bytes)]
-    went = [f"{total.placed:,}", f"{total.emitted:,}", counts(total.panes), counts(total.lost)]
+    if stage is not None and stage.timers:
+        state[0] += f" with {stage.timers:,} timers"
+    panes = counts({**total.panes, **({"fired": total.fired} if total.fired else {})})
+    went = [f"{total.placed:,}", f"{total.emitted:,}", panes, counts(total.lost)]
     return [name, *went, f"{total.pending:,}", *(state or ["", "", ""])]
 
 

@@ -25,6 +25,7 @@ class Total:
     filtered: int = 0
     placed: int = 0
     emitted: int = 0
+    fired: int = 0
     pending: int = 0
     written: int = 0
     panes: Counter[str] = attrs.field(factory=Counter)
@@ -50,6 +51,7 @@ def totals(history: History) -> defaultdict[str, Total]:
             total.elements += stage.elements
             total.placed += stage.placed or 0
             total.emitted += stage.emitted or 0
+            total.fired += stage.fired
             total.pending = stage.pending or 0
             total.panes.update(stage.panes)
             total.dropped.update(stage.dropped)

@@ -126,9 +126,12 @@ def _work(history: History, batch: BatchRecord) -> Table:
         table.add_row(Text(name), _count(done[name].elements), "", _lost(lost), "", "", "")
     for name, stage in _stages(history, batch):
         total = done[name]
-        live = _count(stage.live), _count(stage.keys), _bytes(stage.bytes)
+        timers = f"\n{_count(stage.timers)} timers" if stage.timers else ""
+        live = f"{_count(stage.live)}{timers}", _count(stage.keys), _bytes(stage.bytes)
         dropped = _lines({**total.dropped, "dead": total.dead_letters})
-        table.add_row(Text(name), _count(total.elements), _lines(total.panes), dropped, *live)
+        table.add_row(
+            Text(name), _count(total.elements), _lines({**total.panes, "fired": total.fired}), dropped, *live
+        )
     for name in others(history, done):
         table.add_row(Text(name), "", "", _lost(done[name].dead_letters), "", "", "")
     return table

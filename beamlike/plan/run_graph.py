@@ -65,7 +65,7 @@ def _stage(plan: StagePlan) -> StageDescription:
         case Grouping():
             return _windowed(described, operator)
         case Keyed():
-            return attrs.evolve(described, choices=keyed_facts(operator))
+            return attrs.evolve(described, choices=keyed_facts(operator), timers=operator.timers)
     return described
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import attrs
 
+from stages.facts import SPARSE
+
 
 @attrs.frozen
 class SourceDescription:
@@ -42,7 +44,8 @@ class StageDescription:
     unit, count, start and timezone of calendar windows; both are None for others. `allowed_lateness` is in
     microseconds. `clocks` are those that its rows of state wait for; `row` is what such a row is called, and `waits`
     what one does that holds the output watermark. `global_window`: all of time is one window. Whether its trigger fires
-    at the ends of windows, and before, is not told in older records: then nothing is said of it.
+    at the ends of windows, and before, is not told in older records: then nothing is said of it. `timers` are those of
+    a process by name, each "event" or "processing".
     """
 
     inputs: tuple[str, ...]
@@ -60,6 +63,7 @@ class StageDescription:
     global_window: bool = False
     fires_at_end: bool = False
     fires_before_end: bool = True
+    timers: Mapping[str, str] = attrs.field(factory=dict, metadata=SPARSE)
 
     @property
     def windowed(self) -> bool:

@@ -103,12 +103,14 @@ class StageRecord:
     that were `pending` before, `emitted` are in panes of this batch for the first time, others were `dropped`, by
     reason ("late": behind the watermark, "closed": the trigger had finished, "no window": it is in none, which counts
     as one placed), and `pending` wait in state for a pane.
-    `panes` counts by timing, and those that were "retracted"; `live` is the number of (key, window) rows in state,
-    `keys` that of keys (one that is in several buckets of state counts in each), `bytes` what they take.
+    `panes` counts by timing, and those that were "retracted", or "rows" of what has no panes; `live` is the number of
+    (key, window) rows in state, `keys` that of keys (one that is in several buckets of state counts in each), `bytes`
+    what they take.
     `percentiles` are those of the output watermark; before `following`, of the input, and `holds` is where pending
     elements of a shard, or all, hold those of the output. `since` is the processing time (us) at which the output
     watermark reached where it is, and `finished` that at which the stage was done with the batch. `window` is the
-    key and window in its own state with the least hold, where that holds the output back.
+    key and window in its own state with the least hold, where that holds the output back. `timers` are pending, and
+    `fired` have fired in this batch.
     """
 
     input: int
@@ -129,6 +131,8 @@ class StageRecord:
     emitted: int | None = None
     pending: int | None = None
     holds: Histogram = attrs.field(factory=dict, metadata=SPARSE)
+    timers: int = attrs.field(default=0, metadata=SPARSE)
+    fired: int = attrs.field(default=0, metadata=SPARSE)
 
     @property
     def lag(self) -> int:
@@ -138,7 +142,9 @@ class StageRecord:
     def quiet(self) -> StageRecord:
         """The same in a batch in which nothing came."""
         none = None if self.placed is None else 0
-        return attrs.evolve(self, elements=0, panes={}, dropped={}, finished=None, placed=none, emitted=none)
+        return attrs.evolve(
+            self, elements=0, panes={}, dropped={}, finished=None, placed=none, emitted=none, fired=0
+        )
 
     def then(self, later: StageRecord) -> StageRecord:
         """Of two batches: where the later one left the stage, and what it did in both."""
@@ -149,6 +155,7 @@ class StageRecord:
             dropped=_added(self.dropped, later.dropped),
             placed=_sum(self.placed, later.placed),
             emitted=_sum(self.emitted, later.emitted),
+            fired=self.fired + later.fired,
         )
 
     def plus(self, other: StageRecord) -> StageRecord:
@@ -173,6 +180,8 @@ class StageRecord:
             _sum(self.emitted, other.emitted),
             _sum(self.pending, other.pending),
             merge_histograms(self.holds, other.holds),
+            self.timers + other.timers,
+            self.fired + other.fired,
         )
 
     def following(self, before: StageRecord | None, now: int) -> StageRecord:

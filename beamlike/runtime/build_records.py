@@ -48,6 +48,8 @@ def stage_record(step: StageResult, upstream: Mapping[str, Report], finished: in
         emitted=step.emitted,
         pending=step.pending,
         holds=step.holds,
+        timers=step.timers,
+        fired=step.fired,
     )
 
 
@@ -78,9 +80,9 @@ def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> Sou
 
 
 def _panes(step: StageResult) -> dict[str, int]:
-    """How many by timing, and how many earlier ones were taken back; what has no windows has no panes."""
+    """How many by timing, and how many earlier ones were taken back; of what are no panes, how many rows."""
     if PANE_TIMING not in step.panes.columns:
-        return {}
+        return {"rows": len(step.panes)} if len(step.panes) else {}
     timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(PANE_TIMING))
     return dict(sorted(timings.to_series().value_counts().rows()))
 

@@ -127,6 +127,11 @@ class Keyed(Operator):
         raise NotImplementedError
 
     @property
+    def timers(self) -> Mapping[str, str]:
+        """Its timers by name: "event" or "processing"."""
+        return {}
+
+    @property
     def content(self) -> pl.Schema:
         """The columns in which it keeps that."""
         raise NotImplementedError

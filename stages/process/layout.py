@@ -160,6 +160,16 @@ class Layout:
             first = output.list.arg_min()
             yield name, output.list.get(first), time.list.get(first)
 
+    @property
+    def pending(self) -> pl.Expr:
+        """How many timers of a cell are pending."""
+        times = {name: pl.col(self.timer_columns(name)[-2]) for name in self.timers}
+        counts = [
+            time.list.len().fill_null(0) if self.timers[name].family else time.is_not_null()
+            for name, time in times.items()
+        ]
+        return pl.sum_horizontal(0, *counts)
+
     def deadlines(self) -> dict[str, pl.Expr]:
         """Of each clock when a cell must be looked at (us): a timer fires, a field is gone, the window is collected."""
         due: dict[str, list[pl.Expr]] = {WATERMARK: [self.expiry], PROCESSING_TIME: []}

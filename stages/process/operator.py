@@ -34,8 +34,7 @@ class KeyedProcess(Keyed):
     @property
     def clocks(self) -> tuple[str, ...]:
         """The watermark, and processing time if a timer waits for it."""
-        waits = any(timer.domain == "processing" for timer in self.layout.timers.values())
-        return (WATERMARK, PROCESSING_TIME) if waits else (WATERMARK,)
+        return (WATERMARK, PROCESSING_TIME) if "processing" in self.timers.values() else (WATERMARK,)
 
     @cached_property
     def cells(self) -> Cells:
@@ -46,6 +45,11 @@ class KeyedProcess(Keyed):
     def kept(self) -> Mapping[str, str]:
         """Fields and timers."""
         return self.layout.kinds
+
+    @property
+    def timers(self) -> Mapping[str, str]:
+        """By name, with their domain."""
+        return {name: timer.domain for name, timer in self.layout.timers.items()}
 
     @property
     def content(self) -> pl.Schema:

@@ -41,6 +41,7 @@ class Cells(Kept):
             self.layout.id_schema,
             missing={name: pl.lit(None, dtype) for name, dtype in self.layout.content.items()},
             holder=HOLDER,
+            timers=self.layout.pending,
         )
 
     @property

@@ -30,6 +30,7 @@ SCHEMA: Final = pl.Schema(
         "rows": pl.Int64(),
         "pending": pl.Int64(),
         "keys": pl.Int64(),
+        "timers": pl.Int64(),
         "hold": pl.Int64(),
         "holder_key": pl.String(),
         "holder_start": pl.Int64(),
@@ -155,7 +156,7 @@ class Index:
         least = pl.col("hold").arg_min()
         both = pl.concat([self.buckets, summary]).group_by(BUCKET)
         folded = both.agg(
-            pl.col(*SIZES, "rows", "pending", "keys").sum(),
+            pl.col(*SIZES, "rows", "pending", "keys", "timers").sum(),
             pl.col("^holder_.*$").get(least),
             pl.col("hold", *(name for name in summary.columns if name.startswith(DEADLINE))).min(),
         )
@@ -184,6 +185,11 @@ class Index:
     def keys(self) -> int:
         """Keys with live rows; one that is in several buckets counts in each."""
         return int(self.buckets["keys"].sum())
+
+    @property
+    def timers(self) -> int:
+        """Timers that are pending."""
+        return int(self.buckets["timers"].sum())
 
     @property
     def bytes(self) -> int:
@@ -246,6 +252,7 @@ def summarize(
             pl.col(start).alias("start"),
             pl.col(end).alias("end"),
             pl.col(PENDING).alias("pending"),
+            (pl.lit(0) if table.timers is None else table.timers).cast(pl.Int64).alias("timers"),
             **holds,
             **named,
             **due,
@@ -253,7 +260,7 @@ def summarize(
         .group_by(BUCKET)
         .agg(
             pl.len().cast(pl.Int64).alias("rows"),
-            pl.col("pending").sum(),
+            pl.col("pending", "timers").sum(),
             _distinct(list(named)).cast(pl.Int64).alias("keys"),
             pl.col("hold", *due).min(),
             *(pl.col(key).get(least) for key in named),

@@ -84,6 +84,10 @@ class BlockingChain:
     def _held(self, name: str, window: Holder) -> str:
         stage = self.plan.stages[name]
         held = f"stage `{name}` holds its output watermark at {moment(window.hold)}: "
+        if window.timer is not None:
+            return f"{held}{holder_text(window)}, has this output timestamp"
+        if window.table:
+            return f"{held}{holder_text(window)}"
         if not stage.windowed:
             return f"{held}the {stage.row} of {holder_text(window)} {stage.waits}"
         return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_stands(name)}"
@@ -91,6 +95,14 @@ class BlockingChain:
     def _row_waits(self, name: str, row: Holder) -> Iterator[Link]:
         """What a row of state waits for that is no window: the end of its time, and whatever else it may wait for."""
         stage = self.plan.stages[name]
+        if row.timer is not None and stage.timers.get(row.timer) == "processing":
+            yield Link(f"that timer waits for processing time to reach {moment(row.end)}", "row")
+            return
+        if row.timer is not None or row.table:
+            what, until = ("timer", row.end) if row.timer is not None else ("row", row.end + 1)
+            yield Link(f"that {what} waits for {self._to_go(name, until)}", "row")
+            yield from self.input_waits(name)
+            return
         other = "" if row.due is None else f", or for processing time to reach {moment(row.due)}"
         yield Link(f"that {stage.row} waits for {self._to_go(name, row.end)}{other}", "row")
         yield from self.input_waits(name)
