@@ -75,9 +75,7 @@ def _require_process(process: object, step: str) -> None:
     if isinstance(process, type) and issubclass(process, Process):
         raise WrongType(f"{process.__name__} is a class; make one of it: {process.__name__}()", step=step)
     if not isinstance(process, Process):
-        raise WrongType(
-            f"expected an object of a class of your own that extends bl.Process, got {process!r}", step=step
-        )
+        raise WrongType(f"expected an object of a class that extends bl.Process, got {process!r}", step=step)
     kind, own = type(process), type(process).__name__
     if kind.element is Process.element:
         raise PlanError(f"{own} has no method element(self, row), which is called for each row", step=step)

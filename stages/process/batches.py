@@ -14,11 +14,13 @@ from stages.operator import Refused, State
 from stages.process.declarations import EventTimer
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
 from stages.process.layout import Layout
-from stages.process.play import MOST_FIRINGS
 from stages.process.tables import Cells
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+
+MOST_CALLS: Final = 1_000
+"""In one step: each is for timers that were set in the one before."""
 
 TIME: Final = "event_time"
 TIMER: Final = "timer"
@@ -118,9 +120,9 @@ class KeyedBatches(Keyed):
             if due.is_empty():
                 return cells
             calls += 1
-            if calls >= MOST_FIRINGS:
+            if calls >= MOST_CALLS:
                 raise ResultError(
-                    f"timers {sorted(set(due[TIMER]))} were set again for times that have come, {MOST_FIRINGS:,} times "
+                    f"timers {sorted(set(due[TIMER]))} were set again for times that have come, {MOST_CALLS:,} times "
                     "over; EventTimer(at_end='drop') is for timers that set themselves again"
                 )
             batch = Batch(batch.rows.clear(), cells, due)
@@ -166,7 +168,7 @@ class KeyedBatches(Keyed):
         except Exception as error:
             if len(batch.cells) == 1:
                 outcome.refused += self._refused(batch, error)
-                return batch.cells
+                return batch.cells.select(CELL, *self.id, *self.layout.content)
             middle = batch.cells[CELL][len(batch.cells) // 2]
             parts = (pl.col(CELL) < middle, pl.col(CELL) >= middle)
             halves = [Batch(batch.rows.filter(p), batch.cells.filter(p), batch.due.filter(p)) for p in parts]

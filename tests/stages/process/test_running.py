@@ -1,0 +1,93 @@
+"""Running aggregates: the same as those that are computed row by row, however rows are bundled and sharded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.aggregates.builtin import Count, First, Last, Max, Mean, Min, Sum
+from stages.operator import MAIN
+from stages.process.cumulative import Cumulative, OfAggregate, Previous
+from stages.process.keyed import Order
+from stages.process.running import Running
+from stages.progress.watermarks import Clock
+from stages.stage import Stage
+from stages.state.store import DictStore
+from windowing.columns import EVENT_TIME
+from windowing.time import MAX_TIME
+from windowing.windowing import Windowing
+
+SCHEMA = pl.Schema({"user": pl.String(), "value": pl.Int64(), "number": pl.Int64()})
+AGGREGATES: dict[str, Cumulative] = {
+    **{type(one).__name__: OfAggregate(one, "") for one in (Count("value"), Sum("value"), Mean("value"))},
+    **{type(one).__name__: OfAggregate(one, "") for one in (Min("value"), Max("value"))},
+    **{type(one).__name__: OfAggregate(one, "") for one in (First("value"), Last("value"))},
+    "Previous": Previous("value"),
+}
+
+Row = tuple[str, int, int | None]
+"""User, event time, value."""
+
+
+def stage(order: Order) -> Stage:
+    return Stage("so far", Running(("user",), SCHEMA, Windowing(), AGGREGATES, order=order, title="running"))
+
+
+def results(bundles: list[list[Row]], order: Order) -> pl.DataFrame:
+    """What is given for rows in these bundles, in the order in which they came."""
+    store, frames, number = DictStore(), [], 0
+    for bundle in bundles:
+        rows = [(user, value, number + n, at) for n, (user, at, value) in enumerate(bundle)]
+        arrivals = pl.DataFrame(rows, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
+        frames.append(stage(order).step(store, {MAIN: arrivals}, Clock(0)).panes)
+        number += len(bundle)
+    end = stage(order).step(store, {MAIN: stage(order).operator.inputs[MAIN].no_arrivals()}, Clock(MAX_TIME))
+    assert (end.live, end.pending) == (0, 0)
+    return pl.concat([*frames, end.panes]).sort("number")
+
+
+def by_hand(rows: list[Row], order: Order) -> Iterator[dict[str, object]]:
+    """The same, row by row."""
+    numbered = list(enumerate(rows))
+    for number, (user, at, _) in numbered:
+        mine = [(time, other, value) for other, (who, time, value) in numbered if who == user]
+        if order == "time":
+            seen = sorted(one for one in mine if one[:2] <= (at, number))
+        else:
+            seen = [one for one in mine if one[1] <= number]
+        values = [value for *_, value in seen if value is not None]
+        yield {
+            "number": number,
+            "Count": len(values),
+            "Sum": sum(values),
+            "Mean": fmean(values) if values else None,
+            "Min": min(values, default=None),
+            "Max": max(values, default=None),
+            "First": min(seen, key=lambda one: one[:2])[2],
+            "Last": max(seen, key=lambda one: one[:2])[2],
+            "Previous": seen[-2][2] if len(seen) > 1 else None,
+        }
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 5), st.none() | st.integers(-3, 3)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(ROWS, st.data(), st.sampled_from(["time", "arrival"]))
+def test_a_running_aggregate_is_that_of_the_rows_so_far(
+    rows: list[Row], data: st.DataObject, order: Order
+) -> None:
+    cut = data.draw(st.integers(0, len(rows)))
+    found = results([rows[:cut], rows[cut:]], order)
+    expected = pl.DataFrame(
+        list(by_hand(rows, order)), schema_overrides={"Mean": pl.Float64}, infer_schema_length=None
+    )
+    assert found.select(expected.columns).rows() == expected.rows()
+    assert found[EVENT_TIME].to_list() == [at for _, at, _ in rows]
