@@ -33,8 +33,10 @@ from beamlike.expressions.aggregates import (
     mode,
     quantile,
     sample,
+    std,
     sum,
     top,
+    var,
     window_length,
 )
 from beamlike.expressions.functions import (
@@ -235,10 +237,12 @@ __all__ = [
     "sample",
     "savepoint",
     "source_file",
+    "std",
     "sum",
     "testing",
     "timestamp_of",
     "top",
+    "var",
     "when",
     "window_end",
     "window_length",

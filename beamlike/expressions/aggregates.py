@@ -21,6 +21,7 @@ from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.ranked import ArgMax, ArgMin, Bottom, Sample, Top
+from stages.aggregates.spread import Std, Var
 
 __all__ = [
     "all",
@@ -43,8 +44,10 @@ __all__ = [
     "mode",
     "quantile",
     "sample",
+    "std",
     "sum",
     "top",
+    "var",
     "window_length",
 ]
 
@@ -126,6 +129,31 @@ def mean(column: str, *, where: Where = None) -> Aggregate:
         4.0
     """
     return Mean(column, where=_condition(where))
+
+
+def var(column: str, *, where: Where = None) -> Aggregate:
+    """The variance of a column of numbers as Float64, nulls left out; null for fewer than two values.
+
+    It is that of a sample, which divides by one less than the number of values, and correct to the last digits, also
+    where values are close together and far from 0.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> days = plays.window_into(bl.FixedWindows("1d"))
+        >>> days.aggregate(var=bl.var("points")).collect()["var"].item()
+        1.0
+    """
+    return Var(column, where=_condition(where))
+
+
+def std(column: str, *, where: Where = None) -> Aggregate:
+    """The standard deviation of a column of numbers as Float64: the root of its `var`.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> days = plays.window_into(bl.FixedWindows("1d"))
+        >>> days.aggregate(std=bl.std("points")).collect()["std"].item()
+        1.0
+    """
+    return Std(column, where=_condition(where))
 
 
 def quantile(column: str, q: float, *, where: Where = None) -> Aggregate:

@@ -121,7 +121,7 @@ def _require_subtractable(aggregates: Mapping[str, Aggregate], step: str) -> Non
         raise PlanError(
             f"its rows may take back earlier ones (accumulation retracting), which {', '.join(refused)} cannot "
             "subtract; possible are count, mean, sum and window_length, all, any, collect_set, count_distinct, median, "
-            "mode and quantile, or another accumulation before",
+            "mode, quantile, std and var, or another accumulation before",
             step=step,
         )
 

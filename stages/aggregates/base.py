@@ -153,11 +153,18 @@ class OfColumn(Aggregate):
         return dtype
 
 
-class Numeric(OfColumn):
+class OfNumbers(OfColumn):
+    wants: ClassVar[str] = "a column of numbers"
+
+    def accepts(self, dtype: pl.DataType) -> bool:
+        return dtype.is_numeric() or dtype == pl.Boolean
+
+
+class Numeric(OfNumbers):
     wants: ClassVar[str] = "a column of numbers or durations"
 
     def accepts(self, dtype: pl.DataType) -> bool:
-        return dtype.is_numeric() or dtype == pl.Boolean or isinstance(dtype, pl.Duration)
+        return super().accepts(dtype) or isinstance(dtype, pl.Duration)
 
 
 class OfComparable(OfColumn):

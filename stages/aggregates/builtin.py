@@ -7,7 +7,16 @@ from typing import ClassVar
 import attrs
 import polars as pl
 
-from stages.aggregates.base import ARRIVAL, Aggregate, Numeric, OfColumn, OfComparable, Part, Schema
+from stages.aggregates.base import (
+    ARRIVAL,
+    Aggregate,
+    Numeric,
+    OfColumn,
+    OfComparable,
+    OfNumbers,
+    Part,
+    Schema,
+)
 from stages.aggregates.sums import NARROW, narrow, wide
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
@@ -96,14 +105,10 @@ class Sum(Numeric):
 
 
 @attrs.frozen
-class Mean(Numeric):
+class Mean(OfNumbers):
     """The mean of a column, nulls left out; null for no values."""
 
     subtractable: ClassVar[bool] = True
-    wants: ClassVar[str] = "a column of numbers"
-
-    def accepts(self, dtype: pl.DataType) -> bool:
-        return dtype.is_numeric() or dtype == pl.Boolean
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return pl.Float64()

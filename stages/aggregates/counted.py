@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -124,11 +125,17 @@ class _Quantile(Numeric, _Counted):
         there = _COUNT.clip(lower_bound=0)
         reached = there.cum_sum() > (self.share * (there.sum() - 1)).floor()
         bucket = acc[_COUNTS].list.eval(_VALUE.filter(reached & (_COUNT > 0))).list.first()
-        power = pl.lit(_BASE).pow(bucket.abs() - _ZERO)
-        value = pl.when(bucket == 0).then(0.0).otherwise(bucket.sign() * power * (2 / (_BASE + 1)))
+        value = pl.when(bucket == 0).then(0.0).otherwise(bucket.sign() * _middle(bucket.abs() - _ZERO))
         value = pl.when(bucket.is_not_null()).then(value)
         dtype = self.dtype(schema)
         return value.round().cast(pl.Int64).cast(dtype) if isinstance(dtype, pl.Duration) else value
+
+
+def _middle(logarithm: pl.Expr) -> pl.Expr:
+    """What is as far, in proportion, from both ends of the numbers with this logarithm, rounded up."""
+    middle = pl.lit(_BASE).pow(logarithm - 1) * (2 * _BASE / (_BASE + 1))
+    finite = middle.clip(upper_bound=sys.float_info.max)
+    return pl.when(logarithm < _LIMIT).then(finite).otherwise(math.inf)
 
 
 def _is_share(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:

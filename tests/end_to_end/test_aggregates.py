@@ -59,6 +59,8 @@ def every(**choices: Any) -> dict[str, Aggregate]:
         "total": bl.sum("bidder", **choices),
         "middle": bl.median("price", **choices),
         "most": bl.quantile("price", 0.9, **choices),
+        "var": bl.var("price", **choices),
+        "std": bl.std("bidder", **choices),
         "least": bl.min("bidder", **choices),
         "greatest": bl.max("bidder", **choices),
         "often": bl.mode("kind", **choices),
@@ -136,12 +138,13 @@ def test_retractions_are_subtracted_over_two_stages() -> None:
             set=bl.collect_set("n"),
             often=bl.mode("n", where=bl.col("n") > 2),
             middle=bl.median("n"),
+            std=bl.std("n"),
             any=bl.any("open"),
             all=bl.all("open", where=bl.col("bidder") > 4),
         )
         totals.write(accumulation.value, sink)
     p.run()
-    names = ["window_start", "sizes", "set", "often", "middle", "any", "all"]
+    names = ["window_start", "sizes", "set", "often", "middle", "std", "any", "all"]
     last = found.frame().filter(~pl.col("pane_retracted")).group_by("window_start").last()
     assert_frame_equal(
         last.select(names).sort("window_start"), wanted.frame().select(names).sort("window_start")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from typing import Any
 
@@ -17,6 +18,7 @@ from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
 from stages.aggregates.ranked import ArgMax, Bottom, Sample, Top
+from stages.aggregates.spread import Var
 from tests.support.model import chosen
 from tests.support.runs import AGGREGATES, StageRun, advance
 from tests.support.strategies import (
@@ -41,6 +43,7 @@ MORE: dict[str, Aggregate] = {
     "set": CollectSet("value"),
     "mode": Mode("value"),
     "median": Median("value"),
+    "spread": Var("value"),
     "top": Top("value", 2),
     "lost": Bottom("value", 2, where=POSITIVE),
     "best": ArgMax("value", by="value"),
@@ -78,6 +81,8 @@ def assert_plain(windowing: Windowing, stream: Stream) -> None:
             assert {name: pane[name] for name in wanted} == wanted
             assert not Counter(pane["some"]) - Counter(values)
             assert len(pane["some"]) == min(3, len(values))
+            spread = statistics.variance(values) if len(values) > 1 else None
+            assert pane["spread"] == spread or math.isclose(pane["spread"], spread, rel_tol=1e-14)
             middle = sorted(values)[(len(values) - 1) // 2] if values else None
             assert pane["median"] == middle or math.isclose(pane["median"], middle, rel_tol=0.0100001)
 

@@ -24,6 +24,7 @@ from stages.aggregates.counted import CountDistinct, Median, Mode
 from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.flags import All
 from stages.aggregates.ranked import ArgMax, Sample, Top
+from stages.aggregates.spread import Var
 from stages.grouping import combiner_lifting as lifting
 from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
 from stages.grouping.grouping import Grouping
@@ -64,6 +65,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "positive": Sum("value", where=ExpressionOfRows(bl.col("value") > 0)),
     "distinct": CountDistinct("value"),
     "about": ApproxCountDistinct("value"),
+    "spread": Var("value"),
     "often": Mode("value"),
     "median": Median("value"),
     "top": Top(["value", "chosen"], 2, by="value"),

@@ -1,0 +1,104 @@
+"""How far the values of a column are apart: variance and standard deviation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+import attrs
+import numpy as np
+import polars as pl
+
+from stages.aggregates import limbs
+from stages.aggregates.base import OfNumbers, Part, Schema
+from stages.aggregates.lists import GROUP, ITEM, merged
+
+_SUMS: Final = "sums"
+_LIST: Final = pl.List(pl.Int64())
+
+
+class _Spread(OfNumbers):
+    """Exact sums of values and of their squares as one list, which is empty for no values; nulls are left out."""
+
+    subtractable: ClassVar[bool] = True
+
+    def result(self, dtype: pl.DataType) -> pl.DataType:
+        return pl.Float64()
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        return {_SUMS: Part(_LIST, ())}
+
+    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
+        return {_SUMS: self._single(_lifted)}
+
+    def taken_back(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
+        return {_SUMS: self._single(_undone)}
+
+    def _single(self, lift: Callable[[pl.Series], pl.Series]) -> pl.Expr:
+        value = pl.col(self.column).cast(pl.Float64)
+        lists = value.fill_null(0.0).map_batches(lift, return_dtype=_LIST, is_elementwise=True)
+        return pl.when(value.is_not_null()).then(lists).otherwise(pl.lit([], _LIST))
+
+    def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
+        return {_SUMS: merged(acc[_SUMS], _added)}
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        return acc[_SUMS].map_batches(self.of_sums, return_dtype=pl.Float64, is_elementwise=True)
+
+    def of_sums(self, sums: pl.Series) -> pl.Series:
+        """The result of each list; null where there are fewer than two values."""
+        there = sums.list.len() > 0
+        rows = _rows(sums.filter(there).list.explode(keep_nulls=False, empty_as_null=False))
+        number, power = limbs.variance(rows)
+        found = pl.Series(self.of_variance(number, power))
+        several = pl.Series(limbs.counts(rows) > 1)
+        nothing = pl.Series([None], dtype=pl.Float64)
+        results = pl.repeat(None, len(sums), dtype=pl.Float64, eager=True)
+        return results.scatter(there.arg_true(), found.zip_with(several, nothing))
+
+    def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
+        """The results, of variances that are numbers times powers of two."""
+        raise NotImplementedError
+
+
+@attrs.frozen
+class Var(_Spread):
+    """The variance of a sample, which divides by one less than the number of values; null for fewer than two."""
+
+    def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
+        with np.errstate(over="ignore"):  # infinite, then
+            return np.ldexp(number, power)
+
+
+@attrs.frozen
+class Std(_Spread):
+    """The standard deviation of a sample, the root of its variance; null for fewer than two values."""
+
+    def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
+        return np.ldexp(np.sqrt(number), power // 2)
+
+
+def _lifted(values: pl.Series) -> pl.Series:
+    return _lists(limbs.of_numbers(values.to_numpy()))
+
+
+def _undone(values: pl.Series) -> pl.Series:
+    return _lists(limbs.negated(limbs.of_numbers(values.to_numpy())))
+
+
+def _lists(rows: limbs.Ints) -> pl.Series:
+    return pl.Series(rows.ravel()).reshape((len(rows), limbs.WIDTH)).arr.to_list()
+
+
+def _rows(flat: pl.Series) -> limbs.Ints:
+    rows: limbs.Ints = flat.to_numpy().reshape(-1, limbs.WIDTH)
+    return rows
+
+
+def _added(items: pl.DataFrame) -> pl.DataFrame:
+    if items.is_empty():
+        return items
+    groups = items[GROUP].gather_every(limbs.WIDTH).rle().struct.unnest()
+    starts = groups["len"].cum_sum().to_numpy() - groups["len"].to_numpy()
+    sums = limbs.added(_rows(items[ITEM]), starts.astype(np.int64))
+    return pl.DataFrame({GROUP: np.repeat(groups["value"].to_numpy(), limbs.WIDTH), ITEM: sums.ravel()})
