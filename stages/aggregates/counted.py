@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import Numeric, OfColumn, OfComparable, Part, Schema, alike
-from stages.aggregates.lists import GROUP, merged, only
+from stages.aggregates.lists import GROUP, chosen, merged, only
 
 _COUNTS: Final = "counts"
 _VALUE: Final = pl.element().struct.field("value")
@@ -93,8 +93,12 @@ class Mode(_Distinct):
     """The value of a column that came most often, of several the least, nulls left out; null for no values."""
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        most = (_COUNT.max() == _COUNT) & (_COUNT > 0)
-        return acc[_COUNTS].list.eval(_VALUE.filter(most)).list.first()
+        return chosen(acc[_COUNTS], self.dtype(schema), _most_often, "value")
+
+
+def _most_often(items: pl.DataFrame) -> pl.DataFrame:
+    most = pl.col("count") == pl.col("count").max().over(GROUP)
+    return items.filter(most & (pl.col("count") > 0)).unique(GROUP, keep="first", maintain_order=True)
 
 
 class _Quantile(Numeric, _Counted):
@@ -122,13 +126,22 @@ class _Quantile(Numeric, _Counted):
         return pl.when(value.is_not_null()).then(signed).cast(pl.Int32), pl.Int32()
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        there = _COUNT.clip(lower_bound=0)
-        reached = there.cum_sum() > (self.share * (there.sum() - 1)).floor()
-        bucket = acc[_COUNTS].list.eval(_VALUE.filter(reached & (_COUNT > 0))).list.first()
+        bucket = chosen(acc[_COUNTS], pl.Int32(), self._at_rank, "value")
         value = pl.when(bucket == 0).then(0.0).otherwise(bucket.sign() * _middle(bucket.abs() - _ZERO))
         value = pl.when(bucket.is_not_null()).then(value)
         dtype = self.dtype(schema)
         return value.round().cast(pl.Int64).cast(dtype) if isinstance(dtype, pl.Duration) else value
+
+    def _at_rank(self, items: pl.DataFrame) -> pl.DataFrame:
+        there = items.filter(pl.col("count") > 0).with_columns(pl.col("count").cum_sum().alias("until"))
+        groups = there.group_by(GROUP, maintain_order=True).agg(
+            pl.col("count").sum(), (pl.col("until") - pl.col("count")).first().alias("before")
+        )
+        rank = pl.col("before") + (self.share * (pl.col("count") - 1)).floor()
+        # By their places among the items of all groups, as a sum of each group alone would be a call for each.
+        return groups.select(GROUP, rank.cast(pl.Int64).alias("rank")).join_asof(
+            there.select("value", (pl.col("until") - 1).alias("rank")), on="rank", strategy="forward"
+        )
 
 
 def _middle(logarithm: pl.Expr) -> pl.Expr:

@@ -25,6 +25,12 @@ def merged(lists: pl.Expr, merge: Merge) -> pl.Expr:
     return lists.implode().map_batches(partial(_merged, merge), return_dtype=dtype, is_elementwise=True)
 
 
+def chosen(lists: pl.Expr, dtype: pl.DataType, choose: Merge, field: str) -> pl.Expr:
+    """Of each list this field of one item, null if there is none: `choose` gives one item of a group at most."""
+    together = partial(_chosen, choose, field)
+    return lists.map_batches(together, return_dtype=dtype, is_elementwise=True)
+
+
 def only(item: pl.Expr, there: pl.Expr, dtype: pl.List) -> pl.Expr:
     """A list of one item where it is there, else an empty one."""
     return pl.when(there).then(pl.concat_list(item)).otherwise(pl.lit([], dtype))
@@ -44,6 +50,13 @@ def _merged(merge: Merge, groups: pl.Series) -> pl.Series:
     both = pl.concat([alone, left.cast(alone.schema)])
     found = numbered.select(GROUP).join(both, on=GROUP, how="left", maintain_order="left")[ITEM]
     return found.fill_null(pl.Series([[]], dtype=dtype))
+
+
+def _chosen(choose: Merge, field: str, lists: pl.Series) -> pl.Series:
+    assert isinstance(lists.dtype, pl.List)
+    numbered = lists.alias(ITEM).to_frame().with_row_index(GROUP)
+    found = choose(_items(numbered, lists.dtype)).select(GROUP, field)
+    return numbered.select(GROUP).join(found, on=GROUP, how="left", maintain_order="left")[field]
 
 
 def _items(lists: pl.DataFrame, dtype: pl.List) -> pl.DataFrame:
