@@ -116,7 +116,14 @@ def _unpickled(default: Any) -> Callable[[Any], Any]:
 
 
 def _pickled(default: Any) -> Callable[[Any], Any]:
-    return lambda value: None if value is None and default is None else pickle.dumps(value)
+    """What is as the default is as good as nothing."""
+    nothing = pickle.dumps(default)
+
+    def store(value: Any) -> bytes | None:
+        raw = pickle.dumps(value)
+        return None if raw == nothing else raw
+
+    return store
 
 
 def _list(raw: list[Any] | None) -> list[Any]:

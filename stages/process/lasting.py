@@ -30,11 +30,12 @@ class Lasting:
         self.written: int | None = None
         self._seen: Any = None
         self._looked = False
+        self._gone: tuple[Any, int] | None = None
 
     def load(self, raw: Any, written: int | None) -> None:
         """That of the key which is played now."""
         self.value, self.written = raw if self.field.plain else self.field.load(raw), written
-        self._looked = False
+        self._looked, self._gone = False, None
 
     def saved(self) -> tuple[Any, int | None]:
         """What `restore` takes."""
@@ -43,7 +44,7 @@ class Lasting:
     def restore(self, saved: tuple[Any, int | None]) -> None:
         """As it was then."""
         self.value, self.written = saved
-        self._looked = False
+        self._looked, self._gone = False, None
 
     def stored(self) -> Any:
         """Its value as the column has it; null where there is none."""
@@ -53,7 +54,9 @@ class Lasting:
         """A method has returned: a container that it has changed was written."""
         if self._looked and self._seen != self.value:
             self.written = self._clock
-        self._looked = False
+        elif self._gone is not None and self.written is None:  # a row of an earlier time may still see it
+            self.value, self.written = self._gone
+        self._looked, self._gone = False, None
 
     @property
     def _clock(self) -> int:
@@ -62,13 +65,17 @@ class Lasting:
     def __get__(self, owner: Any, kind: type) -> Any:
         field = self.field
         assert field.ttl is not None
-        if self.written is None or self._clock >= self.written + field.ttl:
-            if field.plain:
-                return deepcopy(field.default)
-            self.value, self.written = field.load(None), None
-        if not field.plain and not self._looked:
+        if field.plain:
+            return deepcopy(field.default) if self._outlived(field.ttl) else self.value
+        if not self._looked:
+            if self._outlived(field.ttl):
+                self._gone = None if self.written is None else (self.value, self.written)
+                self.value, self.written = field.load(None), None
             self._seen, self._looked = copy(self.value), True
         return self.value
+
+    def _outlived(self, ttl: int) -> bool:
+        return self.written is None or self._clock >= self.written + ttl
 
     def __set__(self, owner: Any, value: Any) -> None:
         self.value, self.written = value, self._clock

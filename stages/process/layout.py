@@ -124,6 +124,7 @@ class Layout:
                     pl.lit(pl.Series([field.default], dtype=field.dtype))
                 )
             if field.ttl is not None:
+                nothing |= pl.col(field.column).is_null()
                 clock = WATERMARK if field.by_event else PROCESSING_TIME
                 nothing |= (self._gone(field) <= now[clock]).fill_null(True)
                 columns.append(pl.when(~nothing).then(field.written).alias(field.written))

@@ -14,6 +14,7 @@ import attrs
 import polars as pl
 
 from stages.errors import ResultError
+from stages.operator import PENDING
 from stages.process.calls import Call
 from stages.process.cells import CellState
 from stages.process.declarations import Process, TimestampedValue
@@ -110,32 +111,35 @@ class Player:
         self.expires = layout.expires
         self.expiries = script.state.select(layout.expiry.alias("")).to_series().to_list()
         self.starts, self.ends = (script.state[column].to_list() for column in layout.window)
+        self.known = script.state[PENDING].is_not_null().to_list()
         self.dead: list[int] = []
         self.element, self.called = self.state.process.element, self.state.called
         self._chunk: list[dict[str, Any]] = []
         self._first = 0
         self._invoke: Invoke = self._trusted
         self._firings, self._latest = 0, MIN_TIME
+        self._touched = False
 
     def play(self) -> Played:
         """All cells."""
         for cell in range(len(self.starts)):
             if cell in self.careful:
-                self._play(cell, self._checked)
+                self._play(cell, self._checked, self.known[cell])
                 continue
             mark = self.played.mark()
             try:
-                self._play(cell, self._trusted)
+                self._play(cell, self._trusted, True)
             except (MemoryError, RunawayTimer):
                 raise
             except Exception:
                 self.played.back_to(mark)
                 self._chunk = []  # a method may have changed a row that it was given
-                self._play(cell, self._checked)
+                self._play(cell, self._checked, self.known[cell])
         return self.played
 
-    def _play(self, cell: int, invoke: Invoke) -> None:
-        self._invoke = invoke
+    def _play(self, cell: int, invoke: Invoke, touched: bool) -> None:
+        """`touched`: there is something of the cell, so that it is no trace of rows on which the method raises."""
+        self._invoke, self._touched = invoke, touched
         script, call, clocks = self.script, self.call, self.clocks
         call.cell, call.start, call.end = cell, self.starts[cell], self.ends[cell]
         call.expiry = self.expiries[cell]
@@ -153,6 +157,8 @@ class Player:
             self._row(row, time, given)
         self._move()
         self.state.leave(cell)
+        if not self._touched:
+            self.dead.append(cell)
 
     def _move(self) -> None:
         """Time goes on to where the clocks stand, and over the end of the window, perhaps."""
@@ -165,7 +171,7 @@ class Player:
             self._by_processing_time(firing)
         if call.expiry <= clocks.now:
             call.now = call.stamp = min(call.expiry, GLOBAL_WINDOW_END - 1)
-            if self.expires:
+            if self.expires and self._touched:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
             self.dead.append(call.cell)
 
@@ -275,6 +281,7 @@ class Player:
             for why in self.check(self.played.items[mark[0] :]).values():
                 raise ResultError(why)
             self.state.require_fitting()
+            self._touched = True
         except (MemoryError, RunawayTimer):
             raise
         except Exception as error:
