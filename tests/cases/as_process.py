@@ -59,19 +59,16 @@ class Scripted(bl.Process):
 
 
 class State:
-    """The `s` of a script. What may be anything is None where it is as it began."""
+    """The `s` of a script."""
 
     def __init__(self, process: Scripted) -> None:
         vars(self)["process"] = process
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self.process, f"state_{name}")
-        return deepcopy(self.process.script.state[name]) if value is None else value
+        return getattr(self.process, f"state_{name}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        initial = self.process.script.state[name]
-        nothing = value == initial and type(initial) not in TYPED
-        setattr(self.process, f"state_{name}", None if nothing else value)
+        setattr(self.process, f"state_{name}", value)
 
 
 class Calls:
@@ -99,8 +96,8 @@ class Calls:
     def clear_all(self) -> None:
         for name in self.process.script.timers:
             self._timer(name).clear()
-        for name in self.process.script.state:
-            setattr(self.process, f"state_{name}", None)
+        for name, initial in self.process.script.state.items():
+            setattr(self.process, f"state_{name}", deepcopy(initial))
 
     def timer(self, name: str, tag: str | None = None) -> float | None:
         time = self._timer(name).pending(*([] if tag is None else [tag]))
@@ -129,9 +126,7 @@ def scripted(script: Script, ends: bool) -> Scripted:
 def _field(script: Script, name: str) -> bl.Value:
     initial, (domain, ttl) = script.state[name], script.ttl.get(name, ("event", None))
     lasting = {} if ttl is None else {"ttl": timedelta(seconds=ttl), "by": domain}
-    if type(initial) in TYPED:
-        return bl.Value(type(initial), default=initial, **lasting)
-    return bl.Value(object, **lasting)
+    return bl.Value(type(initial) if type(initial) in TYPED else object, default=initial, **lasting)
 
 
 def _timer(kind: str, family: bool) -> Any:

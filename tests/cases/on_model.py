@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.cases.case import Case, Outcome, us
 from tests.cases.scripts import script_of
-from tests.support.model_process import Model, Row, Step
+from tests.support.model_calls import Row
+from tests.support.model_process import Model, Step
 from tests.support.process_script import END
 
 

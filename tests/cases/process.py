@@ -111,12 +111,13 @@ class Move:
 
 def moves(step: Mapping[str, Any]) -> list[Move]:
     """The batches of a step."""
-    rows = tuple(_row(item) for item in step.get("elements", ()))
+    rows = tuple(row_of(item) for item in step.get("elements", ()))
     clocks = {name: us(step[name]) for name in ("watermark", "processing_time") if name in step}
     return ([Move(rows)] if rows or not clocks else []) + ([Move(**clocks)] if clocks else [])
 
 
-def _row(item: Mapping[str, Any]) -> dict[str, Any]:
+def row_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a case as the source gives it."""
     value = json.dumps(item.get("v"))
     return {"key": str(item.get("key", "k")), "v": value, "do": item.get("do"), "at": us(item["at"])}
 

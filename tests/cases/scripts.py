@@ -38,7 +38,8 @@ def _windows(given: Mapping[str, Any]) -> Windows:
 
 
 def _initial(value: Any) -> Any:
-    return {"list": [], "map": {}}.get(value, value) if isinstance(value, str) else value
+    """A text may name what a field begins with."""
+    return {"list": [], "map": {}, "set": set()}.get(value, value) if isinstance(value, str) else value
 
 
 def _lifetime(text: str) -> tuple[str, float]:

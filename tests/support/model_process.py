@@ -7,37 +7,18 @@ Times are seconds; W stands for the input watermark: nothing before it is still 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any
 
 import attrs
 
-from tests.support.process_script import END, START, Script, Window, compiled, join
+from tests.support.model_calls import Call, Cell, Firing, Moment, Out, Row, Timer, Written
+from tests.support.process_script import END, START, Script, Window
 
 MOST_FIRINGS = 10_000
 
 
 class Endless(RuntimeError):
     """A timer of a key fires again and again, and its time does not go on."""
-
-
-@attrs.frozen
-class Row:
-    """What arrives; `do` is a script of its own."""
-
-    key: str
-    value: Any
-    time: float
-    do: str | None = None
-
-
-@attrs.frozen
-class Out:
-    """What a script emitted."""
-
-    key: str
-    value: str
-    time: float
 
 
 @attrs.frozen
@@ -52,156 +33,6 @@ class Step:
     live: int
 
 
-@attrs.frozen
-class Written:
-    """The value of a state field, and when it was written, in both domains."""
-
-    value: Any
-    event: float
-    processing: float
-
-
-@attrs.frozen
-class Firing:
-    """A timer that is set. What it emits is stamped with `output`; by event time it also holds there."""
-
-    time: float
-    output: float
-
-
-Timer = tuple[str, str | None]  # its name, and its tag in a family
-
-
-@attrs.define
-class Cell:
-    """All that is kept of a key and window: its fields, its timers, its rows whose turn has not come."""
-
-    key: str
-    window: Window
-    fields: dict[str, Written] = attrs.Factory(dict)
-    timers: dict[Timer, Firing] = attrs.Factory(dict)
-    waiting: list[Row] = attrs.Factory(list)
-    touched: bool = False  # some call has not raised
-
-
-@attrs.frozen
-class Moment:
-    """When a script is called: its time, the earliest time of what it emits, and what else it may ask for."""
-
-    now: float
-    stamp: float
-    watermark: float
-    processing_time: float
-    expiry: float  # of the window
-    value: Any = None
-    late: bool = False
-    tag: str | None = None
-
-
-class State:
-    """The `s` of a script: its fields as attributes."""
-
-    def __init__(self, call: Call) -> None:
-        vars(self)["_call"] = call
-
-    def __getattr__(self, name: str) -> Any:
-        return self._call.read(name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._call.write(name, value)
-
-
-class Call:
-    """One call of a script, on a cell of its own to write to: if it raises, nobody looks at that again (rule 11)."""
-
-    def __init__(self, script: Script, cell: Cell, moment: Moment) -> None:
-        self.script, self.moment = script, moment
-        self.cell = attrs.evolve(cell, fields=dict(cell.fields), timers=dict(cell.timers))
-        self.out: list[Out] = []
-
-    def run(self, text: str) -> None:
-        moment, offered = (
-            self.moment,
-            [self.emit, self.set, self.after, self.clear, self.clear_all, self.timer, join],
-        )
-        names = {function.__name__: function for function in offered} | {
-            "s": State(self), "v": moment.value, "now": moment.now, "key": self.cell.key, "win": self.cell.window,
-            "W": None if moment.watermark == START else moment.watermark, "P": moment.processing_time,
-            "late": moment.late, "tag": moment.tag, "at_end": moment.watermark == END,
-        }  # fmt: skip
-        exec(compiled(text), names)
-
-    # State (rule 9)
-
-    def read(self, name: str) -> Any:
-        written = self.cell.fields.get(name)
-        if written is None or not self._lasts(name, written):
-            return deepcopy(self.script.state[name])
-        return deepcopy(written.value)
-
-    def write(self, name: str, value: Any) -> None:
-        if name not in self.script.state:
-            raise AttributeError(name)
-        self.cell.fields[name] = Written(value, self.moment.now, self.moment.processing_time)
-
-    def _lasts(self, name: str, written: Written) -> bool:
-        """Seen from the time of who looks."""
-        if name not in self.script.ttl:
-            return True
-        domain, ttl = self.script.ttl[name]
-        if domain == "event":
-            return self.moment.now < written.event + ttl
-        return self.moment.processing_time < written.processing + ttl
-
-    def clear_all(self) -> None:
-        """No fields and no timers."""
-        self.cell.fields.clear()
-        self.cell.timers.clear()
-
-    # Timers (rules 3, 6, 7)
-
-    def set(self, name: str, time: float, out: float | None = None, tag: str | None = None) -> None:
-        """In place of what was set before."""
-        by_event = self.script.timers[name].startswith("event")
-        if by_event and time > self.moment.expiry:
-            raise ValueError(f"timer {name!r} was set for {time}, after its window is collected")
-        if out is None:  # by processing time, it holds and emits at the row that set it
-            output = time if by_event else self.moment.stamp
-        elif self.moment.stamp <= out <= (time if by_event else self.moment.expiry):
-            output = out
-        else:
-            raise ValueError(
-                f"timer {name!r}: output timestamp {out} is before {self.moment.stamp} or after it fires"
-            )
-        self.cell.timers[name, tag] = Firing(time, output)
-
-    def after(self, name: str, duration: float, out: float | None = None, tag: str | None = None) -> None:
-        """From the time of the call on; by event time not beyond the window."""
-        if self.script.timers[name].startswith("event"):
-            self.set(name, min(self.moment.now + duration, self.moment.expiry), out, tag)
-        else:
-            self.set(name, self.moment.processing_time + duration, out, tag)
-
-    def clear(self, name: str, tag: str | None = None) -> None:
-        """That of a family with this tag, or all."""
-        for timer in list(self.cell.timers):
-            if timer == (name, tag) or (timer[0] == name and tag is None):
-                del self.cell.timers[timer]
-
-    def timer(self, name: str, tag: str | None = None) -> float | None:
-        """When it fires, if it is set."""
-        firing = self.cell.timers.get((name, tag))
-        return None if firing is None else firing.time
-
-    # Output (rule 14)
-
-    def emit(self, value: Any, at: float | None = None) -> None:
-        time = self.moment.stamp if at is None else at
-        if time < self.moment.stamp:
-            raise ValueError(f"output timestamp {time} is before {self.moment.stamp}")
-        self.out.append(Out(self.cell.key, str(value), time))
-
-
 class Model:
     """The process of a script. Call `step` with each bundle; `cells` may be looked at."""
 
@@ -213,10 +44,7 @@ class Model:
         self.out: list[Out] = []
         self.late: list[Any] = []
         self.letters: list[str] = []
-        self.firings, self.last = (
-            0,
-            START,
-        )  # of the cell in hand: firings since its time went on, and that time
+        self.firings, self.last = 0, START  # of the cell in hand, since its time went on to that
 
     def step(
         self, rows: Iterable[Row] = (), watermark: float | None = None, processing_time: float | None = None
@@ -237,7 +65,7 @@ class Model:
         live = sum(map(self._lives, self.cells.values()))
         return Step(self.out, self.late, self.letters, self.output_watermark, hold, live)
 
-    # Rows (rules 1, 8)
+    # Rows
 
     def _arrive(self, row: Row, window: Window) -> None:
         if self._too_late(row, window):
@@ -258,13 +86,13 @@ class Model:
         return window[1] + self.script.lateness
 
     def _play(self, cell: Cell, row: Row) -> None:
-        """The row, and what is set for the past right after it (rule 4)."""
+        """The row, and what is set for the past right after it."""
         self.firings, self.last = 0, START
         late = row.time < self.watermark
         self._call(cell, row.do or self.script.element, row.time, row.time, value=row.value, late=late)
         self._fire_past(cell)
 
-    # Clocks (rules 2, 4, 6, 10)
+    # Clocks
 
     def _move_clocks(self, cell: Cell) -> None:
         self.firings, self.last = 0, START
@@ -294,20 +122,17 @@ class Model:
 
     def _next_timer(self, cell: Cell) -> Timer | None:
         """The event timer that fires next, if W has reached any."""
-        if self.watermark == END and not cell.waiting:
-            self._drop_heartbeats(cell)
         due = [
             timer
             for timer, firing in cell.timers.items()
-            if self._by_event(timer) and firing.time <= self.watermark
+            if self._by_event(timer) and firing.time <= self.watermark and not self._dropped(cell, timer)
         ]
         return min(due, key=lambda timer: self._turn(cell, timer), default=None)
 
-    def _drop_heartbeats(self, cell: Cell) -> None:
-        """Rule 10: at the end of input these fire only as long as there are rows."""
-        for timer in list(cell.timers):
-            if self.script.timers[timer[0]] == "event drop":
-                del cell.timers[timer]
+    def _dropped(self, cell: Cell, timer: Timer) -> bool:
+        """At the end of input, heartbeats fire only as long as there are rows."""
+        over = self.watermark == END and not cell.waiting
+        return over and self.script.timers[timer[0]] == "event drop"
 
     def _turn(self, cell: Cell, timer: Timer) -> tuple[float, int, str]:
         """In order of time; those of one time as they are declared, and by tag."""
@@ -348,13 +173,13 @@ class Model:
         return sorted(due, key=lambda timer: self._turn(cell, timer))
 
     def _stamp(self, cell: Cell, timer: Timer, firing: Firing) -> float:
-        """What emits by processing time has the output watermark as its time, unless it holds (rule 7)."""
+        """What emits by processing time has the output watermark as its time, unless it holds."""
         if self.script.timers[timer[0]] == "processing hold" or self.before == START:
             return firing.output
         return min([self.before, *self._holds(cell)])
 
     def _holds(self, cell: Cell) -> list[float]:
-        """Rule 7: the times before which the output watermark stays."""
+        """The times before which the output watermark stays."""
         held = [
             firing.output
             for timer, firing in cell.timers.items()
@@ -363,7 +188,7 @@ class Model:
         return held + [row.time for row in cell.waiting]
 
     def _count(self, cell: Cell, timer: Timer, time: float) -> None:
-        """Rule 10; before the end only where time stands still."""
+        """Before the end of input only where time stands still."""
         self.firings = self.firings + 1 if self.watermark == END or time <= self.last else 1
         self.last = time
         if self.firings > MOST_FIRINGS:
