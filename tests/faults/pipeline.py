@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import polars as pl
@@ -95,12 +97,14 @@ def pipeline(data: Path, out: Path, wires: Wires) -> bl.Pipeline:
     out.mkdir(parents=True, exist_ok=True)  # SQLite makes files only
     p = bl.Pipeline("killed", max_dead_letters=1_000_000)
     formats = {"mobile": bl.Parquet, "console": bl.JSONLines}
-    sessions = []
+    sessions, reads = [], []
     for name in plays.SOURCES:
         source = formats[name](data / name, plays.SCHEMA, max_files_per_trigger=1)
         read = p.read(name, source, timestamp="at", watermark=bl.BoundedOutOfOrderness(plays.BOUND))
         read = read.map_batches(Passage(wires, "read"), plays.SCHEMA, name=f"{name} read")
         sessions.append(_sessions(read, name))
+        reads.append(read)
+    _silences(reads).write("silences", bl.Parquet(out / "silences"))
     late = bl.flatten(*(one.late() for one in sessions)).select("user", "score", "reason")
     late.write("late", bl.CSV(out / "late"))
     together = bl.flatten(*sessions)
@@ -124,6 +128,34 @@ def _sessions(read: bl.Collection, name: str) -> bl.Collection:
     )
     grouped = windowed.group_by("user", name=f"sessions of {name}")
     return grouped.aggregate(plays=bl.count(), score=bl.sum("score"), length=bl.window_length())
+
+
+class Silence(bl.Process):
+    """Who is silent for twenty seconds; and at the end of input, as processing time is up to then, who has played."""
+
+    plays = bl.Value(int, default=0)
+    scores = bl.List(int)
+    quiet = bl.EventTimer()
+    seen = bl.ProcessingTimer(hold=True)
+
+    def element(self, row: dict[str, Any]) -> None:
+        self.plays += 1
+        self.scores.append(row["score"])
+        self.quiet.after("20s")
+        if self.seen.pending() is None:
+            self.seen.after("1d")
+
+    def on_quiet(self) -> Iterator[dict[str, Any]]:
+        yield {"user": self.key.user, "what": "silent", "plays": self.plays, "scores": sum(self.scores)}
+        self.scores.clear()
+
+    def on_seen(self) -> Iterator[dict[str, Any]]:
+        yield {"user": self.key.user, "what": "seen", "plays": self.plays, "scores": sum(self.scores)}
+
+
+def _silences(reads: list[bl.Collection]) -> bl.Collection:
+    schema = {"user": str, "what": str, "plays": int, "scores": int}
+    return bl.flatten(*reads).group_by("user", name="silences by user").process(Silence(), schema)
 
 
 def _totals(sessions: bl.Collection, wires: Wires) -> bl.Collection:
