@@ -30,6 +30,7 @@ class CellState:
         self.lasting = [Lasting(field, call) for field in layout.fields if field.ttl is not None]
         self._containers = [one for one in self.lasting if not one.field.plain]
         self.plain = [field for field in layout.fields if field.plain and field.ttl is None]
+        self._with_default = [field for field in self.plain if field.default is not None]
         self.lazy = [field for field in layout.fields if not field.plain and field.ttl is None]
         self.process = self._object(process)
         self._attributes = vars(self.process)
@@ -93,7 +94,10 @@ class CellState:
             self._require_declared()
 
     def called(self) -> None:
-        """A method has returned."""
+        """A method has returned. None in a field with a default is as if nothing had been written."""
+        for field in self._with_default:
+            if self._attributes[field.name] is None:
+                self._attributes[field.name] = deepcopy(field.default)
         for one in self._containers:
             one.called()
 

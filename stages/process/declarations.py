@@ -75,7 +75,7 @@ class _Lasting(Field):
 
 @attrs.frozen(eq=False)
 class Value(_Lasting):
-    """One value of a type, `default` where nothing was written: `count = bl.Value(int, default=0)`.
+    """One value of a type, `default` where nothing was written, or None: `count = bl.Value(int, default=0)`.
 
     The type is written as in a schema: Python's, such as `int`, `str`, `datetime` or `list[str]`, or a polars dtype. A
     `Value(object)` may be anything that pickle knows, and who can write into a checkpoint can then run code in the

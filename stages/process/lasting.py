@@ -78,4 +78,4 @@ class Lasting:
         return self.written is None or self._clock >= self.written + ttl
 
     def __set__(self, owner: Any, value: Any) -> None:
-        self.value, self.written = value, self._clock
+        self.value, self.written = value, None if value is None else self._clock

@@ -138,6 +138,7 @@ def silences(folder: Path, out: bl.Memory, process: bl.Process) -> bl.Pipeline:
     return p
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_on_spark_a_run_goes_on_from_its_checkpoint_and_from_a_savepoint(
     spark: SparkSession, tmp_path: Path
