@@ -56,12 +56,14 @@ def _fitted(schema: pl.Schema, name: str, aggregate: Any, step: str) -> Aggregat
         aggregate.dtype(schema)
     except TypeError as error:
         raise WrongType(f"{name}: {error}", step=step) from error
-    return aggregate if aggregate.where is None else _under_condition(schema, name, aggregate, step)
+    return under_condition(schema, name, aggregate, step)
 
 
-def _under_condition(schema: pl.Schema, name: str, aggregate: Aggregate, step: str) -> Aggregate:
-    """The aggregate with a condition over columns that are there, row by row."""
+def under_condition(schema: pl.Schema, name: str, aggregate: Aggregate, step: str) -> Aggregate:
+    """The aggregate, of which a condition is over columns that are there, row by row."""
     given = aggregate.where
+    if given is None:
+        return aggregate
     assert isinstance(given, ExpressionOfRows)
     for column in given.columns:
         if column in SYSTEM_COLUMNS and column != EVENT_TIME:

@@ -9,6 +9,7 @@ import polars as pl
 
 from beamlike.errors import DuplicateName, PlanError, WrongType, unknown_column
 from beamlike.expressions.describe import aggregate_text, function_name
+from beamlike.logical.aggregates import under_condition
 from beamlike.logical.keyed import given_columns, keyed, require_bound, require_not_shown, require_placed
 from beamlike.logical.node import Node
 from beamlike.rows.dtypes import SchemaLike, as_dtype, as_schema, require_column_name
@@ -97,6 +98,8 @@ def _cumulative(schema: pl.Schema, name: str, aggregate: Any, step: str) -> Cumu
     for column in aggregate.columns:
         if column not in schema:
             raise unknown_column(column, schema, step)
+    if isinstance(aggregate, Aggregate):
+        aggregate = under_condition(schema, name, aggregate, step)
     text = aggregate_text(aggregate) if isinstance(aggregate, Aggregate) else str(aggregate)
     found = cumulative(aggregate, text)
     if found is None:

@@ -110,6 +110,21 @@ class Aggregate:
         """The result."""
         raise NotImplementedError
 
+    def lift_taken(self, schema: Schema) -> dict[str, pl.Expr]:
+        """The same, and those of nothing for rows for which its condition does not hold."""
+        lifted = self.lift(schema)
+        if self.where is None:
+            return lifted
+        rows = pl.struct(list(dict.fromkeys([EVENT_TIME, *self.where.columns])))
+        taken = rows.map_batches(
+            lambda rows: self.takes(rows.struct.unnest()), return_dtype=pl.Boolean, is_elementwise=True
+        )
+        parts = self.parts(schema)
+        return {
+            part: pl.when(taken).then(value).otherwise(parts[part].literal())
+            for part, value in lifted.items()
+        }
+
     def takes(self, rows: pl.DataFrame) -> pl.Series:
         """For each row whether its condition holds. Raises `ResultError` where that fails."""
         if self.where is None:

@@ -49,12 +49,12 @@ class Combined:
             return rows
         columns = {name: self.schema[name] for name in self.aggregate.columns}
         added = pl.DataFrame(self.added, columns, orient="row") if columns else _nothing(len(self.added))
-        lifted = added.select(
+        added = added.filter(self.aggregate.takes(added))
+        # Beside the columns, as there may be literals only.
+        lifted = added.with_columns(
             **{name: part.cast(dtypes[name]) for name, part in self.aggregate.lift(self.schema).items()}
         )
-        if lifted.height != len(self.added):  # only literals
-            lifted = pl.concat([lifted] * len(self.added))
-        both = pl.concat([rows, lifted])
+        both = pl.concat([rows, lifted.select(list(dtypes))])
         return both.select(**self.aggregate.merge({name: pl.col(name) for name in parts}))
 
     def stored(self) -> Accumulators | None:

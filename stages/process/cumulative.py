@@ -87,7 +87,7 @@ class OfAggregate:
 
     def lift(self, schema: pl.Schema) -> Columns:
         """As in a grouping."""
-        return self.aggregate.lift(schema)
+        return self.aggregate.lift_taken(schema)
 
     def so_far(self, acc: Columns) -> Columns:
         """Sums add up, extremes stay, and of values by time one takes the place of another."""
@@ -99,9 +99,9 @@ class OfAggregate:
             case Max():
                 return {"value": acc["value"].cum_max().forward_fill()}
             case First():
-                return _replaced(acc, acc["time"] < acc["time"].cum_min().shift(1))
+                return _replaced(acc, acc["time"] < acc["time"].cum_min().forward_fill().shift(1))
             case Last():
-                return _replaced(acc, acc["time"] >= acc["time"].cum_max().shift(1))
+                return _replaced(acc, acc["time"] >= acc["time"].cum_max().forward_fill().shift(1))
 
     def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
         """As in a grouping."""

@@ -118,6 +118,14 @@ def test_saved_facts_that_a_run_adds_do_not_matter() -> None:
             r"aggregate total was sum\(score\), now max\(score\)$",
         ),
         (
+            {"aggregates": {"n": bl.count(where=bl.col("won")), "total": bl.sum("score")}},
+            r"aggregate n was count\(\), now count\(where=won\)$",
+        ),
+        (
+            {"aggregates": {"n": bl.count(), "total": bl.top("user", 3, by="score")}},
+            r"aggregate total was sum\(score\), now top\(user, 3, by=score\)$",
+        ),
+        (
             {"aggregates": {"n": bl.count(), "total": bl.sum("rate")}},
             r"column __acc\.total\.sum was Int128, now Float64$",
         ),
@@ -133,6 +141,7 @@ def test_each_change_of_a_stage_is_named_with_what_it_was_and_is(now: dict[str, 
     "now",
     [
         {"aggregates": {"n": bl.count(), "most": bl.max("score"), "total": bl.sum("score")}},
+        {"aggregates": {"n": bl.count(), "total": bl.sum("score"), "users": bl.count_distinct("user")}},
         {"beside": True},
         {"beside": True, "aggregates": {"n": bl.count(), "total": bl.sum("score"), "all": bl.collect("won")}},
     ],

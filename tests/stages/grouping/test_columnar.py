@@ -9,8 +9,13 @@ from typing import Any, ClassVar
 import polars as pl
 import pytest
 
+import beamlike as bl
+from beamlike.expressions.row_expression import ExpressionOfRows
 from stages.aggregates.builtin import Count, Sum
 from stages.aggregates.combine_fn import Combine
+from stages.aggregates.counted import CountDistinct, Median
+from stages.aggregates.ranked import Top
+from stages.aggregates.spread import Var
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
@@ -46,7 +51,14 @@ class Firing:
     """A stage in which all windows fire early, on time and late; counts the Python calls that this takes."""
 
     def __init__(self, windowing: Windowing, windows: int) -> None:
-        aggregates = {"score": Sum("score"), "plays": Count()}
+        aggregates = {
+            "score": Sum("score"),
+            "plays": Count(where=ExpressionOfRows(bl.col("score") > 0)),
+            "scores": CountDistinct("score"),
+            "middle": Median("score"),
+            "spread": Var("score"),
+            "top": Top("score", 2),
+        }
         self.stage = Stage("grouping", Grouping(("user",), windowing, aggregates, SCHEMA))
         self.windows, self.store, self.calls = windows, DictStore(), 0
 

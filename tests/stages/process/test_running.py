@@ -9,6 +9,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
+import beamlike as bl
+from beamlike.expressions.row_expression import ExpressionOfRows
 from stages.aggregates.builtin import Count, First, Last, Max, Mean, Min, Sum
 from stages.operator import MAIN
 from stages.process.cumulative import Cumulative, OfAggregate, Previous
@@ -22,11 +24,20 @@ from windowing.time import MAX_TIME
 from windowing.windowing import Windowing
 
 SCHEMA = pl.Schema({"user": pl.String(), "value": pl.Int64(), "number": pl.Int64()})
+POSITIVE = ExpressionOfRows(bl.col("value") > 0)
+CONDITIONAL = {
+    "Count": Count(where=POSITIVE),
+    "Mean": Mean("value", where=POSITIVE),
+    "Max": Max("value", where=POSITIVE),
+    "First": First("value", where=POSITIVE),
+    "Last": Last("value", where=POSITIVE),
+}
 AGGREGATES: dict[str, Cumulative] = {
     **{type(one).__name__: OfAggregate(one, "") for one in (Count("value"), Sum("value"), Mean("value"))},
     **{type(one).__name__: OfAggregate(one, "") for one in (Min("value"), Max("value"))},
     **{type(one).__name__: OfAggregate(one, "") for one in (First("value"), Last("value"))},
     "Previous": Previous("value"),
+    **{f"{name} where": OfAggregate(one, "") for name, one in CONDITIONAL.items()},
 }
 
 Row = tuple[str, int, int | None]
@@ -70,7 +81,19 @@ def by_hand(rows: list[Row], order: Order) -> Iterator[dict[str, object]]:
             "First": min(seen, key=lambda one: one[:2])[2],
             "Last": max(seen, key=lambda one: one[:2])[2],
             "Previous": seen[-2][2] if len(seen) > 1 else None,
+            **conditional([one for one in seen if (one[2] or 0) > 0]),
         }
+
+
+def conditional(seen: list[tuple[int, int, int | None]]) -> dict[str, object]:
+    values = [value for *_, value in seen if value is not None]
+    return {
+        "Count where": len(values),
+        "Mean where": fmean(values) if values else None,
+        "Max where": max(values, default=None),
+        "First where": min(seen, key=lambda one: one[:2])[2] if seen else None,
+        "Last where": max(seen, key=lambda one: one[:2])[2] if seen else None,
+    }
 
 
 ROWS = st.lists(
@@ -87,7 +110,9 @@ def test_a_running_aggregate_is_that_of_the_rows_so_far(
     cut = data.draw(st.integers(0, len(rows)))
     found = results([rows[:cut], rows[cut:]], order)
     expected = pl.DataFrame(
-        list(by_hand(rows, order)), schema_overrides={"Mean": pl.Float64}, infer_schema_length=None
+        list(by_hand(rows, order)),
+        schema_overrides={"Mean": pl.Float64, "Mean where": pl.Float64},
+        infer_schema_length=None,
     )
     assert found.select(expected.columns).rows() == expected.rows()
     assert found[EVENT_TIME].to_list() == [at for _, at, _ in rows]
