@@ -43,7 +43,8 @@ AT_ONCE = [
 ]  # fmt: skip
 AFTER_ONCE = [
     "emit(at_end)", "s.c += 1\nif s.c < 9: after('p', 2)",
-    "s.c += 1\nif s.c < 9: after('h', 2)", "s.c += 1\nif s.c < 9: after('d', 5)", "clear('p')", "after('d', 5)",
+    "s.c += 1\nif s.c < 9: after('h', 2)", "s.c += 1\nif s.c < 9: after('d', 5)", "clear('p')",
+    "win[1] < 99 or after('d', 5)",
     "emit(f'{key}{P}')", "emit(f'{key}{W}')",
 ]  # fmt: skip
 INTO_THE_PAST = ["set('t', v * 4)", "set('f', 20, tag=str(v))"]
