@@ -58,7 +58,7 @@ def _missing(case: Case) -> str | None:
         KINDS[case.kind].declare(bl.Pipeline("case"), case, "case")
     except Unsupported as error:
         return str(error)
-    except (TypeError, ValueError):  # It is refused, and the case may say so.
+    except Exception:  # It is refused, and the case may say so.
         return None
     return None
 

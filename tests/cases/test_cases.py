@@ -100,6 +100,15 @@ def test_what_there_is_not_is_told(tmp_path: Path, before: str, after: str, told
     assert play(load(_changed(tmp_path, before, after))) == [Result("one of each", "unsupported", told)]
 
 
+def test_a_case_that_cannot_be_read_fails_and_the_others_are_played(tmp_path: Path) -> None:
+    path = tmp_path / "cases.yaml"
+    path.write_text(
+        TEXT + "- {id: other, kind: process, ttl: {n: 10}, state: {n: 0}, steps: [{watermark: 1}]}"
+    )
+    results = play(load(path), "local")
+    assert [result.status for result in results] == ["ok", "failed"]
+
+
 def test_a_case_can_expect_an_error() -> None:
     steps: list[Any] = [{"elements": [{"at": 0}]}, {"watermark": "end"}]
     given = {"element": "after('t', 1)", "fire": {"t": "after('t', 1)"}, "timers": {"t": "event"}}

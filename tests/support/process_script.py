@@ -50,7 +50,7 @@ class Script:
     `state` has what each field begins with, `ttl` how long it lasts after it was written, and in which domain.
     """
 
-    element: str
+    element: str = ""
     fire: Mapping[str, str] = attrs.field(factory=dict)
     expire: str | None = None
     timers: Mapping[str, str] = attrs.field(factory=dict)
