@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -38,6 +39,12 @@ VALUES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
         st.integers(0, 3).map(lambda second: datetime(2020, 1, 1, 0, 0, second, tzinfo=UTC)),
     ),
     "durations": (pl.Duration("us"), st.integers(-2, 2).map(timedelta)),
+    "clock times": (pl.Time(), st.sampled_from([time(0), time(12, 0, 0, 1), time(23, 59)])),
+    "decimals": (pl.Decimal(38, 2), st.sampled_from([Decimal("-1.50"), Decimal("0.00"), Decimal("2.25")])),
+    "wide integers": (pl.Int128(), st.sampled_from([-(2**127), 0, 2**127 - 1])),
+    "short floats": (pl.Float32(), st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf])),
+    "categories": (pl.Categorical(), st.sampled_from(["b", "a", "c"])),
+    "enums": (pl.Enum(["a", "b", "c"]), st.sampled_from(["b", "a", "c"])),
 }
 
 EVERY: dict[str, Aggregate] = {
@@ -118,7 +125,7 @@ def expected(rows: list[Row]) -> dict[str, Any]:
 def cases(draw: st.DrawFn) -> tuple[pl.Schema, list[list[Row]]]:
     """Columns, and rows in bundles."""
     dtype, values = draw(st.sampled_from(list(VALUES.values())))
-    by, ranks = draw(st.sampled_from([VALUES[kind] for kind in ("integers", "floats", "text")]))
+    by, ranks = draw(st.sampled_from([VALUES[kind] for kind in ("integers", "floats", "text", "decimals")]))
     row = st.fixed_dictionaries(
         {
             "v": st.none() | values,
