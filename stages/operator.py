@@ -153,8 +153,17 @@ class State(Protocol):
     def arrived(self) -> int:
         """How much was placed in all steps before."""
 
-    def visit(self, kept: Kept, incoming: pl.DataFrame) -> Visit:
-        """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it."""
+    def visit(self, kept: Kept, incoming: pl.DataFrame, between: tuple[int, int] | None = None) -> Visit:
+        """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it.
+
+        Of one that is spread by time, what lies `between` two times (us), too.
+        """
+
+    def peek(self, kept: Kept, between: tuple[int, int]) -> pl.DataFrame:
+        """The rows, and what waits, that lie between two times (us) in a table that is spread by time; others may, too.
+
+        Nothing is changed.
+        """
 
     def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
         """Has these rows in place of those that were looked at."""

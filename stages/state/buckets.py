@@ -52,6 +52,12 @@ class Buckets:
         prefix = (key_hash(self.keys) // 2 ** (_HASH_BITS - depth)).cast(pl.Int64)
         return pl.lit(self._table(depth)).gather(turn * 2**depth + prefix)
 
+    def turns(self, first: int, last: int) -> frozenset[int] | None:
+        """The turns of rows of these times (us); None for all of them."""
+        if self.spread is None or last // self._width - first // self._width >= TIMES:
+            return None
+        return frozenset(turn % TIMES for turn in range(first // self._width, last // self._width + 1))
+
     def split(self, bucket: int, size: int) -> Buckets:
         """With the parts that a bucket of this size in bytes is divided into, in its place, if it is too large."""
         depth = _depth(bucket)
@@ -67,8 +73,13 @@ class Buckets:
         """Rows that are due at the same times for all keys are spread by these, others only by key."""
         if self.spread is None:
             return pl.lit(0, pl.Int64)
-        width = -(-self.spread.live // LIVE // self.spread.step) * self.spread.step
-        return pl.col(self.spread.column) // width % TIMES
+        return pl.col(self.spread.column) // self._width % TIMES
+
+    @property
+    def _width(self) -> int:
+        """How long a turn is (us)."""
+        assert self.spread is not None
+        return -(-self.spread.live // LIVE // self.spread.step) * self.spread.step
 
     def _table(self, depth: int) -> pl.Series:
         """The bucket of each (turn, prefix of that many bits)."""

@@ -11,7 +11,7 @@ import polars as pl
 from stages.operator import Kept, Table
 from stages.progress.watermarks import Times
 from stages.state import chunks
-from stages.state.buckets import BUCKET, Buckets, partition
+from stages.state.buckets import BUCKET, TIMES, Buckets, partition
 from stages.state.due_soon import NEAR, STALE, DueSoon
 from stages.state.index import Index, Size, histograms, summarize
 from stages.state.store import StateStore
@@ -42,6 +42,11 @@ class Storage:
         """Where rows belong."""
         existing = tuple(bucket for bucket in self.sizes if bucket != NEAR)
         return Buckets(self.table.keys, self.table.spread, existing)
+
+    def between(self, first: int, last: int) -> list[int]:
+        """The buckets in which rows of these times (us) are, in a table that is spread by time."""
+        turns = self.buckets.turns(first, last)
+        return [bucket for bucket in self.buckets.existing if turns is None or bucket % TIMES in turns]
 
     def rows(self, buckets: Iterable[int]) -> pl.DataFrame:
         """The rows in these buckets."""

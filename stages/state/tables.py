@@ -46,11 +46,18 @@ class Tables:
         """Where its clocks stood before this step."""
         return self._first.times
 
-    def visit(self, kept: Kept, incoming: pl.DataFrame) -> WorkingSet:
+    def visit(self, kept: Kept, incoming: pl.DataFrame, between: tuple[int, int] | None = None) -> WorkingSet:
         """Reads what must be looked at of a table when this has come for it."""
         name = kept.table.name
-        self._visits[name] = read_working_set(self.storages[name], incoming, self.now)
+        also = () if between is None else self.storages[name].between(*between)
+        self._visits[name] = read_working_set(self.storages[name], incoming, self.now, also)
         return self._visits[name]
+
+    def peek(self, kept: Kept, between: tuple[int, int]) -> pl.DataFrame:
+        """Reads what lies between two times, and leaves it as it is."""
+        storage = self.storages[kept.table.name]
+        buckets = storage.between(*between)
+        return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
 
     def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
         """Writes these in place of the rows that were looked at, and what waits."""

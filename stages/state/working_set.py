@@ -99,8 +99,10 @@ class WorkingSet:
         return divide(part, self.storage.kept.deadlines(now)[WATERMARK])
 
 
-def read_working_set(storage: Storage, incoming: pl.DataFrame, now: Times) -> WorkingSet:
-    """Reads what must be looked at when this has come and the clocks move on to `now`."""
+def read_working_set(
+    storage: Storage, incoming: pl.DataFrame, now: Times, also: Iterable[int] = ()
+) -> WorkingSet:
+    """Reads what must be looked at when this has come and the clocks move on to `now`, and these buckets `also`."""
     placed = storage.buckets.place(incoming)
     due = _due(storage, now)
     near = storage.near(wanted=bool(due) or len(placed) > 0)
@@ -109,7 +111,7 @@ def read_working_set(storage: Storage, incoming: pl.DataFrame, now: Times) -> Wo
     # What waits in a bucket may be part of the row that grows here.
     again = _with_waiting(storage, reaching) if storage.table.in_turn else []
     near = near.with_arrivals(reaching)
-    looked = {*due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
+    looked = {*also, *due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
     return WorkingSet.of(storage, looked - {NEAR}, near, placed, reached)
 
 

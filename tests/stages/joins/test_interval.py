@@ -1,0 +1,161 @@
+"""Interval joins: the pairs that a look at all rows finds, whatever bundles they come in; unmatched rows once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.joins.interval import LEFT, RIGHT, SIDE, How, IntervalJoin, Stamp
+from stages.operator import MAIN
+from stages.progress.watermarks import Clock
+from stages.snapshot import restore, save
+from stages.stage import Stage, StageResult
+from stages.state.store import DictStore
+from windowing.columns import EVENT_TIME
+from windowing.time import MAX_TIME
+
+SECOND = 1_000_000
+ROW = pl.Struct({"key": pl.String(), "number": pl.Int64()})
+SCHEMA = pl.Schema({"key": pl.String(), SIDE: pl.Boolean(), LEFT: ROW, RIGHT: ROW})
+
+Row = tuple[str | None, int]
+"""Key and time (s)."""
+Bundle = tuple[Sequence[Row], Sequence[Row], int]
+"""Left rows, right rows, and where the watermark moves (s)."""
+Found = tuple[int | None, int | None, int]
+"""The numbers of both, and the time (us)."""
+
+
+def stage(
+    low: int,
+    high: int,
+    how: How = "inner",
+    stamp: Stamp = "certain",
+    lateness: int = 0,
+    *,
+    late: bool = False,
+) -> Stage:
+    times = {"low": low * SECOND, "high": high * SECOND, "allowed_lateness": lateness * SECOND}
+    return Stage("joined", IntervalJoin(("key",), SCHEMA, how=how, stamp=stamp, late=late, **times))
+
+
+@attrs.define
+class Run:
+    """A stage and what it has been given; rows of both sides are numbered as they come."""
+
+    stage: Stage
+    store: DictStore = attrs.field(factory=DictStore)
+    number: int = 0
+
+    def step(self, bundle: Bundle) -> StageResult:
+        rows = []
+        left, right, watermark = bundle
+        for side, own in ((False, left), (True, right)):
+            for key, at in own:
+                row = {"key": key, "number": self.number}
+                rows.append((key, side, None if side else row, row if side else None, at * SECOND))
+                self.number += 1
+        arrivals = pl.DataFrame(rows, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
+        return self.stage.step(
+            self.store, {MAIN: arrivals}, Clock(watermark if watermark == MAX_TIME else watermark * SECOND)
+        )
+
+
+def found(step: StageResult) -> Counter[Found]:
+    rows = step.panes.select(LEFT, RIGHT, EVENT_TIME).rows()
+    return Counter((left and left["number"], right and right["number"], at) for left, right, at in rows)
+
+
+def by_hand(bundles: Sequence[Bundle], low: int, high: int, how: How, stamp: Stamp) -> Counter[Found]:
+    """All rows that were not late, each with each."""
+    sides: tuple[list[tuple[str | None, int, int]], ...] = ([], [])
+    number, watermark = 0, -10_000
+    for left, right, then in bundles:
+        for side, rows in zip(sides, (left, right), strict=True):
+            for key, at in rows:
+                if at >= watermark:
+                    side.append((key, at, number))
+                number += 1
+        watermark = max(watermark, then)
+    pairs: Counter[Found] = Counter()
+    for key, at, one in sides[0]:
+        for other_key, other_at, other in sides[1]:
+            if key is not None and key == other_key and at + low <= other_at <= at + high:
+                pairs[one, other, max(at, other_at) * SECOND] += 1
+    outer = {"left": (0,), "right": (1,), "full": (0, 1)}.get(how, ())
+    for place in outer:
+        matched = {pair[place] for pair in pairs}
+        for _, at, one in sides[place]:
+            certain = max(at, at + (-low if place else high)) * SECOND
+            alone: Found = (None, one, 0) if place else (one, None, 0)
+            if one not in matched:
+                pairs[(*alone[:2], at * SECOND if stamp == "own" else certain)] += 1
+    return pairs
+
+
+rows = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 30)), max_size=6)
+bundles = st.lists(st.tuples(rows, rows, st.integers(0, 30)), min_size=1, max_size=5)
+bounds = st.tuples(st.integers(-6, 6), st.integers(-6, 6)).map(sorted)
+
+
+@given(
+    bundles, bounds, st.sampled_from(["inner", "left", "right", "full"]), st.sampled_from(["certain", "own"])
+)
+def test_pairs_and_rows_alone_are_those_of_all_rows_together(
+    given_: list[Bundle], bounds: list[int], how: How, stamp: Stamp
+) -> None:
+    low, high = bounds
+    run, got, output = Run(stage(low, high, how, stamp)), Counter[Found](), None
+    for number, bundle in enumerate([*given_, ((), (), MAX_TIME)]):
+        if number == 2:
+            again = DictStore()
+            restore(run.stage, again, save(run.stage, run.store))
+            run.store = again
+        step = run.step(bundle)
+        alone = [at for (left, right, at) in found(step) if left is None or right is None]
+        # What is given alone was held for: it is not late.
+        assert output is None or all(at >= output for at in alone)
+        output = step.watermarks.output
+        got += found(step)
+    assert got == by_hand(given_, low, high, how, stamp)
+    assert (step.live, step.pending) == (0, 0)
+
+
+def test_rows_go_when_no_partner_can_come_any_more() -> None:
+    run = Run(stage(-1, 0))
+    run.step(([("k", at) for at in range(1, 6)], [("k", at) for at in range(1, 6)], 0))
+    assert [kept(run, LEFT), kept(run, RIGHT)] == [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5]]
+    run.step(([], [], 2))
+    assert [kept(run, LEFT), kept(run, RIGHT)] == [[2, 3, 4, 5], [1, 2, 3, 4, 5]]
+    run.step(([], [], 5))
+    assert [kept(run, LEFT), kept(run, RIGHT)] == [[5], [4, 5]]
+    run.step(([], [], 7))
+    assert [kept(run, LEFT), kept(run, RIGHT)] == [[], []]
+
+
+def kept(run: Run, side: str) -> list[int]:
+    snapshot = save(run.stage, run.store).rows["" if side == LEFT else side]
+    return sorted(at // SECOND for at in snapshot[EVENT_TIME])
+
+
+def test_late_rows_are_dropped_and_shown_with_their_side() -> None:
+    run = Run(stage(-5, 5, "full", lateness=2, late=True))
+    run.step(([("k", 10)], [], 10))
+    step = run.step(([("k", 8), ("k", 7)], [("k", 7)], 10))
+    assert step.dropped == {"late": 2}
+    assert step.late.select(SIDE, "reason").rows() == [(False, "late"), (True, "late")]
+    assert found(step) == Counter()
+    end = run.step(((), (), MAX_TIME))
+    assert found(end) == Counter({(0, None, 17 * SECOND): 1, (1, None, 15 * SECOND): 1})
+
+
+def test_what_a_row_of_an_outer_join_waits_for_holds_the_watermark_only_with_its_own_time() -> None:
+    for stamp, output in (("certain", 12), ("own", 10)):
+        run = Run(stage(0, 5, "left", stamp))  # type: ignore[arg-type]
+        run.step(([("k", 10)], [], 10))
+        assert run.step(((), (), 12)).watermarks.output == output * SECOND
