@@ -1,4 +1,4 @@
 """Keyed state and timers: rows and timers are played key by key, by methods of a class of the user's.
 
-May import `operator` and all below it.
+May import `waiting` and all below it.
 """

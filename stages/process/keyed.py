@@ -11,8 +11,8 @@ import polars as pl
 
 from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
 from stages.process.layout import expiry
-from stages.process.tables import NUMBER, Waiting
 from stages.progress.watermarks import Times, Watermarks
+from stages.waiting import NUMBER, Waiting
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
 from windowing.custom import CustomWindows, spread
 from windowing.time import MAX_TIME, MIN_TIME

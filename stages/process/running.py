@@ -12,8 +12,8 @@ from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
 from stages.process.layout import expiry
-from stages.process.tables import NUMBER
 from stages.progress.watermarks import Times, Watermarks
+from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.triggers.base import WATERMARK
 

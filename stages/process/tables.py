@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Final
 
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, Table, Visit
+from stages.operator import HOLD, Kept, Table, Visit
 from stages.process.layout import HOLDER, UNTIL, Layout
 from stages.progress.watermarks import Times, Watermarks
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
-from windowing.triggers.base import WATERMARK
-
-NUMBER: Final = "__number"
-"""Of rows: those that have come before have less."""
-
-_SECOND: Final = 1_000_000
-_LIVE: Final = 3600 * _SECOND
-"""Rows that wait are spread by time as if they were those of an hour."""
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -56,40 +46,3 @@ class Cells(Kept):
     def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
         """All cells."""
         return visit.rows
-
-
-@attrs.frozen(slots=False, eq=False)
-class Waiting(Kept):
-    """Rows that wait until the watermark has passed their time: then all that are to be played before have come.
-
-    `columns` are those of the rows, with `keys` among them.
-    """
-
-    keys: tuple[str, ...]
-    columns: pl.Schema
-    clocks = (WATERMARK,)
-
-    @cached_property
-    def schema(self) -> pl.Schema:
-        """The columns of a row, with its window and number, and what it holds."""
-        own = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS, NUMBER, PENDING, HOLD), pl.Int64())
-        return pl.Schema({**self.columns, **own})
-
-    @cached_property
-    def table(self) -> Table:
-        """Spread by time, so that only what is due is read."""
-        return Table(
-            "row",
-            "waits for its turn in the order of time",
-            self.keys,
-            (EVENT_TIME, EVENT_TIME),
-            self.schema,
-            self.schema,
-            spread=Spread(EVENT_TIME, _SECOND, _LIVE),
-            waits_until=self.deadlines(Times()),
-            name="waiting",
-        )
-
-    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """A row of time t is played when the watermark is after t: until then others of its time may come."""
-        return {WATERMARK: pl.col(EVENT_TIME) + 1}

@@ -1,0 +1,198 @@
+"""The as-of join: with each row of the left side the newest version of its key that there was at its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final, Literal
+
+import attrs
+import polars as pl
+
+from stages.joins.interval import LEFT, RIGHT, SIDE
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, State, Table, Visit
+from stages.progress.watermarks import Times, Watermarks
+from stages.waiting import NUMBER, Waiting
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+from windowing.triggers.base import WATERMARK
+
+NEXT: Final = "__next"
+"""Of a version: the time of the one that takes its place; null: there is none."""
+
+How = Literal["left", "inner"]
+
+
+@attrs.frozen(slots=False, eq=False)
+class Versions(Kept):
+    """The versions of each key; one goes when another has taken its place for all rows to come, or when it is too old.
+
+    Keys for which rows have come are arrivals, too, without a version.
+    """
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    tolerance: int | None
+    clocks = (WATERMARK,)
+
+    @cached_property
+    def rows(self) -> pl.Schema:
+        """The columns of a version."""
+        own = dict.fromkeys((EVENT_TIME, NUMBER, NEXT, PENDING, HOLD), pl.Int64())
+        return pl.Schema({**self.schema, **own})
+
+    @cached_property
+    def table(self) -> Table:
+        """Placed by key."""
+        return Table("version", "is the newest", self.keys, (EVENT_TIME, NEXT), self.rows, self.rows)
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        """When it goes: the next one counts from its own time on."""
+        until = [pl.col(NEXT), pl.lit(MAX_TIME, pl.Int64)]
+        if self.tolerance is not None:
+            until.append(
+                pl.col(EVENT_TIME).clip(upper_bound=MAX_TIME - self.tolerance - 1) + self.tolerance + 1
+            )
+        return {WATERMARK: pl.min_horizontal(until)}
+
+    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+        """All versions."""
+        return visit.rows
+
+    def newest(self, versions: pl.DataFrame) -> pl.DataFrame:
+        """One for each time of a key, the one that came last, with the time of the next."""
+        ordered = versions.sort(EVENT_TIME, NUMBER).unique(
+            [*self.keys, EVENT_TIME], keep="last", maintain_order=True
+        )
+        following = pl.col(EVENT_TIME).shift(-1).over(self.keys)
+        return ordered.with_columns(following.alias(NEXT))
+
+
+@attrs.frozen(slots=False, eq=False)
+class AsOfJoin(Operator):
+    """Rows of the left side with the newest version, of the right one, that is not after them; `tolerance` in us.
+
+    Arrivals are as for the interval join. A left row waits until all versions up to its time have come. Of a version
+    that is corrected after its time, the correction counts for the rows still to come.
+    """
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    how: How
+    tolerance: int | None = None
+    allowed_lateness: int = 0
+    late: bool = attrs.field(default=False, kw_only=True)
+
+    @cached_property
+    def inputs(self) -> dict[str, Input]:
+        """Rows of both sides."""
+        return {MAIN: Input(self.keys, pl.Schema({**self.schema, EVENT_TIME: pl.Int64()}))}
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The watermark."""
+        return (WATERMARK,)
+
+    @property
+    def ordered(self) -> bool:
+        """Of two versions of one time, the one that comes last counts."""
+        return True
+
+    @property
+    def tables(self) -> tuple[Kept, ...]:
+        """Versions, and rows that wait."""
+        return (self.versions, self.waiting)
+
+    @cached_property
+    def versions(self) -> Versions:
+        """Of the right side."""
+        return Versions(self.keys, self._columns(RIGHT), self.tolerance)
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        """Of the left side."""
+        return Waiting(self.keys, self._columns(LEFT))
+
+    def _columns(self, side: str) -> pl.Schema:
+        return pl.Schema({**{key: self.schema[key] for key in self.keys}, side: self.schema[side]})
+
+    def step(
+        self,
+        state: State,
+        arrivals: Mapping[str, pl.DataFrame],
+        before: Watermarks,
+        then: Times,
+        now: Times,
+    ) -> Given:
+        """Rows whose time the watermark has passed, each with its version."""
+        rows = arrivals[MAIN]
+        numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
+        left, versions = numbered.filter(~pl.col(SIDE)), numbered.filter(pl.col(SIDE))
+        lateness = self.allowed_lateness
+        in_time = pl.col(EVENT_TIME) >= max(before.input, MIN_TIME + lateness) - lateness
+        due = self._due(state, left.filter(in_time), before, now)
+        panes = self._joined(due, self._versions(state, versions, due, now))
+        late = left.filter(~in_time)
+        return Given(
+            panes,
+            len(rows),
+            len(rows),
+            len(due) + len(versions),
+            {"late": len(late)} if len(late) else {},
+            self._shown(late) if self.late else pl.DataFrame(),
+        )
+
+    def _due(self, state: State, left: pl.DataFrame, before: Watermarks, now: Times) -> pl.DataFrame:
+        """The rows of the left side that need not wait any more."""
+        waits = left.with_columns(
+            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
+            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
+            pl.lit(1, pl.Int64).alias(PENDING),
+            pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD),
+        ).select(list(self.waiting.schema))
+        visit = state.visit(self.waiting, waits)
+        pool = pl.concat([visit.rows, visit.incoming])
+        come = pl.col(EVENT_TIME) < now.time(WATERMARK)
+        state.leave(self.waiting, pool.filter(~come))
+        return pool.filter(come).sort(EVENT_TIME, NUMBER)
+
+    def _versions(self, state: State, came: pl.DataFrame, due: pl.DataFrame, now: Times) -> pl.DataFrame:
+        """The versions of the keys of these rows, those that have come among them; the others are kept."""
+        table = self.versions
+        nothing = dict.fromkeys((NEXT, PENDING, HOLD), pl.lit(None, pl.Int64))
+        new = came.with_columns(**nothing).select(list(table.rows))
+        asked = pl.concat([table.table.no_rows, due.select(self.keys).unique()], how="diagonal")
+        visit = state.visit(table, pl.concat([new, asked]))
+        found = pl.concat([visit.rows, visit.incoming.filter(pl.col(NUMBER).is_not_null())])
+        versions = (
+            table.newest(found).with_columns(pl.lit(0, pl.Int64).alias(PENDING)).select(list(table.rows))
+        )
+        gone = table.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
+        state.leave(table, versions.filter(~gone))
+        return versions
+
+    def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
+        known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)
+        right = versions.filter(known).select(*self.keys, RIGHT, EVENT_TIME).sort(EVENT_TIME)
+        tolerance = None if self.tolerance is None else self.tolerance
+        with_key = due.filter(known).join_asof(
+            right,
+            on=EVENT_TIME,
+            by=list(self.keys),
+            strategy="backward",
+            tolerance=tolerance,
+            check_sortedness=False,
+        )
+        without = due.filter(~known).with_columns(pl.lit(None, self.schema[RIGHT]).alias(RIGHT))
+        joined = pl.concat([with_key, without.select(with_key.columns)])
+        if self.how == "inner":
+            joined = joined.filter(pl.col(RIGHT).is_not_null())
+        return joined.sort(EVENT_TIME, NUMBER).select(*self.keys, LEFT, RIGHT, EVENT_TIME)
+
+    def _shown(self, late: pl.DataFrame) -> pl.DataFrame:
+        """What was too late, with the reason."""
+        return late.with_columns(
+            pl.lit("late").alias("reason"),
+            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
+            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
+        ).select(*self.schema, "reason", EVENT_TIME, *WINDOW_COLUMNS)
