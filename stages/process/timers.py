@@ -47,6 +47,10 @@ class Pending:
         at = call.processing_time + length(duration)
         return at, self._output(at, output)
 
+    def too_late(self) -> bool:
+        """Whether the window is collected at the time of the firing in hand, so that nothing can fire after it."""
+        return self.event and self.call.now >= self.call.expiry
+
     def _output(self, at: int, output: datetime | None) -> int | None:
         """Where it holds, if not at its own time: by processing time, at the row that set it."""
         call = self.call
@@ -69,11 +73,14 @@ class Single(Pending):
     output: int | None
 
     def after(self, duration: Duration, output: datetime | None = None) -> None:
-        """Fires so long after the row or firing in hand, in place of what was set before.
+        """Fires so long after the row or firing in hand, in place of what was set before; not after the window is over.
+
+        A firing of the moment in which the window is collected sets nothing: no time is left.
 
         `output`: the time of what it emits, and where it holds the watermark until then; by default its own.
         """
-        self.time, self.output = self.firing_after(duration, output)
+        firing = self.firing_after(duration, output)
+        self.time, self.output = (None, None) if self.too_late() else firing
 
     def at(self, time: datetime, output: datetime | None = None) -> None:
         """Fires at this time, in place of what was set before; `output` as for `after`."""
@@ -127,7 +134,11 @@ class Family(Pending):
 
     def after(self, duration: Duration, output: datetime | None = None, *, tag: str) -> None:
         """The timer of this tag fires so long after the row or firing in hand; see `Single.after`."""
-        self._set(tag, self.firing_after(duration, output))
+        firing = self.firing_after(duration, output)
+        if self.too_late():
+            self.clear(tag)
+        else:
+            self._set(tag, firing)
 
     def at(self, time: datetime, output: datetime | None = None, *, tag: str) -> None:
         """The timer of this tag fires at this time."""

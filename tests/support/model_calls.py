@@ -168,6 +168,8 @@ class Call:
         """From the time of the call on; by event time not beyond the window."""
         if self.script.timers[name].startswith("event"):
             self.set(name, min(self.moment.now + duration, self.moment.expiry), out, tag)
+            if self.moment.now >= self.moment.expiry:
+                self.clear(name, tag)
         else:
             self.set(name, self.moment.processing_time + duration, out, tag)
 
