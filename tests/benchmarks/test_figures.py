@@ -66,7 +66,8 @@ def test_a_table_takes_the_place_between_its_markers(tmp_path):
 
 
 def test_every_table_has_its_place():
-    places = [(readme.README, "state"), (readme.README, "throughput"), (throughput_report.FRONT, "how fast")]
+    places = [(readme.README, name) for name in ("state", "throughput", "process")]
+    places.append((throughput_report.FRONT, "how fast"))
     for path, name in places:
         assert f"<!-- {name} -->\n" in path.read_text()
         assert f"<!-- end of {name} -->\n" in path.read_text()

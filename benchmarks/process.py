@@ -1,0 +1,250 @@
+"""What keyed state and timers cost: on a stage alone, and the job of silent sensors in other frameworks beside ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import click
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from beamlike.spark.session.java import find_java
+from benchmarks import readme
+from benchmarks.engines import ENGINES, Engine, Failed, command, install, variables
+from benchmarks.flagship import machine
+from benchmarks.kept import Figures, keep, load
+from benchmarks.logs import reason
+from benchmarks.measure import measure
+from benchmarks.native import BATCHES
+from benchmarks.process_stage import Figure
+from benchmarks.throughput_report import Run, marginal
+from examples.drawing import figures, save
+from examples.silence import SILENCE, START, Sensors, readings
+
+RESULTS = Path(__file__).with_name("process.json")
+FILES = 20  # each a micro-batch
+HOURS = 2
+
+_JOB = "benchmarks.process_job"
+_FLINK, _BYTEWAX = ENGINES["flink-datastream"], ENGINES["bytewax-by-hand"]
+JOBS: Mapping[str, Engine] = {
+    "local": Engine("beamlike, in process", (_JOB, "local"), (1_000, 20_000)),
+    "spark": Engine("beamlike, on Spark", (_JOB, "spark"), (1_000, 20_000)),
+    "native": Engine("PySpark, transformWithStateInPandas", (_JOB, "native"), (100, 1_000)),
+    "flink": attrs.evolve(
+        _FLINK, title="PyFlink, KeyedProcessFunction", command=("flink_silence.py",), sizes=(100, 1_000)
+    ),
+    "bytewax": attrs.evolve(
+        _BYTEWAX, title="Bytewax, stateful_batch", command=("bytewax_silence.py",), sizes=(1_000, 20_000)
+    ),
+}
+"""Sizes are numbers of sensors."""
+
+
+def inputs(sensors: int, work: Path) -> Path:
+    """The readings of so many sensors in files, and in one with times as milliseconds; made once."""
+    data = work / f"readings-{sensors}"
+    if (data / "done").exists():
+        return data
+    (data / "readings").mkdir(parents=True, exist_ok=True)
+    heard = readings(Sensors(sensors, HOURS)).with_columns(pl.col("at").dt.truncate("1ms"))
+    second = int(START.timestamp())
+    for number, part in enumerate(heard.iter_slices(-(-len(heard) // FILES))):
+        path = data / "readings" / f"part-{number:04d}.parquet"
+        part.write_parquet(path, compression="snappy")
+        os.utime(path, (second + number,) * 2)
+    millis = heard.select("sensor", millis=pl.col("at").dt.timestamp("ms"))
+    millis.write_parquet(data / "readings.parquet", compression="snappy")
+    (data / "done").touch()
+    return data
+
+
+def expected(data: Path) -> pl.DataFrame:
+    """Each silence by polars alone: sensor and since. At the end of input all sensors are silent."""
+    gap = pl.col("at").shift(-1).over("sensor") - pl.col("at")
+    heard = pl.read_parquet(data / "readings" / "*.parquet").sort("sensor", "at")
+    return heard.filter((gap >= SILENCE).fill_null(True)).select("sensor", since="at")
+
+
+def answer(out: Path, right: pl.DataFrame) -> tuple[str, bool]:
+    """How what an engine has written compares, in words; and whether it is right."""
+    since = pl.col("since").dt.replace_time_zone("UTC").dt.cast_time_unit("us")
+    frames = [pl.read_parquet(path).select("sensor", since) for path in sorted(out.rglob("*.parquet"))]
+    found = pl.concat([right.clear(), *frames])
+    missing = len(right.join(found, on=["sensor", "since"], how="anti"))
+    wrong = len(found) - (len(right) - missing)
+    if not missing and not wrong:
+        return f"all {len(right):,} silences right", True
+    return f"{missing:,} of {len(right):,} silences missing, {wrong:,} wrong", False
+
+
+def run(name: str, sensors: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
+    """Run an engine on the readings of so many sensors and check its answer."""
+    engine, data, out = JOBS[name], inputs(sensors, work), work / f"silence-{name}-{sensors}"
+    right = expected(data)
+    events = pl.scan_parquet(data / "readings.parquet").select(pl.len()).collect().item()
+    shutil.rmtree(out, ignore_errors=True)
+    log = work / f"silence-{name}-{sensors}.log"
+    try:
+        python = install(engine, environments)
+        with open(log, "w") as file:
+            shown = variables(engine, python, environments, env)
+            usage = measure(command(engine, python, data, out), env=shown, log=file)
+        if usage.code:
+            raise Failed(f"code {usage.code}, {log}: {reason(log.read_text(errors='replace'))}")
+    except Failed as failed:
+        return Run(name, events, failed=str(failed))
+    told, fits = answer(out, right)
+    batches = json.loads((out / BATCHES).read_text())[2:] if (out / BATCHES).exists() else []
+    batch = statistics.fmean(batches) if batches else None
+    return Run(name, events, usage.wall, usage.cpu, usage.memory, told, fits, batch)
+
+
+def on_a_stage(small: bool) -> list[Figure]:
+    """The figures of `process_stage.py`, whose polars has one thread, as in Spark's workers."""
+    env = dict(os.environ) | {"POLARS_MAX_THREADS": "1"}
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
+        module = [sys.executable, "-m", "benchmarks.process_stage", out.name]
+        usage = measure([*module, *(["--small"] if small else [])], env=env)
+        if usage.code:
+            raise click.ClickException(f"benchmarks.process_stage ended with code {usage.code}")
+        return [Figure(**figure) for figure in json.load(out)]
+
+
+STAGE = ("on a stage alone", "rows", "CPU s", "rows/s")
+JOB = ("engine", "readings", "wall s", "CPU s", "more: readings/s", "batch ms", "peak MB", "answer:")
+
+
+def stage_rows(measured: Sequence[Figure]) -> Iterator[tuple[str, ...]]:
+    """A row for each figure."""
+    for each in measured:
+        yield each.name, f"{each.rows:,}", f"{each.seconds:.2f}", f"{each.rate:,.0f}" if each.rows else ""
+
+
+def job_rows(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
+    """A row for each engine and size."""
+    for each in runs:
+        title = JOBS[each.engine].title
+        if each.failed:
+            yield title, f"{each.events:,}", *[""] * 5, each.failed
+            continue
+        largest = each.events == max(other.events for other in runs if other.engine == each.engine)
+        more = marginal(runs, each.engine) if largest else None
+        rate = f"{more[0]:,.0f}" if more is not None and more[0] is not None else ""
+        batch = f"{each.batch * 1e3:,.0f}" if each.batch else ""
+        seconds = f"{each.wall:.1f}", f"{each.cpu:.1f}"
+        yield title, f"{each.events:,}", *seconds, rate, batch, f"{each.memory / 1e6:,.0f}", each.answer
+
+
+def ratios(runs: Sequence[Run]) -> Iterator[str]:
+    """Batches of the same input in native Spark by those on our runner, and what more readings take elsewhere."""
+    known = {(each.engine, each.events): each for each in runs if not each.failed}
+    for (name, events), each in known.items():
+        other = known.get(("spark", events))
+        if name == "native" and other and each.batch and other.batch:
+            share = each.batch / other.batch
+            yield f"a batch of {events // FILES:,} readings: native Spark by beamlike on Spark {share:.1f}"
+    ours = marginal([*known.values()], "local")
+    for name in ("bytewax", "flink"):
+        other_rate = marginal([*known.values()], name)
+        if ours and ours[0] and other_rate and other_rate[0]:
+            yield f"more readings: beamlike in process by {JOBS[name].title} {ours[0] / other_rate[0]:.1f}"
+
+
+def plot(runs: Sequence[Run], path: Path) -> None:
+    """What more readings take, an engine beside the other."""
+    rates = {JOBS[name].title: more[0] for name in JOBS if (more := marginal(runs, name)) and more[0]}
+    figure, ((panel,),) = figures(1, 1, (8, 0.5 * len(rates) + 1.2))
+    panel.plot(list(rates.values()), list(rates), "D")
+    for title, rate in rates.items():
+        label = {"textcoords": "offset points", "ha": "center", "fontsize": "small"}
+        panel.annotate(f"{rate:,.0f}", (rate, title), (0, 6), **label)
+    panel.set(xscale="log", xlabel="readings per second, once it runs")
+    panel.margins(x=0.15, y=0.25)
+    panel.grid(alpha=0.3, axis="x")
+    save(figure, path)
+
+
+def _runs(kept: Sequence[Figures]) -> list[Run]:
+    names = [field.name for field in attrs.fields(Run)]
+    return [Run(**{name: figure[name] for name in names}) for figure in kept if figure["engine"] in JOBS]
+
+
+def _figures(kept: Sequence[Figures]) -> list[Figure]:
+    found = [figure for figure in kept if figure["engine"] == "stage"]
+    return [Figure(figure["name"], figure["events"], figure["seconds"]) for figure in found]
+
+
+def show(console: Console, kept: Sequence[Figures], results: Path) -> None:
+    """Print and plot all that is known, and put it into the README if the results are ours."""
+    runs, measured = _runs(kept), _figures(kept)
+    for names, rows in ((STAGE, [*stage_rows(measured)]), (JOB, [*job_rows(runs)])):
+        shown = Table(*(name.rstrip(":") for name in names))
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+    for line in ratios(runs):
+        console.print(line, highlight=False)
+    plot(runs, results.with_suffix(".svg"))
+    if results == RESULTS:
+        lines = [*readme.table(STAGE, stage_rows(measured)), "", *readme.table(JOB, job_rows(runs)), ""]
+        about = readme.on(figure["machine"] for figure in kept)
+        readme.put("process", [*lines, *(f"- {line}" for line in ratios(runs)), "", about])
+
+
+def _some(context: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
+    for name in value.split(","):
+        if name not in ("stage", *JOBS):
+            raise click.BadParameter(f"{name!r}, expected some of stage,{','.join(JOBS)}", context, option)
+    return tuple(value.split(","))
+
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--only", "wanted", default=",".join(("stage", *JOBS)), callback=_some, help="What to run.")
+@click.option("--sensors", type=click.IntRange(1), help="One size for all engines, not those that suit each.")
+@click.option("--small", is_flag=True, help="The stage with a hundredth of everything.")
+@click.option("--work", default=Path("build/bench"), type=_FOLDER, help="For the input, results and logs.")
+@click.option("--environments", default=Path("build/bench-envs"), type=_FOLDER, help="For other frameworks.")
+@click.option("--results", default=RESULTS, type=_FILE, help="The figures, as JSON.")
+def main(
+    wanted: tuple[str, ...], sensors: int | None, small: bool, work: Path, environments: Path, results: Path
+) -> None:
+    """Measure keyed state and timers; what is not measured anew is kept in the results."""
+    console = Console()
+    console.width = max(console.width, 140)
+    java = find_java()
+    env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
+    work.mkdir(parents=True, exist_ok=True)
+    kept, about = load(results), machine(java)
+    if "stage" in wanted:
+        with console.status("on a stage alone"):
+            measured = [attrs.asdict(each) for each in on_a_stage(small)]
+        rows = [{"engine": "stage", "events": each.pop("rows"), **each} for each in measured]
+        kept = keep(results, [{"name": "", **row} for row in rows], _NAMED, about)
+    for name in [name for name in JOBS if name in wanted]:
+        for size in (sensors,) if sensors else JOBS[name].sizes:
+            with console.status(f"{name}: {size:,} sensors"):
+                done = run(name, size, work, environments, env)
+            console.print(f"{name}, {size:,} sensors: {done.failed or done.answer}", highlight=False)
+            kept = keep(results, [{"name": "", **attrs.asdict(done)}], _NAMED, about)
+    show(console, kept, results)
+
+
+_NAMED = ("engine", "events", "name")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Silent sensors, as in `examples/silence.py`, on our runners and by hand in native Spark: a process of its own.
+
+What is written: sensor and since, a row for each silence; at the end of input every sensor is silent.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas as pd
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+import beamlike as bl
+from benchmarks import native
+from benchmarks.native import BATCHES
+from benchmarks.run_job import with_input
+
+SCHEMA = {"sensor": str, "at": datetime, "celsius": float}
+SILENCE = timedelta(minutes=10)
+_MILLIS = 600_000
+
+
+class Silence(bl.Process):
+    """Says that a sensor has been silent for ten minutes."""
+
+    since = bl.Value(datetime)
+    quiet = bl.EventTimer()
+
+    def element(self, row: dict[str, Any]) -> None:
+        self.since = self.time
+        self.quiet.after(SILENCE)
+
+    def on_quiet(self) -> Iterator[dict[str, Any]]:
+        yield {"sensor": self.key.sensor, "since": self.since}
+
+
+def pipeline(data: Path, out: Path) -> bl.Pipeline:
+    """A file of readings in a batch."""
+    p = bl.Pipeline("silence")
+    source = bl.Parquet(data / "readings", SCHEMA, max_files_per_trigger=1)
+    heard = p.read("readings", source, timestamp="at", watermark=bl.BoundedOutOfOrderness("30s"))
+    told = heard.group_by("sensor", name="silence").process(Silence(), {"sensor": str, "since": datetime})
+    told.write("silences", bl.Parquet(out))
+    return p
+
+
+def run_local(data: Path, out: Path, cores: int) -> None:
+    """In this process."""
+    pipeline(data, out).run()
+
+
+def run_spark(data: Path, out: Path, cores: int) -> None:
+    """On the Spark runner."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        spark = bl.SparkRunner(checkpoint=checkpoint, drain=True, master=f"local[{cores}]", shards=cores)
+        run = spark.start(pipeline(data, out).plan())
+        (query,) = run.session.streams.active
+        run.wait()
+        _keep(query, with_input(run.batches), out)
+
+
+class ByHand(StatefulProcessor):
+    """The same for native Spark. A pause between two rows of a batch is seen here, as no timer fires between them."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.since = handle.getValueState("since", "millis long")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        times = sorted(int(at.timestamp() * 1000) for frame in rows for at in frame["at"])
+        known = self.since.get()
+        before = [known[0]] if known is not None else []
+        if known is not None:
+            self.handle.deleteTimer(known[0] + _MILLIS)
+        for at, after in zip([*before, *times], times if before else times[1:], strict=False):
+            if after - at >= _MILLIS:
+                yield _told(key, at)
+        self.since.update((times[-1],))
+        self.handle.registerTimer(times[-1] + _MILLIS)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        yield _told(key, expiredTimerInfo.getExpiryTimeInMs() - _MILLIS)
+        self.since.clear()
+
+    def close(self) -> None:
+        return None
+
+
+def _told(key: Any, since: int) -> pd.DataFrame:
+    return pd.DataFrame({"sensor": [key[0]], "since": [pd.Timestamp(since, unit="ms")]})
+
+
+def run_native(data: Path, out: Path, cores: int) -> None:
+    """With `transformWithStateInPandas`."""
+    spark = native.session(cores)
+    heard = spark.readStream.schema("sensor string, at timestamp, celsius double")
+    heard = heard.option("maxFilesPerTrigger", 1).parquet(str(data / "readings"))
+    told = (
+        heard.withWatermark("at", "30 seconds")
+        .groupBy("sensor")
+        .transformWithStateInPandas(ByHand(), "sensor string, since timestamp", "Append", "eventTime")
+    )
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = (
+            told.writeStream.format("parquet")
+            .option("path", str(out))
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        came = {each.batchId for each in query.recentProgress if each.numInputRows}
+        _keep(query, came, out)
+        spark.stop()
+
+
+def _keep(query: Any, came: set[int], out: Path) -> None:
+    """Writes the seconds of the micro-batches in which rows came."""
+    progress = [json.loads(each.json) for each in query.recentProgress]
+    seconds = [each["durationMs"]["triggerExecution"] / 1e3 for each in progress if each["batchId"] in came]
+    (out / BATCHES).write_text(json.dumps(seconds))
+
+
+_RUN = {"local": run_local, "spark": run_spark, "native": run_native}
+
+
+@click.command()
+@click.argument("engine", type=click.Choice(list(_RUN)))
+@click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--cores", default=2, show_default=True, type=click.IntRange(1))
+def main(engine: str, data: Path, out: Path, cores: int) -> None:
+    """Find silent sensors in the readings below the folder DATA and write them below the folder OUT."""
+    out.mkdir(parents=True, exist_ok=True)
+    _RUN[engine](data, out, cores)
+
+
+if __name__ == "__main__":
+    main()
