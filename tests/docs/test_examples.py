@@ -30,6 +30,7 @@ DOCS = (
     "sinks.md",
     "bad-input.md",
     "architecture.md",
+    "process.md",
 )
 FIRST, SECOND = (datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (0, 2))
 

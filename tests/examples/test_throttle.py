@@ -51,13 +51,6 @@ def test_what_waits_at_the_end_of_input_passes_there(coming: throttle.Calls) -> 
     assert found[-1][0] < 3 * PERIOD
 
 
-def test_the_example_says_that_it_is_right_and_draws(tmp_path: Any) -> None:
-    done = CliRunner().invoke(throttle.main, ["--clients", "2", "--work", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert "OK" in done.output
-    assert "client 2" in (tmp_path / "throttle.svg").read_text()
-
-
 def test_a_wrong_answer_is_told_and_fails(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "expected", lambda coming: [])
     done = CliRunner().invoke(throttle.main, ["--clients", "1", "--work", str(tmp_path)])
