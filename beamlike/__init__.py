@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from beamlike.api.cogroup import cogroup
 from beamlike.api.collection import Collection
 from beamlike.api.flatten import flatten
 from beamlike.api.pipeline import Pipeline
@@ -208,6 +209,7 @@ __all__ = [
     "arg_max",
     "arg_min",
     "bottom",
+    "cogroup",
     "col",
     "collect",
     "collect_set",

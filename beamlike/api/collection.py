@@ -8,7 +8,7 @@ import attrs
 import polars as pl
 
 from beamlike.api.grouped import Grouped
-from beamlike.api.row_steps import RowSteps
+from beamlike.api.join_steps import JoinSteps
 from beamlike.logical.dead_letters import dead_letters
 from beamlike.logical.event_time import event_time_column, require_event_time, require_no_windows
 from beamlike.logical.grouping import late, require_keys
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Collection(RowSteps):
+class Collection(JoinSteps):
     """Rows with a schema, an event time and a windowing, that come from a source or from a step.
 
     It is a handle on a `node` of what is declared in its `pipeline`. Each method gives a new collection and leaves

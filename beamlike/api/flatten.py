@@ -24,7 +24,7 @@ def flatten(*collections: Collection | Iterable[Collection], name: str | None = 
     """
     inputs: list[Collection] = flat(collections)
     step = name or f"flatten({', '.join(getattr(item, 'name', '?') for item in inputs)})"
-    _require_collections(inputs, step)
+    require_collections(inputs, "flatten", step)
     nodes = [item.node for item in inputs]
     require_alike(nodes, step)
     pipeline = inputs[0].pipeline
@@ -33,13 +33,13 @@ def flatten(*collections: Collection | Iterable[Collection], name: str | None = 
     return Collection(pipeline, flattened(nodes, step))
 
 
-def _require_collections(given: Sequence[Any], step: str) -> None:
-    """At least two collections of one pipeline."""
+def require_collections(given: Sequence[Any], what: str, step: str) -> None:
+    """At least two collections of one pipeline, for a step that is called `what`."""
     for item in given:
         if not isinstance(item, Collection):
             raise WrongType(f"expected collections, got {item!r}", step=step)
     if len(given) < 2:
-        raise PlanError(f"flatten needs at least two collections, got {len(given)}", step=step)
+        raise PlanError(f"{what} needs at least two collections, got {len(given)}", step=step)
     pipelines = list(dict.fromkeys(item.pipeline.name for item in given))
     if any(item.pipeline is not given[0].pipeline for item in given):
         raise PlanError(f"these collections are of different pipelines: {', '.join(pipelines)}", step=step)

@@ -41,7 +41,7 @@ def require_alike(nodes: Sequence[Node], step: str) -> None:
     first, *others = nodes
     for other in others:
         _require_same_columns(first, other, step)
-        _require_same_windowing(first, other, step)
+        require_same_windowing(first, other, step)
 
 
 def _require_same_columns(first: Node, other: Node, step: str) -> None:
@@ -60,7 +60,8 @@ def _require_same_columns(first: Node, other: Node, step: str) -> None:
         )
 
 
-def _require_same_windowing(first: Node, other: Node, step: str) -> None:
+def require_same_windowing(first: Node, other: Node, step: str) -> None:
+    """The same windows, and the same choices of when and how they emit."""
     ours, theirs = windowing_choices(first.windowing), windowing_choices(other.windowing)
     differences = [
         f"{choice} {ours[choice]} in {first.name!r} but {theirs[choice]} in {other.name!r}"

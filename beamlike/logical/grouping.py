@@ -16,6 +16,7 @@ from beamlike.logical.origins import Group, Late, OfStage
 from beamlike.logical.windowing import continued, pane_columns, require_groupable
 from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.infer import Shape
+from beamlike.steps.joins import Matched
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 
 
@@ -43,9 +44,11 @@ def grouped(
 
 def late(grouping: Node, name: str, base: str) -> Node:
     """The elements that a grouping dropped, in the windows that dropped them."""
+    if isinstance(grouping.origin, Matched):
+        (grouping,) = grouping.inputs
     if not isinstance(grouping.origin, OfStage):
         raise PlanError(
-            "only the output of a grouping, or of a process, has late elements; call it there", step=name
+            "only the output of a grouping, a join, or a process has late elements; call it there", step=name
         )
     (before,) = grouping.inputs
     shape = _dropped(before.shape, name)

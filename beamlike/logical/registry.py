@@ -63,6 +63,10 @@ class Registry:
             number, free = number + 1, f"{derived}_{number}"
         return free
 
+    def free(self, derived: str) -> str:
+        """A name that is free, for a step that nobody names."""
+        return self.new_name(None, derived)
+
     def register(self, name: str, by: str = "a step") -> None:
         """The name is taken from now on, by something of this kind."""
         self._names[name] = by

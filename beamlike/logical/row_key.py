@@ -11,11 +11,12 @@ from beamlike.io.base import Sink, output_schema
 from beamlike.io.sinks import Feed, Fitted, RowKey
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Configure, DeadLetters, Flatten, Group, Late, Origin
+from beamlike.logical.windowing import has_one_pane
 from beamlike.steps.base import Filter, Select, WindowInto, WithColumns
+from beamlike.steps.joins import Matched
 from beamlike.steps.python import FlatMap, Map, MapBatches
-from windowing import Accumulation, AfterWatermark, DefaultTrigger, GlobalWindows, Windowing
+from windowing import Accumulation, GlobalWindows
 from windowing.columns import PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
-from windowing.panes import IF_NON_EMPTY
 
 _REMEDY = "write it to a sink that appends, such as bl.Table(..., mode='append')"
 
@@ -81,6 +82,8 @@ def _refusal(origin: Origin) -> str | None:
             return "has elements, not the rows of a grouping"
         case FlatMap():
             return "makes several rows of one"
+        case Matched():
+            return "has a row for each pair of a join"
         case WindowInto():
             return "puts the rows into other windows, of which several may share one"
     return "is no output of one"
@@ -89,7 +92,7 @@ def _refusal(origin: Origin) -> str | None:
 def _require_replaceable(before: Node, group: str, step: str) -> None:
     """Where a window may have several panes, the last one must have everything, and take the place of the others."""
     windowing = before.windowing
-    if _has_one_pane(windowing):
+    if has_one_pane(windowing):
         return
     if windowing.accumulation is Accumulation.DISCARDING:
         raise PlanError(
@@ -104,14 +107,6 @@ def _require_replaceable(before: Node, group: str, step: str) -> None:
             f"{group!r} was before would stay; give it accumulation=bl.RETRACTING, or the sink per_pane=True",
             step=step,
         )
-
-
-def _has_one_pane(windowing: Windowing) -> bool:
-    """Whether no window emits twice, as far as one can see."""
-    match windowing.trigger:
-        case DefaultTrigger() | AfterWatermark(early=None, percentile=None):
-            return windowing.allowed_lateness == 0 and windowing.closing == IF_NON_EMPTY
-    return False
 
 
 def _followed(names: Mapping[str, str], taken: Node) -> dict[str, str]:

@@ -14,10 +14,11 @@ from beamlike.logical.node import Node
 from beamlike.rows.dtypes import type_name
 from stages.aggregates.base import Aggregate
 from windowing.columns import PANE_COLUMNS, PANE_RETRACTED
-from windowing.panes import Accumulation
+from windowing.panes import IF_NON_EMPTY, Accumulation
 from windowing.time import MAX_TIME, MIN_TIME, microseconds
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.triggers.base import PROCESSING_TIME, ROOT, WATERMARK, Moment, Trigger
+from windowing.triggers.basic import AfterWatermark, DefaultTrigger
 from windowing.windowing import Windowing
 from windowing.windows import GlobalWindows, WindowFn
 
@@ -99,6 +100,14 @@ def pane_columns(windowing: Windowing) -> tuple[str, ...]:
     """The pane columns that a grouping's output shows: whether a pane is taken back only where one may be."""
     retracts = windowing.accumulation is Accumulation.RETRACTING
     return tuple(column for column in PANE_COLUMNS if retracts or column != PANE_RETRACTED)
+
+
+def has_one_pane(windowing: Windowing) -> bool:
+    """Whether no window emits twice, as far as one can see."""
+    match windowing.trigger:
+        case DefaultTrigger() | AfterWatermark(early=None, percentile=None):
+            return windowing.allowed_lateness == 0 and windowing.closing == IF_NON_EMPTY
+    return False
 
 
 def require_groupable(before: Node, aggregates: Mapping[str, Aggregate], step: str) -> None:

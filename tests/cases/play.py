@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 import attrs
 
 import beamlike as bl
-from tests.cases import process
+from tests.cases import process, window_join
 from tests.cases.case import Case, Outcome, Unsupported
 from tests.cases.compare import compare
 
-KINDS: Final[Mapping[str, ModuleType]] = {"process": process}
+KINDS: Final[Mapping[str, ModuleType]] = {"process": process, "window_join": window_join}
 """Each has `declare(pipeline, case, name)`, whose result has `outcomes(records)`, and `on_stage(case)`."""
 
 

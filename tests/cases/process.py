@@ -40,7 +40,7 @@ def attach(
     """A source, the process of a script and its sinks: for what it emits, and what it could not use."""
     recorders = {what: Recorder() for what in ("out", "late", "letters")}
     rows = pipeline.read(f"{name} rows", source, timestamp="at", timestamp_unit="us")
-    rows = rows.window_into(_window_fn(script.windows), allowed_lateness=timedelta(seconds=script.lateness))
+    rows = rows.window_into(window_fn(script.windows), allowed_lateness=timedelta(seconds=script.lateness))
     out = rows.group_by("key", name=name).process(
         scripted(script, ends), schema={"value": str}, order=script.order, keep_forever=True
     )
@@ -52,7 +52,8 @@ def attach(
     return recorders
 
 
-def _window_fn(windows: Windows) -> bl.WindowFn:
+def window_fn(windows: Windows) -> bl.WindowFn:
+    """Windows of these seconds."""
     if windows.size is None:
         return bl.GlobalWindows()
     size = timedelta(seconds=windows.size)
@@ -112,8 +113,14 @@ class Move:
 def moves(step: Mapping[str, Any]) -> list[Move]:
     """The batches of a step."""
     rows = tuple(row_of(item) for item in step.get("elements", ()))
+    clocks = clocks_of(step)
+    return ([Move(rows)] if rows or not clocks else []) + clocks
+
+
+def clocks_of(step: Mapping[str, Any]) -> list[Move]:
+    """The batch in which clocks move, if any does."""
     clocks = {name: us(step[name]) for name in ("watermark", "processing_time") if name in step}
-    return ([Move(rows)] if rows or not clocks else []) + ([Move(**clocks)] if clocks else [])
+    return [Move(**clocks)] if clocks else []
 
 
 def row_of(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,18 +130,23 @@ def row_of(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stream(case: Case) -> bl.TestStream:
-    """The steps as a source, which ends after the last one at the latest."""
-    made = bl.TestStream(SCHEMA)
-    for move in (move for step in case.steps for move in moves(step)):
-        made = attrs.evolve(made, steps=(*made.steps, _source_step(move, made.processing_time)))
+    """The steps as a source."""
+    return stream_of((move for step in case.steps for move in moves(step)), SCHEMA)
+
+
+def stream_of(moves: Iterable[Move], schema: pl.Schema) -> bl.TestStream:
+    """These batches as a source, which ends after the last one at the latest."""
+    made = bl.TestStream(schema)
+    for move in moves:
+        made = attrs.evolve(made, steps=(*made.steps, _source_step(move, made.processing_time, schema)))
     return made if made.bounded else made.advance_watermark_to_infinity()
 
 
-def _source_step(move: Move, before: int) -> SourceStep:
+def _source_step(move: Move, before: int, schema: pl.Schema) -> SourceStep:
     """A test stream moves one clock in a step, a case may move both."""
     summary = {} if move.watermark is None else announcement(move.watermark)
     now = before if move.processing_time is None else move.processing_time
-    return SourceStep(pl.DataFrame(move.rows, SCHEMA, orient="row"), summary, now)
+    return SourceStep(pl.DataFrame(move.rows, schema, orient="row"), summary, now)
 
 
 def stage_of(script: Script, *, ends: bool = True) -> Stage:

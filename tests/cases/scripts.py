@@ -24,14 +24,15 @@ def script_of(case: Case) -> Script:
     for kind in given.get("timers", {}).values():
         if kind not in _TIMERS:
             raise Unsupported(f"a timer is one of {', '.join(_TIMERS)}, not {kind!r}")
-    given["windows"] = _windows(given.get("windows", {"kind": "global"}))
+    given["windows"] = windows_of(given.get("windows", {"kind": "global"}))
     given["state"] = {name: _initial(value) for name, value in given.get("state", {}).items()}
     given["ttl"] = {name: _lifetime(text) for name, text in given.get("ttl", {}).items()}
     rows = [row for step in case.steps for row in step.get("elements", [])]
     return Script(**given, others=tuple(row["do"] for row in rows if "do" in row))
 
 
-def _windows(given: Mapping[str, Any]) -> Windows:
+def windows_of(given: Mapping[str, Any]) -> Windows:
+    """Raises `Unsupported` for windows of another kind."""
     if given["kind"] not in ("fixed", "sliding", "global"):
         raise Unsupported(f"windows are fixed, sliding or global, not {given['kind']!r}")
     return Windows(given.get("size"), given.get("period"))

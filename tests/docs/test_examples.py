@@ -24,6 +24,7 @@ EXAMPLES = {"panes": panes.main, "leaderboard": leaderboard.main}
 DOCS = (
     "triggers.md",
     "aggregates.md",
+    "joins.md",
     "testing.md",
     "watermarks.md",
     "reports.md",

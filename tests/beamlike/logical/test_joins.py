@@ -1,0 +1,195 @@
+"""Cogroups and joins as they are declared: names, types, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+import pytest
+
+import beamlike as bl
+from beamlike.errors import (
+    DuplicateName,
+    UnboundedGrouping,
+    UnknownColumn,
+    UnknownName,
+    UnlikeCollections,
+    WrongType,
+)
+from tests.support.pipelines import plays
+
+MINUTES = bl.FixedWindows("1m")
+COLUMNS = ("user", "score", "tick")
+
+
+def two(
+    windows: bl.WindowFn = MINUTES, *, bounded: bool = True, **choices: Any
+) -> tuple[bl.Collection, bl.Collection]:
+    p = bl.Pipeline("p")
+    left, right = (
+        plays(p, name, bounded=bounded).window_into(windows, **choices).select(*COLUMNS)
+        for name in ("l", "r")
+    )
+    return left, right
+
+
+def test_keys_are_there_once_and_other_columns_of_both_get_the_suffix() -> None:
+    left, right = two()
+    assert left.join(right, on="user").schema.names() == [
+        "user",
+        "score",
+        "tick",
+        "score_right",
+        "tick_right",
+    ]
+    found = left.join(right, on=["user", "tick"], suffix="_then").schema
+    assert found.names() == ["user", "score", "tick", "score_then"]
+    assert left.join(right.rename({"score": "points"}), on=["tick", "user"]).schema["points"] == pl.Int64
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_semi_and_anti_have_only_the_columns_of_the_left_side(how: Any) -> None:
+    left, right = two()
+    assert left.join(right, on="user", how=how).schema == left.schema
+
+
+def test_keys_of_other_names_are_called_as_on_the_left() -> None:
+    left, right = two()
+    right = right.rename({"user": "player"})
+    found = left.join(right, left_on="user", right_on="player").schema
+    assert found.names() == ["user", "score", "tick", "score_right", "tick_right"]
+    both = left.join(right, left_on=["user", "tick"], right_on=["player", "score"], how="full").schema
+    assert both.names() == ["user", "score", "tick", "tick_right"]
+
+
+def test_a_name_is_that_of_the_join_and_begins_that_of_its_stage() -> None:
+    left, right = two()
+    joined = left.join(right, on="user", name="paid")
+    joined.write("out", bl.Memory())
+    assert (joined.name, list(joined.pipeline.plan().stages)) == ("paid", ["paid.cogroup"])
+    assert left.join(right, on="user").name == "l.join"
+    assert left.join(right, on="user").name == "l.join_2"
+    with pytest.raises(DuplicateName):
+        left.join(right, on="user", name="paid")
+
+
+@pytest.mark.parametrize(
+    ("choices", "kind", "told"),
+    [
+        ({"on": "usr"}, UnknownColumn, "no column 'usr'.*did you mean 'user'"),
+        ({"on": "user", "how": "outer"}, UnknownName, "how must be one of inner, .* not 'outer'; did you mean 'full'"),
+        ({"on": "user", "how": "left_outer"}, UnknownName, "did you mean 'left'"),
+        ({"on": "user", "how": "left_anti"}, UnknownName, "did you mean 'anti'"),
+        ({"on": "user", "how": "iner"}, UnknownName, "did you mean 'inner'"),
+        ({"on": "user", "how": ["left"]}, UnknownName, "not \\['left'\\]"),
+        ({}, bl.PlanError, "give on=, the columns that both sides have, or left_on= and right_on="),
+        ({"left_on": "user"}, bl.PlanError, "or left_on= and right_on="),
+        ({"on": "user", "left_on": "user", "right_on": "user"}, bl.PlanError, "give on=, "),
+        ({"left_on": ["user", "tick"], "right_on": "user"}, bl.PlanError, "left_on has 2 columns and right_on 1"),
+        ({"left_on": "user", "right_on": "tick"}, WrongType, "the key 'user' of 'l.select' is String, and 'tick' of"),
+        ({"on": "user", "suffix": ""}, DuplicateName, "both sides have 'score'.*give another suffix"),
+        ({"on": "user", "suffix": 3}, WrongType, "suffix must be text"),
+        ({"on": []}, bl.PlanError, "needs a key"),
+        ({"on": ["user", "user"]}, DuplicateName, "the key 'user' is given twice"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told(choices: dict[str, Any], kind: type[Exception], told: str) -> None:
+    left, right = two()
+    with pytest.raises(kind, match=told):
+        left.join(right, **choices)
+
+
+def test_windowings_must_be_alike() -> None:
+    left, right = two()
+    with pytest.raises(
+        UnlikeCollections, match=r"windows FixedWindows\(size=1m\) in 'l.select' but .*window_into"
+    ):
+        left.join(right.window_into(bl.FixedWindows("2m")), on="user")
+    with pytest.raises(UnlikeCollections, match=r"allowed lateness 0s in 'l.select' but 1h in"):
+        bl.cogroup(a=left, b=right.window_into(allowed_lateness="1h")).by("user")
+
+
+def test_an_input_without_end_needs_windows() -> None:
+    left, right = two(bl.GlobalWindows(), bounded=False)
+    with pytest.raises(UnboundedGrouping, match="would never emit; call window_into"):
+        left.join(right, on="user")
+    with pytest.raises(UnboundedGrouping, match="would never emit"):
+        bl.cogroup(a=left, b=right).by("user")
+
+
+def test_a_discarding_pane_would_join_only_itself() -> None:
+    for choices in [{"allowed_lateness": "1h"}, {"trigger": bl.AfterWatermark(early=bl.AfterCount(1))}]:
+        left, right = two(**choices)
+        with pytest.raises(
+            bl.PlanError, match=r"give window_into\(accumulation=bl.ACCUMULATING\) or bl.RETRACTING"
+        ):
+            left.join(right, on="user")
+        bl.cogroup(a=left, b=right).by("user")
+        left, right = two(accumulation="accumulating", **choices)
+        left.join(right, on="user")
+
+
+def test_rows_that_take_back_or_repeat_others_are_refused() -> None:
+    early = bl.AfterWatermark(early=bl.AfterCount(1))
+    for accumulation, told in [
+        ("retracting", "may take back earlier ones"),
+        ("accumulating", "several times"),
+    ]:
+        left, right = two(trigger=early, accumulation=accumulation)
+        scores = left.group_by("user").aggregate(score=bl.sum("score"))
+        with pytest.raises(bl.PlanError, match=rf"rows of 'l.aggregate' \(left\) .*{told}"):
+            scores.join(right, on="user")
+
+
+def test_chosen_timestamps_are_those_of_single_rows() -> None:
+    p = bl.Pipeline("p")
+    rows = plays(p).window_into(MINUTES, timestamp_combiner=bl.timestamp_of("won"))
+    with pytest.raises(bl.PlanError, match=r"timestamp_of\(\"won\"\) reads a column of single rows"):
+        rows.join(rows, on="user")
+
+
+def test_a_join_needs_a_collection_of_the_same_pipeline() -> None:
+    left, _ = two()
+    with pytest.raises(WrongType, match="expected a collection to join with, got 3"):
+        left.join(3, on="user")  # type: ignore[arg-type]
+    with pytest.raises(bl.PlanError, match="of different pipelines: p, test"):
+        left.join(plays(), on="user")
+    with pytest.raises(bl.PlanError, match="cogroup needs at least two collections, got 1"):
+        bl.cogroup(a=left)
+
+
+def test_names_of_sides_and_keys() -> None:
+    left, right = two()
+    with pytest.raises(DuplicateName, match="'user' is the name of a key and of a side"):
+        bl.cogroup(user=left, b=right).by("user")
+    with pytest.raises(bl.PlanError, match="a key of a join must not be named 'left'"):
+        left.rename({"user": "left"}).join(right.rename({"user": "left"}), on="left")
+    with pytest.raises(
+        WrongType, match=r"'user' of 'l.select' is String, and 'user' of 'r.with_columns' is Int64"
+    ):
+        bl.cogroup(a=left, b=right.with_columns(user=bl.col("tick").cast(nw.Int64))).by("user")
+
+
+def test_a_cogroup_has_a_list_of_rows_for_each_side() -> None:
+    left, right = two()
+    found = bl.cogroup(a=left, b=right, c=left).by("user", name="all of them")
+    rows = pl.List(pl.Struct(left.schema))
+    assert (found.name, found.schema) == ("all of them", {"user": pl.String, "a": rows, "b": rows, "c": rows})
+
+
+def test_a_join_may_be_renamed_and_tells_what_it_is() -> None:
+    left, right = two()
+    joined = left.join(right, on="user", how="full").named("both")
+    joined.write("out", bl.Memory())
+    joined.late().write("late", bl.Memory())
+    told = joined.pipeline.explain()
+    assert "both  join full on user" in told
+    assert "l.join.left  side left" in told
+    assert joined.late().schema.names() == ["user", "left", "right", "reason"]
+
+
+def test_a_sink_that_replaces_rows_takes_none_of_a_join() -> None:
+    left, right = two()
+    with pytest.raises(bl.PlanError, match=r"'l.join' has a row for each pair of a join"):
+        left.join(right, on="user").write("out", bl.Table("sqlite:///x.db", "t", mode="upsert"))

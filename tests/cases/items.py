@@ -1,0 +1,37 @@
+"""Rows of cases that are written short: a time, "key@time", or "key@time=value"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from tests.cases.case import us
+from tests.cases.process import Move, clocks_of
+
+SCHEMA = pl.Schema({"key": pl.String(), "value": pl.String(), "at": pl.Int64()})
+
+
+def row_of(item: Any) -> dict[str, Any]:
+    """A row; without a key it has one that all such have, and without a value its time. The key "null" is none."""
+    text = str(item)
+    key, _, rest = text.rpartition("@") if "@" in text else ("k", "", text)
+    at, _, value = rest.partition("=")
+    return {"key": None if key == "null" else key, "value": value or at, "at": us(float(at))}
+
+
+def moves_of(step: Mapping[str, Any], side: str, sides: Sequence[str]) -> list[Move]:
+    """The batches of a step for one of several sources, which all have as many."""
+    clocks = clocks_of(step)
+    come = any(step.get(each) for each in sides)
+    rows = tuple(map(row_of, step.get(side, ())))
+    return ([Move(rows)] if come or not clocks else []) + clocks
+
+
+def batches(steps: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> list[range]:
+    """The numbers of the batches of each step."""
+    found, start = [], 0
+    for step in steps:
+        found.append(range(start, start := start + len(moves_of(step, sides[0], sides))))
+    return found

@@ -1,0 +1,119 @@
+"""Cogroups and joins in the same windows: what nested loops find, however rows are bundled and sharded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, get_args
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beamlike as bl
+from beamlike.io import Part, output_frame
+from beamlike.steps.joins import How
+from tests.support.model_joins import windowed_join
+from tests.support.shards import Query
+
+Element = tuple[str | None, int]
+"""Key and second."""
+
+NEVER_LATE = bl.BoundedOutOfOrderness("1h")
+WINDOWS: dict[str, tuple[bl.WindowFn, Callable[[int], list[int]]]] = {
+    "fixed": (bl.FixedWindows("10s"), lambda at: [at // 10 * 10]),
+    "sliding": (bl.SlidingWindows("10s", "5s"), lambda at: [at // 5 * 5, at // 5 * 5 - 5]),
+    "global": (bl.GlobalWindows(), lambda at: [0]),
+}
+
+elements = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 25)), max_size=8)
+
+
+def side(p: bl.Pipeline, name: str, rows: list[Element], per_batch: int = 2) -> bl.Collection:
+    frame = pl.DataFrame(
+        [(key, at, number) for number, (key, at) in enumerate(rows)],
+        {"key": pl.String(), "at": pl.Int64(), "n": pl.Int64()},
+        orient="row",
+    )
+    source = bl.Rows(frame, rows_per_batch=per_batch)
+    return p.read(name, source, timestamp="at", timestamp_unit="s", watermark=NEVER_LATE)
+
+
+def written(p: bl.Pipeline, shards: int | None) -> list[dict[str, Any]]:
+    """What the sink "out" of a pipeline gets."""
+    (out,) = (write.sink for write in p.writes if write.name == "out")
+    if shards is None:
+        p.run()
+    else:
+        for number, batch in enumerate(Query(p.plan(), shards).batches()):
+            for task, frame in enumerate(batch.frames("out")):
+                out.write(output_frame(frame), Part(p.name, number, task))
+    return out.rows()
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    elements,
+    elements,
+    st.sampled_from(get_args(How)),
+    st.sampled_from(sorted(WINDOWS)),
+    st.integers(1, 5),
+    st.sampled_from([None, 1, 3]),
+)
+def test_a_join_is_what_nested_loops_find(
+    left: list[Element], right: list[Element], how: Any, windows: str, per_batch: int, shards: int | None
+) -> None:
+    window_fn, starts = WINDOWS[windows]
+    p = bl.Pipeline("join")
+    sides = [side(p, "l", left, per_batch), side(p, "r", right, 6 - per_batch)]
+    both = [one.window_into(window_fn) for one in sides]
+    both[0].join(both[1], on="key", how=how).write("out", bl.Memory())
+    expected = []
+    for start in {start for _, at in (*left, *right) for start in starts(at)}:
+        mine = [
+            [(key, (key, n)) for n, (key, at) in enumerate(rows) if start in starts(at)]
+            for rows in (left, right)
+        ]
+        expected += windowed_join(how, *mine)
+    keys = [(one or other)[0] for one, other in expected]
+    wanted = [
+        (key, one and one[1], other and other[1]) for key, (one, other) in zip(keys, expected, strict=True)
+    ]
+    found = [(row["key"], row["n"], row.get("n_right")) for row in written(p, shards)]
+    assert Counter(found) == Counter(wanted)
+
+
+@settings(deadline=None, max_examples=20)
+@given(elements, elements, st.integers(1, 5), st.sampled_from([None, 1, 3]))
+def test_a_cogroup_by_sessions_has_all_rows_of_both_once_and_in_order(
+    left: list[Element], right: list[Element], per_batch: int, shards: int | None
+) -> None:
+    p = bl.Pipeline("cogroup")
+    sessions = bl.Sessions("3s")
+    sides = [
+        side(p, name, rows, per_batch).window_into(sessions) for name, rows in (("l", left), ("r", right))
+    ]
+    bl.cogroup(l=sides[0], r=sides[1]).by("key").write("out", bl.Memory())
+    rows = written(p, shards)
+    for name, given_rows in (("l", left), ("r", right)):
+        assert sorted(one["n"] for row in rows for one in row[name]) == list(range(len(given_rows)))
+        for row in rows:
+            numbers = [one["n"] for one in row[name]]
+            assert numbers == sorted(numbers)
+    for row in rows:
+        times = sorted(one["at"] for one in (*row["l"], *row["r"]))
+        assert {one["key"] for one in (*row["l"], *row["r"])} == {row["key"]}
+        assert all(after - before <= 3 for before, after in pairwise(times))
+
+
+def test_sessions_are_those_of_both_sides_together() -> None:
+    p = bl.Pipeline("p")
+    sessions = [
+        side(p, name, rows).window_into(bl.Sessions("10s"))
+        for name, rows in (("l", [("a", 0), ("a", 16)]), ("r", [("a", 8)]))
+    ]
+    rows = sessions[0].join(sessions[1], on="key").collect().rows(named=True)
+    assert [(row["at"], row["at_right"], (row["window_end"] - row["window_start"]).seconds) for row in rows] == [
+        (0, 8, 26), (16, 8, 26)
+    ]  # fmt: skip

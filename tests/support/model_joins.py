@@ -1,0 +1,40 @@
+"""Joins as nested loops, and dedup row by row: written to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+Row = tuple[str | None, Any]
+"""Key, and what else the row has."""
+
+
+def windowed_join(how: str, left: Sequence[Row], right: Sequence[Row]) -> list[tuple[Any, Any]]:
+    """(left value, right value) of the rows of one window, None for a side that matches nothing or is not shown."""
+    pairs = [
+        (n, m)
+        for n, (key, _) in enumerate(left)
+        for m, (other, _) in enumerate(right)
+        if key and key == other
+    ]
+    lone_left = [(n, None) for n in range(len(left)) if n not in {n for n, _ in pairs}]
+    lone_right = [(None, m) for m in range(len(right)) if m not in {m for _, m in pairs}]
+    found = {
+        "inner": pairs,
+        "left": pairs + lone_left,
+        "right": pairs + lone_right,
+        "full": pairs + lone_left + lone_right,
+        "semi": sorted({(n, None) for n, _ in pairs}),
+        "anti": lone_left,
+    }[how]
+    return [(None if n is None else left[n][1], None if m is None else right[m][1]) for n, m in found]
+
+
+def deduplicated(rows: Iterable[tuple[str, int]], within: int) -> Iterator[bool]:
+    """Of each row, (id, time) in order of arrival, whether it is kept."""
+    kept: list[tuple[str, int]] = []
+    for id, time in rows:
+        passes = not any(other == id and at <= time < at + within for other, at in kept)
+        if passes:
+            kept.append((id, time))
+        yield passes
