@@ -70,12 +70,11 @@ class CellState:
         for field in self.lazy:
             attributes.pop(field.name, None)
         for field, values in self._values:
-            value = values[cell]
-            attributes[field.name] = value if field.immutable else deepcopy(value)
+            attributes[field.name] = values[cell] if field.immutable else deepcopy(values[cell])
         for one, values, written in self._lasting:
             one.load(values[cell], written[cell])
         for timer, columns in self._firings:
-            timer.load(*[column[cell] for column in columns])
+            timer.load(cell, *columns)
 
     def leave(self, cell: int) -> None:
         """Keeps what the methods have made of it."""
@@ -88,8 +87,7 @@ class CellState:
         for one, values, written in self._lasting:
             values[cell], written[cell] = one.stored(), one.written
         for timer, columns in self._firings:
-            for column, value in zip(columns, timer.stored(), strict=True):
-                column[cell] = value
+            timer.leave(cell, *columns)
         if len(attributes) != len(self._declared):
             self._require_declared()
 

@@ -146,10 +146,11 @@ class Player:
         self._firings, self._latest = 0, MIN_TIME
         self.state.load(cell)
         begin, turn, end = script.begins[cell], script.turns[cell], script.begins[cell + 1]
-        call.watermark = clocks.before
-        for row, given in enumerate(self._given(begin, turn), begin):
-            self._row(row, script.times[row], given)
-            self._fire_until(clocks.before, self.event_timers)
+        if begin < turn:
+            call.watermark = clocks.before
+            for row, given in enumerate(self._given(begin, turn), begin):
+                self._row(row, script.times[row], given)
+                self._fire_until(clocks.before, self.event_timers)
         call.watermark, call.late = clocks.now, False
         for row, given in enumerate(self._given(turn, end), turn):
             time = script.times[row]
@@ -175,8 +176,14 @@ class Player:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
             self.dead.append(call.cell)
 
-    def _given(self, begin: int, end: int) -> Iterator[dict[str, Any]]:
-        """These rows as dicts, of which a chunk is made at a time."""
+    def _given(self, begin: int, end: int) -> Iterable[dict[str, Any]]:
+        """These rows as dicts, of which a chunk is made at a time: as a rule it has them all."""
+        first = self._first
+        if first <= begin and end <= first + len(self._chunk):
+            return self._chunk[begin - first : end - first]
+        return self._across(begin, end)
+
+    def _across(self, begin: int, end: int) -> Iterator[dict[str, Any]]:
         while begin < end:
             if not self._first <= begin < self._first + len(self._chunk):
                 self._chunk, self._first = self.script.rows.slice(begin, _CHUNK).rows(named=True), begin

@@ -100,9 +100,13 @@ class Single(Pending):
         assert time is not None
         return None, time, self.output
 
-    def load(self, time: int | None, output: int | None) -> None:
-        """As it was stored."""
-        self.time, self.output = time, output
+    def load(self, cell: int, times: list[int | None], outputs: list[int | None]) -> None:
+        """As it is in the columns."""
+        self.time, self.output = times[cell], outputs[cell]
+
+    def leave(self, cell: int, times: list[int | None], outputs: list[int | None]) -> None:
+        """Into the columns."""
+        times[cell], outputs[cell] = self.time, None if self.time is None else self.output
 
     def saved(self) -> Any:
         """What `restore` takes."""
@@ -116,10 +120,6 @@ class Single(Pending):
         """The same of the firing of a tag, without it."""
         _, time, output = self.take()
         return time, output
-
-    def stored(self) -> tuple[Any, ...]:
-        """What `load` takes."""
-        return (None, None) if self.time is None else (self.time, self.output)
 
     def firings(self) -> list[tuple[str | None, Firing]]:
         """All that are pending, by tag."""
@@ -163,8 +163,9 @@ class Family(Pending):
         self._first()
         return tag, time, output
 
-    def load(self, tags: list[str] | None, times: list[int], outputs: list[int | None]) -> None:
-        """As they were stored."""
+    def load(self, cell: int, *columns: list[Any]) -> None:
+        """As they are in the columns: tags, times, output timestamps."""
+        tags, times, outputs = (column[cell] for column in columns)
         self.by_tag = {} if tags is None else dict(zip(tags, zip(times, outputs, strict=True), strict=True))
         self._first()
 
@@ -184,13 +185,15 @@ class Family(Pending):
         self._first()
         return firing
 
-    def stored(self) -> tuple[Any, ...]:
-        """What `load` takes; None for all where nothing is pending."""
-        if not self.by_tag:
-            return None, None, None
+    def leave(self, cell: int, *columns: list[Any]) -> None:
+        """Into the columns; null where nothing is pending."""
         firings = self.by_tag.values()
-        outputs = [time if output is None else output for time, output in firings]
-        return list(self.by_tag), [time for time, _ in firings], outputs
+        times, outputs = (
+            [time for time, _ in firings],
+            [time if out is None else out for time, out in firings],
+        )
+        for column, value in zip(columns, (list(self.by_tag), times, outputs), strict=True):
+            column[cell] = value or None
 
     def firings(self) -> list[tuple[str | None, Firing]]:
         """All that are pending, by tag."""
