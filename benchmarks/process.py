@@ -38,8 +38,8 @@ _JOB = "benchmarks.process_job"
 _FLINK, _BYTEWAX = ENGINES["flink-datastream"], ENGINES["bytewax-by-hand"]
 JOBS: Mapping[str, Engine] = {
     "local": Engine("beamlike, in process", (_JOB, "local"), (1_000, 20_000)),
-    "spark": Engine("beamlike, on Spark", (_JOB, "spark"), (1_000, 20_000)),
-    "native": Engine("PySpark, transformWithStateInPandas", (_JOB, "native"), (100, 1_000)),
+    "spark": Engine("beamlike, on Spark", (_JOB, "spark"), (5_000, 20_000)),
+    "native": Engine("PySpark, transformWithStateInPandas", (_JOB, "native"), (1_000, 5_000)),
     "flink": attrs.evolve(
         _FLINK, title="PyFlink, KeyedProcessFunction", command=("flink_silence.py",), sizes=(100, 1_000)
     ),
