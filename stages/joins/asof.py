@@ -9,7 +9,7 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
-from stages.joins.interval import LEFT, RIGHT, SIDE
+from stages.joins.interval import LEFT, ON_THE_RIGHT, RIGHT
 from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, State, Table, Visit
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
@@ -127,7 +127,7 @@ class AsOfJoin(Operator):
         """Rows whose time the watermark has passed, each with its version."""
         rows = arrivals[MAIN]
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
-        left, versions = numbered.filter(~pl.col(SIDE)), numbered.filter(pl.col(SIDE))
+        left, versions = numbered.filter(~ON_THE_RIGHT), numbered.filter(ON_THE_RIGHT)
         lateness = self.allowed_lateness
         in_time = pl.col(EVENT_TIME) >= max(before.input, MIN_TIME + lateness) - lateness
         due = self._due(state, left.filter(in_time), before, now)

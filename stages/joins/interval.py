@@ -21,13 +21,12 @@ from windowing.triggers.base import WATERMARK
 
 LEFT: Final = "left"
 RIGHT: Final = "right"
-SIDE: Final = "__right"
-"""Of arrivals: whether they are of the right side."""
 NUMBER: Final = "__number"
 MATCHED: Final = "__matched"
 
 How = Literal["inner", "left", "right", "full"]
-Stamp = Literal["certain", "own"]
+ON_THE_RIGHT: Final = pl.col(RIGHT).is_not_null()
+"""Of arrivals: whether they are of the right side."""
 
 _SECOND: Final = 1_000_000
 
@@ -108,8 +107,9 @@ class Side(Kept):
 class IntervalJoin(Operator):
     """Pairs with `left time + low <= right time <= left time + high` (us), both ends included.
 
-    Arrivals have the key columns, `SIDE`, and the rows as structs in the columns "left" and "right", of which one is
-    null. A pair has the later of the two times. `late`: somebody wants to see what is dropped.
+    Arrivals have the key columns, and the rows as structs in the columns "left" and "right", of which one is null. A
+    pair has the later of the two times. `own_time` has the sides of which a row without a partner is given with its own
+    time. `late`: somebody wants to see what is dropped.
     """
 
     keys: tuple[str, ...]
@@ -117,7 +117,7 @@ class IntervalJoin(Operator):
     low: int
     high: int
     how: How
-    stamp: Stamp = "certain"
+    own_time: tuple[str, ...] = ()
     allowed_lateness: int = 0
     late: bool = attrs.field(default=False, kw_only=True)
 
@@ -148,7 +148,7 @@ class IntervalJoin(Operator):
 
     def _side(self, name: str, reach: int) -> Side:
         schema = pl.Schema({**{key: self.schema[key] for key in self.keys}, name: self.schema[name]})
-        outer, own = self.how in (name, "full"), self.stamp == "own"
+        outer, own = self.how in (name, "full"), name in self.own_time
         return Side(name, self.keys, schema, reach, self.allowed_lateness, self.high - self.low, outer, own)
 
     def step(
@@ -168,8 +168,8 @@ class IntervalJoin(Operator):
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
             pl.lit(False).alias(MATCHED),
         )
-        left = self.left.with_holds(usable.filter(~pl.col(SIDE)))
-        right = self.right.with_holds(usable.filter(pl.col(SIDE)))
+        left = self.left.with_holds(usable.filter(~ON_THE_RIGHT))
+        right = self.right.with_holds(usable.filter(ON_THE_RIGHT))
         old_left = _there(state, self.left, right, (-self.high, -self.low))
         old_right = _there(state, self.right, left, (self.low, self.high))
         found = [self._paired(left, old_right), self._paired(old_left, right), self._paired(left, right)]

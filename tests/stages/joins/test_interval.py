@@ -10,7 +10,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.joins.interval import LEFT, RIGHT, SIDE, How, IntervalJoin, Stamp
+from stages.joins.interval import LEFT, RIGHT, How, IntervalJoin
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
@@ -21,7 +21,7 @@ from windowing.time import MAX_TIME
 
 SECOND = 1_000_000
 ROW = pl.Struct({"key": pl.String(), "number": pl.Int64()})
-SCHEMA = pl.Schema({"key": pl.String(), SIDE: pl.Boolean(), LEFT: ROW, RIGHT: ROW})
+SCHEMA = pl.Schema({"key": pl.String(), LEFT: ROW, RIGHT: ROW})
 
 Row = tuple[str | None, int]
 """Key and time (s)."""
@@ -35,13 +35,13 @@ def stage(
     low: int,
     high: int,
     how: How = "inner",
-    stamp: Stamp = "certain",
+    own_time: tuple[str, ...] = (),
     lateness: int = 0,
     *,
     late: bool = False,
 ) -> Stage:
     times = {"low": low * SECOND, "high": high * SECOND, "allowed_lateness": lateness * SECOND}
-    return Stage("joined", IntervalJoin(("key",), SCHEMA, how=how, stamp=stamp, late=late, **times))
+    return Stage("joined", IntervalJoin(("key",), SCHEMA, how=how, own_time=own_time, late=late, **times))
 
 
 @attrs.define
@@ -58,7 +58,7 @@ class Run:
         for side, own in ((False, left), (True, right)):
             for key, at in own:
                 row = {"key": key, "number": self.number}
-                rows.append((key, side, None if side else row, row if side else None, at * SECOND))
+                rows.append((key, None if side else row, row if side else None, at * SECOND))
                 self.number += 1
         arrivals = pl.DataFrame(rows, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
         return self.stage.step(
@@ -71,7 +71,9 @@ def found(step: StageResult) -> Counter[Found]:
     return Counter((left and left["number"], right and right["number"], at) for left, right, at in rows)
 
 
-def by_hand(bundles: Sequence[Bundle], low: int, high: int, how: How, stamp: Stamp) -> Counter[Found]:
+def by_hand(
+    bundles: Sequence[Bundle], low: int, high: int, how: How, own_time: tuple[str, ...]
+) -> Counter[Found]:
     """All rows that were not late, each with each."""
     sides: tuple[list[tuple[str | None, int, int]], ...] = ([], [])
     number, watermark = 0, -10_000
@@ -94,7 +96,7 @@ def by_hand(bundles: Sequence[Bundle], low: int, high: int, how: How, stamp: Sta
             certain = max(at, at + (-low if place else high)) * SECOND
             alone: Found = (None, one, 0) if place else (one, None, 0)
             if one not in matched:
-                pairs[(*alone[:2], at * SECOND if stamp == "own" else certain)] += 1
+                pairs[(*alone[:2], at * SECOND if (LEFT, RIGHT)[place] in own_time else certain)] += 1
     return pairs
 
 
@@ -104,13 +106,16 @@ bounds = st.tuples(st.integers(-6, 6), st.integers(-6, 6)).map(sorted)
 
 
 @given(
-    bundles, bounds, st.sampled_from(["inner", "left", "right", "full"]), st.sampled_from(["certain", "own"])
+    bundles,
+    bounds,
+    st.sampled_from(["inner", "left", "right", "full"]),
+    st.sampled_from([(), (LEFT,), (RIGHT,), (LEFT, RIGHT)]),
 )
 def test_pairs_and_rows_alone_are_those_of_all_rows_together(
-    given_: list[Bundle], bounds: list[int], how: How, stamp: Stamp
+    given_: list[Bundle], bounds: list[int], how: How, own_time: tuple[str, ...]
 ) -> None:
     low, high = bounds
-    run, got, output = Run(stage(low, high, how, stamp)), Counter[Found](), None
+    run, got, output = Run(stage(low, high, how, own_time)), Counter[Found](), None
     for number, bundle in enumerate([*given_, ((), (), MAX_TIME)]):
         if number == 2:
             again = DictStore()
@@ -122,7 +127,7 @@ def test_pairs_and_rows_alone_are_those_of_all_rows_together(
         assert output is None or all(at >= output for at in alone)
         output = step.watermarks.output
         got += found(step)
-    assert got == by_hand(given_, low, high, how, stamp)
+    assert got == by_hand(given_, low, high, how, own_time)
     assert (step.live, step.pending) == (0, 0)
 
 
@@ -148,14 +153,14 @@ def test_late_rows_are_dropped_and_shown_with_their_side() -> None:
     run.step(([("k", 10)], [], 10))
     step = run.step(([("k", 8), ("k", 7)], [("k", 7)], 10))
     assert step.dropped == {"late": 2}
-    assert step.late.select(SIDE, "reason").rows() == [(False, "late"), (True, "late")]
+    assert step.late.select(pl.col(RIGHT).is_not_null(), "reason").rows() == [(False, "late"), (True, "late")]
     assert found(step) == Counter()
     end = run.step(((), (), MAX_TIME))
     assert found(end) == Counter({(0, None, 17 * SECOND): 1, (1, None, 15 * SECOND): 1})
 
 
 def test_what_a_row_of_an_outer_join_waits_for_holds_the_watermark_only_with_its_own_time() -> None:
-    for stamp, output in (("certain", 12), ("own", 10)):
-        run = Run(stage(0, 5, "left", stamp))  # type: ignore[arg-type]
+    for own_time, output in (((), 12), ((LEFT,), 10)):
+        run = Run(stage(0, 5, "left", own_time))
         run.step(([("k", 10)], [], 10))
         assert run.step(((), (), 12)).watermarks.output == output * SECOND
