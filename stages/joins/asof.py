@@ -9,12 +9,12 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
-from stages.joins.interval import LEFT, ON_THE_RIGHT, RIGHT
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, State, Table, Visit
+from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
+from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table, Visit
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME, format_duration
 from windowing.triggers.base import WATERMARK
 
 NEXT: Final = "__next"
@@ -69,29 +69,21 @@ class Versions(Kept):
 
 
 @attrs.frozen(slots=False, eq=False)
-class AsOfJoin(Operator):
+class AsOfJoin(TimeJoin):
     """Rows of the left side with the newest version, of the right one, that is not after them; `tolerance` in us.
 
-    Arrivals are as for the interval join. A left row waits until all versions up to its time have come. Of a version
+    A left row waits until all versions up to its time have come. Of a version
     that is corrected after its time, the correction counts for the rows still to come.
     """
 
-    keys: tuple[str, ...]
-    schema: pl.Schema
     how: How
     tolerance: int | None = None
-    allowed_lateness: int = 0
-    late: bool = attrs.field(default=False, kw_only=True)
-
-    @cached_property
-    def inputs(self) -> dict[str, Input]:
-        """Rows of both sides."""
-        return {MAIN: Input(self.keys, pl.Schema({**self.schema, EVENT_TIME: pl.Int64()}))}
 
     @property
-    def clocks(self) -> tuple[str, ...]:
-        """The watermark."""
-        return (WATERMARK,)
+    def text(self) -> str:
+        """How, and how old a version may be."""
+        old = "" if self.tolerance is None else f", at most {format_duration(self.tolerance)} old"
+        return f"{self.how} as of{old}"
 
     @property
     def ordered(self) -> bool:
@@ -106,15 +98,12 @@ class AsOfJoin(Operator):
     @cached_property
     def versions(self) -> Versions:
         """Of the right side."""
-        return Versions(self.keys, self._columns(RIGHT), self.tolerance)
+        return Versions(self.keys, self.columns(RIGHT), self.tolerance)
 
     @cached_property
     def waiting(self) -> Waiting:
         """Of the left side."""
-        return Waiting(self.keys, self._columns(LEFT))
-
-    def _columns(self, side: str) -> pl.Schema:
-        return pl.Schema({**{key: self.schema[key] for key in self.keys}, side: self.schema[side]})
+        return Waiting(self.keys, self.columns(LEFT))
 
     def step(
         self,
@@ -128,8 +117,7 @@ class AsOfJoin(Operator):
         rows = arrivals[MAIN]
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
         left, versions = numbered.filter(~ON_THE_RIGHT), numbered.filter(ON_THE_RIGHT)
-        lateness = self.allowed_lateness
-        in_time = pl.col(EVENT_TIME) >= max(before.input, MIN_TIME + lateness) - lateness
+        in_time = self.in_time(before.input)
         due = self._due(state, left.filter(in_time), before, now)
         panes = self._joined(due, self._versions(state, versions, due, now))
         late = left.filter(~in_time)
@@ -139,7 +127,7 @@ class AsOfJoin(Operator):
             len(rows),
             len(due) + len(versions),
             {"late": len(late)} if len(late) else {},
-            self._shown(late) if self.late else pl.DataFrame(),
+            self.shown(late),
         )
 
     def _due(self, state: State, left: pl.DataFrame, before: Watermarks, now: Times) -> pl.DataFrame:
@@ -174,25 +162,16 @@ class AsOfJoin(Operator):
     def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)
         right = versions.filter(known).select(*self.keys, RIGHT, EVENT_TIME).sort(EVENT_TIME)
-        tolerance = None if self.tolerance is None else self.tolerance
         with_key = due.filter(known).join_asof(
             right,
             on=EVENT_TIME,
             by=list(self.keys),
             strategy="backward",
-            tolerance=tolerance,
+            tolerance=self.tolerance,
             check_sortedness=False,
         )
         without = due.filter(~known).with_columns(pl.lit(None, self.schema[RIGHT]).alias(RIGHT))
         joined = pl.concat([with_key, without.select(with_key.columns)])
         if self.how == "inner":
             joined = joined.filter(pl.col(RIGHT).is_not_null())
-        return joined.sort(EVENT_TIME, NUMBER).select(*self.keys, LEFT, RIGHT, EVENT_TIME)
-
-    def _shown(self, late: pl.DataFrame) -> pl.DataFrame:
-        """What was too late, with the reason."""
-        return late.with_columns(
-            pl.lit("late").alias("reason"),
-            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
-            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
-        ).select(*self.schema, "reason", EVENT_TIME, *WINDOW_COLUMNS)
+        return joined.sort(EVENT_TIME, NUMBER).select(list(self.given))

@@ -12,22 +12,18 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
+from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Spread, State, Table
+from stages.operator import HOLD, MAIN, PENDING, Given, Kept, Spread, State, Table
 from stages.progress.watermarks import Times, Watermarks
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+from windowing.columns import EVENT_TIME
+from windowing.time import MAX_TIME, MIN_TIME, format_duration
 from windowing.triggers.base import WATERMARK
 
-LEFT: Final = "left"
-RIGHT: Final = "right"
 NUMBER: Final = "__number"
 MATCHED: Final = "__matched"
 
 How = Literal["inner", "left", "right", "full"]
-ON_THE_RIGHT: Final = pl.col(RIGHT).is_not_null()
-"""Of arrivals: whether they are of the right side."""
-
 _SECOND: Final = 1_000_000
 
 
@@ -104,32 +100,23 @@ class Side(Kept):
 
 
 @attrs.frozen(slots=False, eq=False)
-class IntervalJoin(Operator):
+class IntervalJoin(TimeJoin):
     """Pairs with `left time + low <= right time <= left time + high` (us), both ends included.
 
-    Arrivals have the key columns, and the rows as structs in the columns "left" and "right", of which one is null. A
-    pair has the later of the two times. `own_time` has the sides of which a row without a partner is given with its own
-    time. `late`: somebody wants to see what is dropped.
+    A pair has the later of the two times. `own_time` has the sides of which a row without a partner is given with its
+    own time.
     """
 
-    keys: tuple[str, ...]
-    schema: pl.Schema
     low: int
     high: int
     how: How
     own_time: tuple[str, ...] = ()
-    allowed_lateness: int = 0
-    late: bool = attrs.field(default=False, kw_only=True)
-
-    @cached_property
-    def inputs(self) -> dict[str, Input]:
-        """Rows of both sides."""
-        return {MAIN: Input(self.keys, pl.Schema({**self.schema, EVENT_TIME: pl.Int64()}))}
 
     @property
-    def clocks(self) -> tuple[str, ...]:
-        """The watermark."""
-        return (WATERMARK,)
+    def text(self) -> str:
+        """How, and within which bounds."""
+        own = f", {' and '.join(self.own_time)} rows alone at their own time" if self.own_time else ""
+        return f"{self.how} within {format_duration(self.low)} to {format_duration(self.high)}{own}"
 
     @property
     def tables(self) -> tuple[Kept, ...]:
@@ -147,9 +134,17 @@ class IntervalJoin(Operator):
         return self._side(RIGHT, -self.low)
 
     def _side(self, name: str, reach: int) -> Side:
-        schema = pl.Schema({**{key: self.schema[key] for key in self.keys}, name: self.schema[name]})
         outer, own = self.how in (name, "full"), name in self.own_time
-        return Side(name, self.keys, schema, reach, self.allowed_lateness, self.high - self.low, outer, own)
+        return Side(
+            name,
+            self.keys,
+            self.columns(name),
+            reach,
+            self.allowed_lateness,
+            self.high - self.low,
+            outer,
+            own,
+        )
 
     def step(
         self,
@@ -161,8 +156,7 @@ class IntervalJoin(Operator):
     ) -> Given:
         """Pairs of what has come with what is there and with each other, then rows without a partner."""
         rows = arrivals[MAIN]
-        lateness = self.allowed_lateness
-        in_time = pl.col(EVENT_TIME) >= max(before.input, MIN_TIME + lateness) - lateness
+        in_time = self.in_time(before.input)
         late, usable = rows.filter(~in_time), rows.filter(in_time)
         usable = usable.with_columns(
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
@@ -178,16 +172,9 @@ class IntervalJoin(Operator):
             self._left(state, self.left, left, right, (-self.high, -self.low), paired, now),
             self._left(state, self.right, right, left, (self.low, self.high), paired, now),
         ]
-        panes = pl.concat([paired.select(list(self._given)), *alone])
+        panes = pl.concat([paired.select(list(self.given)), *alone])
         dropped = {"late": len(late)} if len(late) else {}
-        return Given(
-            panes,
-            len(rows),
-            len(rows),
-            len(usable),
-            dropped,
-            self._shown(late) if self.late else pl.DataFrame(),
-        )
+        return Given(panes, len(rows), len(rows), len(usable), dropped, self.shown(late))
 
     def _paired(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:
         """The pairs, with the numbers of both."""
@@ -225,26 +212,12 @@ class IntervalJoin(Operator):
         other = RIGHT if side.name == LEFT else LEFT
         return alone.with_columns(
             side.stamp.alias(EVENT_TIME), pl.lit(None, self.schema[other]).alias(other)
-        ).select(list(self._given))
-
-    @cached_property
-    def _given(self) -> pl.Schema:
-        """Keys, both sides and the time."""
-        columns = {name: self.schema[name] for name in (*self.keys, LEFT, RIGHT)}
-        return pl.Schema({**columns, EVENT_TIME: pl.Int64()})
+        ).select(list(self.given))
 
     @cached_property
     def _nothing(self) -> pl.DataFrame:
         numbers = {"__left_number": pl.Int64(), "__right_number": pl.Int64()}
-        return pl.DataFrame(schema={**self._given, **numbers})
-
-    def _shown(self, late: pl.DataFrame) -> pl.DataFrame:
-        """What was too late, with the reason."""
-        return late.with_columns(
-            pl.lit("late").alias("reason"),
-            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
-            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
-        ).select(*self.schema, "reason", EVENT_TIME, *WINDOW_COLUMNS)
+        return pl.DataFrame(schema={**self.given, **numbers})
 
 
 def _there(state: State, side: Side, others: pl.DataFrame, reach: tuple[int, int]) -> pl.DataFrame:

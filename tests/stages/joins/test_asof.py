@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.joins.asof import AsOfJoin, How
-from stages.joins.interval import LEFT, RIGHT
+from stages.joins.base import LEFT, RIGHT
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save

@@ -10,7 +10,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.joins.interval import LEFT, RIGHT, How, IntervalJoin
+from stages.joins.base import LEFT, RIGHT
+from stages.joins.interval import How, IntervalJoin
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save

@@ -1,0 +1,72 @@
+"""What joins by time have in common: rows of two sides, each a struct, by keys of both."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import attrs
+import polars as pl
+
+from stages.operator import MAIN, Input, Operator
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+from windowing.triggers.base import WATERMARK
+
+LEFT: Final = "left"
+RIGHT: Final = "right"
+ON_THE_RIGHT: Final = pl.col(RIGHT).is_not_null()
+"""Of arrivals: whether they are of the right side."""
+
+
+@attrs.frozen(slots=False, eq=False)
+class TimeJoin(Operator):
+    """Arrivals have the key columns, and their row as a struct in "left" or "right"; the other one is null.
+
+    `late`: somebody wants to see what is dropped.
+    """
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    allowed_lateness: int = attrs.field(default=0, kw_only=True)
+    late: bool = attrs.field(default=False, kw_only=True)
+
+    @property
+    def text(self) -> str:
+        """Which join it is, in words."""
+        raise NotImplementedError
+
+    @cached_property
+    def inputs(self) -> dict[str, Input]:
+        """Rows of both sides."""
+        return {MAIN: Input(self.keys, pl.Schema({**self.schema, EVENT_TIME: pl.Int64()}))}
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The watermark."""
+        return (WATERMARK,)
+
+    @cached_property
+    def given(self) -> pl.Schema:
+        """Keys, both sides and the time."""
+        columns = {name: self.schema[name] for name in (*self.keys, LEFT, RIGHT)}
+        return pl.Schema({**columns, EVENT_TIME: pl.Int64()})
+
+    def columns(self, side: str) -> pl.Schema:
+        """The keys and the struct of a side."""
+        return pl.Schema({**{key: self.schema[key] for key in self.keys}, side: self.schema[side]})
+
+    def in_time(self, watermark: int) -> pl.Expr:
+        """Whether a row is not too late, given the input watermark of the step before."""
+        lateness = self.allowed_lateness
+        return pl.col(EVENT_TIME) >= max(watermark, MIN_TIME + lateness) - lateness
+
+    def shown(self, late: pl.DataFrame) -> pl.DataFrame:
+        """What was too late, with the reason, if somebody wants to see it."""
+        if not self.late:
+            return pl.DataFrame()
+        return late.with_columns(
+            pl.lit("late").alias("reason"),
+            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
+            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
+        ).select(*self.schema, "reason", EVENT_TIME, *WINDOW_COLUMNS)
