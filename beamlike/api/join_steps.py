@@ -10,7 +10,12 @@ import attrs
 from beamlike.api.row_steps import RowSteps
 from beamlike.errors import PlanError, WrongType
 from beamlike.logical.joins import joined, made_for
+from beamlike.logical.node import Node
+from beamlike.logical.time_joins import Sides, Stamp, Within, as_of
+from beamlike.logical.time_joins import within as within_interval
 from beamlike.steps.joins import How
+from stages.joins.asof import How as HowAsOf
+from windowing.time import Duration
 
 Columns = str | Sequence[str]
 
@@ -28,6 +33,8 @@ class JoinSteps(RowSteps):
         left_on: Columns | None = None,
         right_on: Columns | None = None,
         suffix: str = "_right",
+        within: Within | None = None,
+        stamp: Stamp | None = None,
         name: str | None = None,
     ) -> Self:
         """The rows of this collection, left, with those of `right` that have the same keys and are in the same window.
@@ -39,24 +46,27 @@ class JoinSteps(RowSteps):
         match nothing, with nulls for the other; "semi" has the left rows that match something, and "anti" those that
         match nothing, both without columns of the right side. Null matches nothing. `name` is that of the step.
 
-        Both sides must be in the same windows, with the same choices; the result comes when a pane of the window does,
-        as a rule at its end. Where a window may have several panes, accumulation is accumulating or retracting. Raises
-        `PlanError` for what does not go together. A collection may be joined with itself.
+        With `within=(low, high)`, two durations, rows match whose event times are that near to each other, whatever
+        windows there are: `left time + low <= right time <= left time + high`. Pairs come at once, with the later of
+        the two times; what matches nothing comes when that is certain, with that moment as its time, or with its own
+        time where `stamp` names its side, "left", "right" or "both", and then holds the watermark until then. A row is
+        kept as long as a match may come. Neither side has windows yet, and `how` is not "semi" or "anti".
+
+        Without `within`, both sides must be in the same windows, with the same choices; the result comes when a pane of
+        the window does, as a rule at its end. Where a window may have several panes, accumulation is accumulating or
+        retracting. Raises `PlanError` for what does not go together. A collection may be joined with itself.
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d"))
             >>> ages = days.filter(bl.col("points") > 4).select("user", "at")
             >>> days.join(ages, on="user", how="left").collect()[["user", "points", "at_right"]].rows()
             [('ada', 3, None), ('ada', 4, None), ('bob', 5, '2026-01-31T12:00:40Z')]
+            >>> soon = plays.join(plays, on="user", within=("1s", "1h"))
+            >>> soon.collect()[["user", "points", "points_right"]].rows()
+            [('ada', 3, 4)]
         """
         step, _ = self._new_name("join", name)
-        if not isinstance(right, JoinSteps):
-            raise WrongType(f"expected a collection to join with, got {right!r}", step=step)
-        if right.pipeline is not self.pipeline:
-            raise PlanError(
-                f"these collections are of different pipelines: {self.pipeline.name}, {right.pipeline.name}",
-                step=step,
-            )
+        self._require_other(right, step)
         choices: dict[str, Any] = {
             "on": on,
             "left_on": left_on,
@@ -64,7 +74,55 @@ class JoinSteps(RowSteps):
             "how": how,
             "suffix": suffix,
         }
-        made = joined(self.node, right.node, **choices, step=step, free=self.pipeline.free)
+        if within is None:
+            if stamp is not None:
+                raise PlanError(f"stamp={stamp!r} is for joins within=(low, high)", step=step)
+            made = joined(self.node, right.node, **choices, step=step, free=self.pipeline.free)
+        else:
+            sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
+            made = within_interval(sides, within, how, stamp, step, self.pipeline.free)
+        return self._made(made)
+
+    def join_asof(
+        self,
+        right: Self,
+        on: Columns | None = None,
+        how: HowAsOf = "left",
+        *,
+        left_on: Columns | None = None,
+        right_on: Columns | None = None,
+        suffix: str = "_right",
+        tolerance: Duration | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """The rows of this collection, each with the row of `right` that was the newest of its keys at its event time.
+
+        One of exactly that time counts. `how` is "left", with nulls where there is none, or "inner". A version that is
+        more than `tolerance` older than the row does not count. `on`, `left_on`, `right_on`, `suffix` and `name` are as
+        in `join`. A row waits until all that is not after it has come, and holds the watermark at its time until then;
+        a version that comes later than that counts for the rows to come. Neither side has windows yet. Of each key the
+        newest version is kept, and those after the watermark.
+
+        Example, with the `plays` of `Collection`:
+            >>> before = plays.join_asof(plays.filter(bl.col("points") < 4), on="user")
+            >>> before.collect()[["user", "points", "points_right"]].sort("user", "points").rows()
+            [('ada', 3, 3), ('ada', 4, 3), ('bob', 5, None)]
+        """
+        step, _ = self._new_name("join_asof", name)
+        self._require_other(right, step)
+        sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
+        return self._made(as_of(sides, tolerance, how, step, self.pipeline.free))
+
+    def _made(self, made: Node) -> Self:
         for node in made_for(made):
             self.pipeline.register(node.name)
         return type(self)(self.pipeline, made)
+
+    def _require_other(self, right: object, step: str) -> None:
+        if not isinstance(right, JoinSteps):
+            raise WrongType(f"expected a collection to join with, got {right!r}", step=step)
+        if right.pipeline is not self.pipeline:
+            raise PlanError(
+                f"these collections are of different pipelines: {self.pipeline.name}, {right.pipeline.name}",
+                step=step,
+            )

@@ -54,7 +54,7 @@ def joined(
 ) -> Node:
     """The rows of two collections that have the same keys and are in the same window."""
     _require_how(how, step)
-    own, theirs = _keys(on, left_on, right_on, step)
+    own, theirs = keys_of(on, left_on, right_on, step)
     for node, names in ((left, own), (right, theirs)):
         require_keys(node.schema, names, step)
     for key in own:
@@ -63,7 +63,7 @@ def joined(
                 f"a key of a join must not be named {key!r}, as its sides are; rename it", step=step
             )
     columns = (
-        {} if how in ("semi", "anti") else _right_columns(left.schema, right.schema, theirs, suffix, step)
+        {} if how in ("semi", "anti") else right_columns(left.schema, right.schema, theirs, suffix, step)
     )
     _require_whole(left, step)
     sides, keys = (
@@ -93,23 +93,20 @@ def _grouped(sides: Mapping[str, Node], keys: Keys, step: str, stage: str, free:
     first, *others = sides.values()
     for side, node in sides.items():
         require_event_time(node, step)
-        _require_fresh(node, side, step)
+        require_fresh(node, side, step)
     for other in others:
         require_same_windowing(first, other, step)
-    _require_same_types(sides, keys, step)
+    require_same_types(sides, keys, step)
     schemas = {side: node.schema for side, node in sides.items()}
-    tagged = [
-        _tagged(node, side, keys[side], schemas, free(f"{step}.{side}")) for side, node in sides.items()
-    ]
+    parts = [tagged(node, side, keys[side], schemas, free(f"{step}.{side}")) for side, node in sides.items()]
     lists = {side: collect(side, where=~col(side).is_null()) for side in sides}
     return grouped(
-        flattened(tagged, free(f"{step}.flatten")), tuple(keys[next(iter(sides))]), (), lists, stage
+        flattened(parts, free(f"{step}.flatten")), tuple(keys[next(iter(sides))]), (), lists, stage
     )
 
 
-def _tagged(
-    node: Node, side: str, keys: Mapping[str, str], sides: Mapping[str, pl.Schema], name: str
-) -> Node:
+def tagged(node: Node, side: str, keys: Mapping[str, str], sides: Mapping[str, pl.Schema], name: str) -> Node:
+    """Rows of a side as structs, beside their keys."""
     key_types = {key: node.schema[own] for key, own in keys.items()}
     user = pl.Schema({**key_types, **{each: pl.Struct(columns) for each, columns in sides.items()}})
     shape = Shape(user, node.shape.system)
@@ -118,7 +115,7 @@ def _tagged(
     return after
 
 
-def _keys(on: Any, left_on: Any, right_on: Any, step: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def keys_of(on: Any, left_on: Any, right_on: Any, step: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The keys of the left side, and those of the right side."""
     if (on is None) == (left_on is None and right_on is None) or (left_on is None) != (right_on is None):
         raise PlanError(
@@ -134,7 +131,7 @@ def _keys(on: Any, left_on: Any, right_on: Any, step: str) -> tuple[tuple[str, .
     return own, theirs
 
 
-def _right_columns(
+def right_columns(
     left: pl.Schema, right: pl.Schema, keys: Sequence[str], suffix: Any, step: str
 ) -> dict[str, str]:
     """The columns of the right side but for its keys, by the name that each gets."""
@@ -164,7 +161,8 @@ def _require_how(how: object, step: str) -> None:
     raise UnknownName(f"how must be one of {', '.join(known)}, not {how!r}{hint}", step=step)
 
 
-def _require_same_types(sides: Mapping[str, Node], keys: Keys, step: str) -> None:
+def require_same_types(sides: Mapping[str, Node], keys: Keys, step: str) -> None:
+    """Keys of different types are never equal."""
     first, *others = sides
     for other in others:
         for key, own in keys[first].items():
@@ -179,7 +177,7 @@ def _require_same_types(sides: Mapping[str, Node], keys: Keys, step: str) -> Non
                 )
 
 
-def _require_fresh(node: Node, side: str, step: str) -> None:
+def require_fresh(node: Node, side: str, step: str) -> None:
     """No row takes back an earlier one, or has it again: lists of rows would have both."""
     if node.retracting:
         raise PlanError(

@@ -15,6 +15,7 @@ from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
 from beamlike.rows.dtypes import SchemaLike, as_schema, type_name
 from beamlike.steps.infer import Shape
+from stages.joins.base import TimeJoin
 from stages.process.keyed import Keyed, Order
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.timestamp_combiners import TimestampCombiner
@@ -41,8 +42,10 @@ def keyed(before: Node, operator: Keyed, user: pl.Schema, step: str) -> Node:
     )
 
 
-def keyed_facts(operator: Keyed) -> dict[str, str]:
+def operator_facts(operator: Keyed | TimeJoin) -> dict[str, str]:
     """What a stage of this kind is, in words by what they say."""
+    if isinstance(operator, TimeJoin):
+        return {"join": operator.text, "keys": ", ".join(operator.keys)}
     windows = operator.windowing.windows
     return {
         "process": operator.title,

@@ -9,6 +9,7 @@ from beamlike.io.base import Source
 from beamlike.logical.watermark import NoEventTime
 from beamlike.steps.base import Step
 from stages.aggregates.base import Aggregate
+from stages.joins.base import TimeJoin
 from stages.process.keyed import Keyed
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
@@ -70,9 +71,9 @@ class Group:
 
 @attrs.frozen(eq=False)
 class Apply:
-    """What an operator makes of the rows of each key and window."""
+    """What an operator makes of the rows of each key."""
 
-    operator: Keyed
+    operator: Keyed | TimeJoin
 
 
 @attrs.frozen

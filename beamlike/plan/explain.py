@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
 from beamlike.io.sinks import written_by_tasks
 from beamlike.io.sources import ReadFromMemory, ReadInFiles, ReadInSteps
-from beamlike.logical.keyed import keyed_facts
+from beamlike.logical.keyed import operator_facts
 from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.plan.route import Route
 from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.base import Step
 from stages.grouping.grouping import Grouping
+from stages.joins.base import TimeJoin
 from stages.process.keyed import Keyed
 from windowing.columns import RESERVED_PREFIX
 from windowing.windowing import Windowing
@@ -83,8 +84,8 @@ def _stage(plan: StagePlan) -> Tree:
     match operator:
         case Grouping():
             facts = _grouping(operator)
-        case Keyed():
-            facts = keyed_facts(operator)
+        case Keyed() | TimeJoin():
+            facts = operator_facts(operator)
         case _:
             facts = {"operator": describe(operator)}
     return _facts({**facts, "gives": schema_text(plan.schema)}, _routes(plan.routes))

@@ -22,6 +22,7 @@ from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
 from stages.grouping.grouping import Grouping
+from stages.joins.base import TimeJoin
 from stages.operator import Operator
 from stages.process.keyed import Keyed
 from stages.state.store import BROUGHT_ALONG, ENCODING
@@ -69,6 +70,7 @@ _OF_STAGE: Final = {
             "keys",
             "operator",
             "order",
+            "join",
             "windows",
             "merging",
             "trigger",
@@ -202,6 +204,9 @@ def _operator(operator: Operator) -> dict[str, Any]:
     """What the state of an operator depends on, choice by choice."""
     if isinstance(operator, Keyed):
         return _keyed(operator)
+    if isinstance(operator, TimeJoin):
+        lateness = f"{operator.allowed_lateness} us"
+        return {"join": operator.text, "allowed lateness": lateness, "aggregates": {}, "accumulators": {}}
     if not isinstance(operator, Grouping):
         return {"operator": text(operator), "aggregates": {}, "accumulators": {}}
     windowing = operator.windowing

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
-from beamlike.logical.keyed import keyed_facts
+from beamlike.logical.keyed import operator_facts
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.records.graph import (
     RunDescription,
@@ -17,6 +17,7 @@ from beamlike.records.graph import (
     StageDescription,
 )
 from stages.grouping.grouping import Grouping
+from stages.joins.base import TimeJoin
 from stages.process.keyed import Keyed
 from windowing.calendars import CalendarWindows
 from windowing.triggers.base import WATERMARK
@@ -53,7 +54,7 @@ def _stage(plan: StagePlan) -> StageDescription:
         plan.level,
         table.keys,
         {},
-        {} if isinstance(operator, Grouping | Keyed) else {"operator": describe(operator)},
+        {} if isinstance(operator, Grouping | Keyed | TimeJoin) else {"operator": describe(operator)},
         None,
         0,
         operator.clocks,
@@ -65,7 +66,9 @@ def _stage(plan: StagePlan) -> StageDescription:
         case Grouping():
             return _windowed(described, operator)
         case Keyed():
-            return attrs.evolve(described, choices=keyed_facts(operator), timers=operator.timers)
+            return attrs.evolve(described, choices=operator_facts(operator), timers=operator.timers)
+        case TimeJoin():
+            return attrs.evolve(described, choices=operator_facts(operator))
     return described
 
 

@@ -66,6 +66,12 @@ class StageDescription:
     timers: Mapping[str, str] = attrs.field(factory=dict, metadata=SPARSE)
 
     @property
+    def what(self) -> str:
+        """What one without windows does, in words."""
+        known = ("operator", "process", "join")
+        return next(self.choices[name] for name in known if name in self.choices)
+
+    @property
     def windowed(self) -> bool:
         """Whether it groups by windows."""
         return "windows" in self.choices

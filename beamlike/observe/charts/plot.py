@@ -31,5 +31,5 @@ def stage_facts(stage: StageDescription) -> list[str]:
     aggregates = ", ".join(f"{name} = {text}" for name, text in stage.aggregates.items())
     keys = [f"by {', '.join(stage.keys)}"] if stage.keys else []
     if not stage.windowed:
-        return [stage.choices.get("operator") or stage.choices["process"], *keys]
+        return [stage.what, *keys]
     return [stage.choices["windows"], stage.choices["trigger"], *keys, aggregates]

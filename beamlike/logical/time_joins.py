@@ -1,0 +1,162 @@
+"""Joins by time, of an interval and as of, as they are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import attrs
+import polars as pl
+
+from beamlike.errors import PlanError, UnknownName, WrongType, nearest
+from beamlike.logical.event_time import require_event_time, require_no_windows
+from beamlike.logical.flatten import flattened, require_same_windowing
+from beamlike.logical.grouping import require_keys
+from beamlike.logical.joins import Free, keys_of, require_fresh, require_same_types, right_columns, tagged
+from beamlike.logical.node import Node
+from beamlike.logical.origins import Apply
+from beamlike.steps.infer import Shape
+from beamlike.steps.joins import LEFT, RIGHT
+from beamlike.steps.pairs import Paired
+from stages.joins.asof import AsOfJoin
+from stages.joins.asof import How as HowAsOf
+from stages.joins.base import TimeJoin
+from stages.joins.interval import How as HowWithin
+from stages.joins.interval import IntervalJoin
+from windowing.columns import EVENT_TIME
+from windowing.time import Duration, format_duration, microseconds
+
+Stamp = Literal["left", "right", "both"]
+Within = tuple[Duration, Duration]
+
+
+@attrs.frozen
+class Sides:
+    """The two sides of a join, their keys, and the columns that are taken of the right one, by the name they get."""
+
+    left: Node
+    right: Node
+    own: tuple[str, ...]
+    theirs: tuple[str, ...]
+    columns: dict[str, str]
+
+    @classmethod
+    def of(
+        cls, left: Node, right: Node, on: Any, left_on: Any, right_on: Any, suffix: str, step: str
+    ) -> Sides:
+        """What must hold of them."""
+        own, theirs = keys_of(on, left_on, right_on, step)
+        for side, node, keys in ((LEFT, left, own), (RIGHT, right, theirs)):
+            require_keys(node.schema, keys, step)
+            require_event_time(node, step)
+            require_no_windows(node.shape, step)
+            require_fresh(node, side, step)
+        require_same_windowing(left, right, step)
+        for key in own:
+            if key in (LEFT, RIGHT):
+                raise PlanError(
+                    f"a key of a join must not be named {key!r}, as its sides are; rename it", step=step
+                )
+        columns = right_columns(left.schema, right.schema, theirs, suffix, step)
+        names = {LEFT: {key: key for key in own}, RIGHT: dict(zip(own, theirs, strict=True))}
+        require_same_types({LEFT: left, RIGHT: right}, names, step)
+        return cls(left, right, own, theirs, columns)
+
+    def flattened(self, step: str, free: Free) -> Node:
+        """The rows of both as structs, in one collection."""
+        keys = {LEFT: {key: key for key in self.own}, RIGHT: dict(zip(self.own, self.theirs, strict=True))}
+        schemas = {LEFT: self.left.schema, RIGHT: self.right.schema}
+        nodes = {LEFT: self.left, RIGHT: self.right}
+        parts = [
+            tagged(node, side, keys[side], schemas, free(f"{step}.{side}")) for side, node in nodes.items()
+        ]
+        return flattened(parts, free(f"{step}.flatten"))
+
+    def rows(self, before: Node, operator: TimeJoin, stage: str, step: str) -> Node:
+        """The pairs of the operator, as rows."""
+        shape = Shape(
+            pl.Schema({name: operator.given[name] for name in (*self.own, LEFT, RIGHT)}), (EVENT_TIME,)
+        )
+        pairs = Node(
+            stage, Apply(operator), (before,), shape, before.windowing, base=stage, bounded=before.bounded
+        )
+        made = Paired(step, self.own, tuple(self.left.schema), self.columns, (EVENT_TIME,))
+        user = {**self.left.schema, **{name: self.right.schema[of] for name, of in self.columns.items()}}
+        after: Node = attrs.evolve(
+            pairs,
+            name=step,
+            base=step,
+            origin=made,
+            inputs=(pairs,),
+            shape=Shape(pl.Schema(user), (EVENT_TIME,)),
+        )
+        return after
+
+
+def within(sides: Sides, bounds: Within, how: str, stamp: str | None, step: str, free: Free) -> Node:
+    """Pairs of rows whose times are within bounds of each other."""
+    low, high = _bounds(bounds, step)
+    _require_how(how, get_args(HowWithin), "within=", step)
+    own = {None: (), "left": (LEFT,), "right": (RIGHT,), "both": (LEFT, RIGHT)}
+    if stamp not in own:
+        raise UnknownName(
+            f"stamp must be {', '.join(map(repr, get_args(Stamp)))} or None, not {stamp!r}", step=step
+        )
+    before = sides.flattened(step, free)
+    lateness = before.windowing.allowed_lateness
+    operator = IntervalJoin(
+        sides.own,
+        before.schema,
+        low,
+        high,
+        how,  # type: ignore[arg-type]
+        own[stamp],
+        allowed_lateness=lateness,
+    )
+    return sides.rows(before, operator, free(f"{step}.pairs"), step)
+
+
+def as_of(sides: Sides, tolerance: Duration | None, how: str, step: str, free: Free) -> Node:
+    """Left rows with the newest version of their key."""
+    _require_how(how, get_args(HowAsOf), "join_asof", step)
+    us = None if tolerance is None else _duration("tolerance", tolerance, step)
+    if us is not None and us < 0:
+        raise PlanError(f"tolerance must not be negative: {format_duration(us)}", step=step)
+    before = sides.flattened(step, free)
+    lateness = before.windowing.allowed_lateness
+    operator = AsOfJoin(
+        sides.own,
+        before.schema,
+        how,  # type: ignore[arg-type]
+        us,
+        allowed_lateness=lateness,
+    )
+    return sides.rows(before, operator, free(f"{step}.pairs"), step)
+
+
+def _bounds(bounds: object, step: str) -> tuple[int, int]:
+    if not (isinstance(bounds, Sequence) and not isinstance(bounds, str) and len(bounds) == 2):
+        raise WrongType(f"within must be two durations such as ('0s', '30m'), not {bounds!r}", step=step)
+    low, high = (_duration("within", one, step) for one in bounds)
+    if low > high:
+        raise PlanError(
+            f"within=({format_duration(low)!r}, {format_duration(high)!r}) has its lower bound after the upper one; a "
+            "right row matches where left time + lower <= right time <= left time + upper",
+            step=step,
+        )
+    return low, high
+
+
+def _duration(name: str, given: Any, step: str) -> int:
+    try:
+        return int(microseconds(given))
+    except TypeError as error:
+        raise WrongType(f"{name}: {error}", step=step) from None
+    except ValueError as error:
+        raise PlanError(f"{name}: {error}", step=step) from None
+
+
+def _require_how(how: object, known: Sequence[str], where: str, step: str) -> None:
+    if how not in known:
+        hint = nearest(how, known)
+        raise UnknownName(f"how must be one of {', '.join(known)} with {where}, not {how!r}{hint}", step=step)
