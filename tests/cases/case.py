@@ -52,13 +52,17 @@ class Case:
 
 @attrs.frozen
 class Outcome:
-    """What a step gave: (value, time) of each row, values that were dropped, errors, and where the stage stands."""
+    """What a step gave: (value, time) of each row, values that were dropped, errors, and where the stage stands.
+
+    `kept`: the times of rows that a join keeps, by side, where that was looked at.
+    """
 
     out: Sequence[tuple[str, int]]
     late: Sequence[Any]
     letters: Sequence[str]
     output_watermark: int
     live: int
+    kept: Mapping[str, Sequence[int]] | None = None
 
 
 def load(path: str | Path) -> list[Case]:

@@ -22,11 +22,16 @@ def _wrong(step: Mapping[str, Any], outcome: Outcome, in_order: bool) -> list[st
     return [
         _wrong_out(step.get("out", []), outcome, in_order),
         _wrong_letters(step.get("letters", []), outcome.letters),
-        _differ("late", sorted(map(str, step["late"])), sorted(map(str, outcome.late))) if "late" in step else None,
+        _wrong_late(step["late"], outcome.late) if "late" in step else None,
         _differ("output watermark", seconds(us(step["output_watermark"])), seconds(outcome.output_watermark))
         if "output_watermark" in step
         else None,
         _differ("live cells", step["live"], outcome.live) if "live" in step else None,
+        *(
+            _differ(f"kept of the {side} side", times, [seconds(time) for time in outcome.kept[side]])
+            for side, times in step.get("kept", {}).items()
+            if outcome.kept is not None
+        ),
     ]  # fmt: skip
 
 
@@ -42,6 +47,14 @@ def _wrong_out(expected: Sequence[Any], outcome: Outcome, in_order: bool) -> str
     if wanted == came if in_order else Counter(wanted) == Counter(came):
         return None
     return f"out: expected {wanted}, came {came}"
+
+
+def _wrong_late(expected: Sequence[Any], came: Sequence[Any]) -> str | None:
+    """Of a join each is "left VALUE" or "right VALUE", or VALUE where the case does not say of which side it is."""
+    wanted, found = [str(item) for item in expected], [str(item) for item in came]
+    if not any(item.startswith(("left ", "right ")) for item in wanted):
+        found = [item.removeprefix("left ").removeprefix("right ") for item in found]
+    return _differ("late", sorted(wanted), sorted(found))
 
 
 def _wrong_letters(expected: Sequence[str], came: Sequence[str]) -> str | None:

@@ -10,11 +10,16 @@ from typing import Any, Final, Literal
 import attrs
 
 import beamlike as bl
-from tests.cases import process, window_join
+from tests.cases import process, time_join, window_join
 from tests.cases.case import Case, Outcome, Unsupported
 from tests.cases.compare import compare
 
-KINDS: Final[Mapping[str, ModuleType]] = {"process": process, "window_join": window_join}
+KINDS: Final[Mapping[str, ModuleType]] = {
+    "process": process,
+    "window_join": window_join,
+    "interval_join": time_join,
+    "asof_join": time_join,
+}
 """Each has `declare(pipeline, case, name)`, whose result has `outcomes(records)`, and `on_stage(case)`."""
 
 

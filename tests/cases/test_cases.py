@@ -15,7 +15,10 @@ from tests.cases.case import Case, load
 from tests.cases.play import Result, play
 from tests.support.places import ROOT
 
-FILES = [ROOT / "tests" / "cases" / name for name in ("examples.yaml", "joins.yaml", "process.yaml")]
+FILES = [
+    ROOT / "tests" / "cases" / name
+    for name in ("examples.yaml", "joins.yaml", "time_joins.yaml", "process.yaml")
+]
 ALL = [case for file in FILES for case in load(file)]
 
 TEXT = """

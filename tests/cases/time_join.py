@@ -1,0 +1,109 @@
+"""Cases of interval joins and as-of joins, in a pipeline; on the stage itself it is also looked at what they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import attrs
+import narwhals as nw
+
+import beamlike as bl
+from beamlike.local.runner import LocalRun
+from stages.snapshot import save
+from tests.cases.case import Case, Outcome
+from tests.cases.items import SCHEMA, batches, moves_of
+from tests.cases.process import stream_of
+from tests.cases.recorder import Recorder
+from windowing.columns import EVENT_TIME
+
+_KINDS = {
+    "interval_join": frozenset({"how", "low", "high", "stamp", "lateness"}),
+    "asof_join": frozenset({"how", "tolerance", "lateness"}),
+}
+_STEP = frozenset(
+    {"left", "right", "watermark", "processing_time", "out", "late", "output_watermark", "live", "kept"}
+)
+_SIDES = ("left", "right")
+_TABLES = {"interval_join": {"left": "", "right": "right"}, "asof_join": {"left": "waiting", "right": ""}}
+"""In which tables the rows of each side are kept."""
+_DELETED = "deleted"
+"""A version that says that there is none."""
+
+
+def declare(pipeline: bl.Pipeline, case: Case, name: str) -> Declared:
+    """The case's part of a pipeline."""
+    case.require(_KINDS[case.kind], _STEP)
+    left, right = (_side(pipeline, case, name, side) for side in _SIDES)
+    joined = _joined(case, left, right, name)
+    recorders = {"out": Recorder(), "late": Recorder()}
+    joined.with_columns(at=bl.event_time().cast(nw.Int64)).write(f"{name} out", recorders["out"])
+    joined.late().write(f"{name} late", recorders["late"])
+    return Declared(case, name, recorders)
+
+
+def on_stage(case: Case) -> list[Outcome]:
+    """In process, step by step."""
+    pipeline = bl.Pipeline("case")
+    declared = declare(pipeline, case, case.id)
+    plan = pipeline.plan()
+    run = LocalRun(plan, bl.LocalRunner())
+    kept = []
+    for bundle in run.bundles():
+        run.take(bundle, {name: sink.sink for name, sink in plan.sinks.items()})
+        rows = save(plan.stages[declared.stage].stage, run._store).rows
+        kept.append({side: sorted(rows[table][EVENT_TIME]) for side, table in _TABLES[case.kind].items()})
+    return declared.outcomes({record.batch: record for record in run.batches}, kept)
+
+
+def _side(pipeline: bl.Pipeline, case: Case, name: str, side: str) -> bl.Collection:
+    moves = [move for step in case.steps for move in moves_of(step, side, _SIDES)]
+    rows = pipeline.read(f"{name} {side}s", stream_of(moves, SCHEMA), timestamp="at", timestamp_unit="us")
+    return rows.window_into(allowed_lateness=timedelta(seconds=case.given.get("lateness", 0))).select(
+        "key", "value"
+    )
+
+
+def _joined(case: Case, left: bl.Collection, right: bl.Collection, name: str) -> bl.Collection:
+    given = case.given
+    if case.kind == "asof_join":
+        return left.join_asof(
+            right, on="key", how=given.get("how", "left"), tolerance=given.get("tolerance"), name=name
+        )
+    bounds = (given["low"], given["high"])
+    how, stamp = given.get("how", "inner"), given.get("stamp")
+    return left.join(right, on="key", how=how, within=bounds, stamp=stamp, name=name)
+
+
+@attrs.frozen
+class Declared:
+    """A case in a pipeline, and what its sinks have got."""
+
+    case: Case
+    name: str
+    recorders: Mapping[str, Recorder]
+
+    @property
+    def stage(self) -> str:
+        """The name of the stage in which the rows meet."""
+        return f"{self.name}.pairs"
+
+    def outcomes(
+        self, records: Mapping[int, Any], kept: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[Outcome]:
+        """What each step gave."""
+        found = []
+        for taken in batches(self.case.steps, _SIDES):
+            record = records[taken[-1]].stages[self.stage]
+            rows = {what: recorder.rows(taken) for what, recorder in self.recorders.items()}
+            late = [f"{side} {row[side]['value']}" for row in rows["late"] for side in _SIDES if row[side]]
+            out = [(_text(row), row["at"]) for row in rows["out"]]
+            there = None if kept is None else kept[taken[-1]]
+            found.append(Outcome(out, late, [], record.output, record.live, there))
+        return found
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    values = (row["value"], None if row["value_right"] == _DELETED else row["value_right"])
+    return ",".join("-" if value is None else value for value in values)
