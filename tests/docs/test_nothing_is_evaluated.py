@@ -37,6 +37,8 @@ OPTIONS: Final = {"allow_pickle", "shell"}
 ALLOWED: Final = {
     # A CombineFn's accumulators are the user's own objects; its docstring says what that means.
     "stages/aggregates/combine_fn.py": {"import pickle", "pickle.loads in _extract"},
+    # A Value(object) is the user's own object; its docstring says what that means.
+    "stages/process/fields.py": {"import pickle", "pickle.loads in _unpickled"},
     # Writes the compiled code of the user's modules, which the workers would compile otherwise.
     "beamlike/spark/session/archive.py": {"import marshal"},
     # Looks at what Spark will pickle; nothing is read.
