@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MemberDescriptorType
 from typing import Any
 
 import attrs
@@ -77,18 +78,47 @@ def _require_process(process: object, step: str) -> None:
     if not isinstance(process, Process):
         raise WrongType(f"expected an object of a class that extends bl.Process, got {process!r}", step=step)
     kind, own = type(process), type(process).__name__
-    if kind.element is Process.element:
-        raise PlanError(f"{own} has no method element(self, row), which is called for each row", step=step)
-    _require_arguments(process.element, ["row"], step)
-    fields, timers = fields_of(process), timers_of(process)
-    for name in (*fields, *timers):
-        if hasattr(Process, name):
+    declared: dict[str, Field | Timer] = {**fields_of(process), **timers_of(process)}
+    for name in declared:
+        if hasattr(Process, name) or name in Process.__annotations__:
             raise PlanError(
                 f"{own}.{name} hides self.{name}, which every Process has; choose another name", step=step
             )
+    _require_parameters(process, declared, step)
+    if kind.element is Process.element:
+        raise PlanError(f"{own} has no method element(self, row), which is called for each row", step=step)
+    _require_arguments(process.element, ["row"], step)
     for name in [name for name in dir(kind) if not name.startswith("__")]:
         _require_called(name, getattr(kind, name), own, step)
-    _require_methods(process, timers, step)
+    _require_methods(process, timers_of(process), step)
+
+
+def _require_parameters(process: Process, declared: Mapping[str, object], step: str) -> None:
+    """What a constructor sets is no state."""
+    own = type(process).__name__
+    for name, value in _set_attributes(process):
+        if isinstance(value, Field | Timer) and declared.get(name) is not value:
+            kind = type(value).__name__
+            raise PlanError(
+                f"{own}.{name} is a bl.{kind} of one object; declare it in the class, without an annotation and not in "
+                f"__init__: {name} = bl.{kind}(...)",
+                step=step,
+            )
+        if name in declared and declared[name] is not value:
+            raise PlanError(
+                f"{own}.{name} is a {'timer' if isinstance(declared[name], Timer) else 'state field'}, and the "
+                f"constructor sets it to {value!r}, which no key would see; give a bl.Value its default=, or choose "
+                "another name for the parameter",
+                step=step,
+            )
+
+
+def _set_attributes(process: Process) -> Iterator[tuple[str, object]]:
+    yield from vars(process).items()
+    for base in type(process).__mro__:
+        for name, slot in vars(base).items():
+            if isinstance(slot, MemberDescriptorType) and hasattr(process, name):
+                yield name, getattr(process, name)
 
 
 def _require_called(name: str, value: object, own: str, step: str) -> None:
@@ -122,6 +152,10 @@ def _require_methods(process: Process, timers: dict[str, Timer], step: str) -> N
 
 
 def _require_arguments(method: Any, names: list[str], step: str) -> None:
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise WrongType(f"{method.__qualname__} must not be async: nobody would await it", step=step)
+    if not callable(method):
+        raise WrongType(f"expected a method of the Process, found {method!r}", step=step)
     try:
         inspect.signature(method).bind(*names)
     except TypeError as error:

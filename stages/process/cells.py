@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy, deepcopy
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
 from stages.process.calls import Call
+from stages.process.columns import MISFITS, as_column, one_by_one
 from stages.process.declarations import Process
 from stages.process.fields import FieldColumn
 from stages.process.lasting import Lasting, Lazy
 from stages.process.layout import Layout
 from stages.process.timers import Family, Single
-
-_MISFITS: Final = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
 
 
 class CellState:
@@ -28,13 +27,15 @@ class CellState:
             for name, declared in layout.timers.items()
         ]
         self.lasting = [Lasting(field, call) for field in layout.fields if field.ttl is not None]
-        self._containers = [one for one in self.lasting if not one.field.plain]
+        self._containers = [one for one in self.lasting if not one.field.immutable]
         self.plain = [field for field in layout.fields if field.plain and field.ttl is None]
         self._with_default = [field for field in self.plain if field.default is not None]
         self.lazy = [field for field in layout.fields if not field.plain and field.ttl is None]
         self.process = self._object(process)
         self._attributes = vars(self.process)
         self._declared = frozenset(self._attributes)
+        own = {field.name for field in self.plain}
+        self._fixed = [(name, value) for name, value in self._attributes.items() if name not in own]
         self._values = [(field, _values(cells[field.column], field)) for field in self.plain]
         self._changed: dict[str, dict[int, Any]] = {field.name: {} for field in self.lazy}
         self._lasting = [
@@ -50,7 +51,12 @@ class CellState:
         process = copy(declared)
         own: dict[str, Any] = {field.name: Lazy(field.name, self._loading(field)) for field in self.lazy}
         own |= {one.field.name: one for one in self.lasting}
-        process.__class__ = type(type(process).__name__, (type(process),), own)
+        own |= dict.fromkeys([field.name for field in self.plain])  # what one sees that was deleted
+        # Also of a class that lets nobody set its parameters: state and timers are none.
+        own["__setattr__"] = object.__setattr__
+        object.__setattr__(process, "__class__", type(type(process).__name__, (type(process),), own))
+        for name in (*own, *self.layout.timers):
+            vars(process).pop(name, None)  # a dataclass has the declaration itself as its default
         vars(process).update({timer.name: timer for timer in self.timers}, _call=self.call)
         vars(process).update({field.name: None for field in self.plain})
         return process
@@ -77,24 +83,34 @@ class CellState:
             timer.load(cell, *columns)
 
     def leave(self, cell: int) -> None:
-        """Keeps what the methods have made of it."""
+        """Keeps what the methods have made of it: all, or nothing where that cannot be kept."""
         attributes = self._attributes
+        changed = [
+            (field.name, field.store(attributes.pop(field.name)))
+            for field in self.lazy
+            if field.name in attributes
+        ]
+        stored = [one.stored() for one in self.lasting]
+        self._require_as_declared()
         for field, values in self._values:
-            values[cell] = attributes[field.name]
-        for field in self.lazy:
-            if field.name in attributes:
-                self._changed[field.name][cell] = field.store(attributes.pop(field.name))
-        for one, values, written in self._lasting:
-            values[cell], written[cell] = one.stored(), one.written
+            values[cell] = attributes.get(field.name)
+        for name, value in changed:
+            self._changed[name][cell] = value
+        for (one, values, written), value in zip(self._lasting, stored, strict=True):
+            values[cell], written[cell] = value, one.written
         for timer, columns in self._firings:
             timer.leave(cell, *columns)
-        if len(attributes) != len(self._declared):
-            self._require_declared()
+
+    def as_declared(self) -> None:
+        """Nothing but state has been set."""
+        for name in self._attributes.keys() - self._declared:
+            del self._attributes[name]
+        self._attributes.update(self._fixed)
 
     def called(self) -> None:
         """A method has returned. None in a field with a default is as if nothing had been written."""
         for field in self._with_default:
-            if self._attributes[field.name] is None:
+            if self._attributes.get(field.name) is None:
                 self._attributes[field.name] = deepcopy(field.default)
         for one in self._containers:
             one.called()
@@ -111,9 +127,8 @@ class CellState:
     def restore(self, saved: Any) -> None:
         """As it was then."""
         fields, lasting, timers = saved
-        for name in [name for name in self._attributes if name not in self._declared or name in fields]:
-            del self._attributes[name]
-        self._attributes.update(fields)
+        self._attributes.clear()
+        self._attributes.update(self._fixed, **fields)
         for one, was in zip(self.lasting, lasting, strict=True):
             one.restore(was)
         for timer, was in zip(self.timers, timers, strict=True):
@@ -123,15 +138,23 @@ class CellState:
         """Raises `TypeError` for a field with a value that its type cannot hold, and for one that is not declared."""
         for field in (*self.plain, *self.lazy):
             if field.name in self._attributes:
-                _require(field, field.store(self._attributes[field.name]))
+                _require(field, lambda field=field: field.store(self._attributes[field.name]))  # type: ignore[misc]
         for one in self.lasting:
-            _require(one.field, one.stored())
-        self._require_declared()
+            _require(one.field, one.stored)
+        self._require_as_declared()
 
-    def _require_declared(self) -> None:
-        known = {*self._declared, *(field.name for field in self.lazy)}
-        for name in self._attributes:
-            if name not in known:
+    def _require_as_declared(self) -> None:
+        """No attribute has come, or been set, that is no state."""
+        attributes = self._attributes
+        for name, value in self._fixed:
+            if attributes.get(name, self) is not value:
+                kind = "timer" if name in self.layout.timers else "parameter"
+                raise TypeError(
+                    f"self.{name} is a {kind}, and all keys have it in common; it must not be set in a method"
+                )
+        if len(attributes) != len(self._declared):
+            known = {*self._declared, *(field.name for field in self.lazy)}
+            for name in attributes.keys() - known:
                 raise TypeError(
                     f"self.{name} is no state field, so it would be lost; declare it in the class, as in "
                     f"{name} = bl.Value(int)"
@@ -170,12 +193,11 @@ class CellState:
         self, field: FieldColumn, values: list[Any], misfits: set[int], cells: Sequence[int] | None = None
     ) -> pl.Series:
         try:
-            return pl.Series(field.column, values, dtype=field.dtype, strict=True)
-        except _MISFITS:
-            wrong = {number for number, value in enumerate(values) if not _fits(field, value)}
+            return as_column(field.column, values, field.dtype)
+        except MISFITS:
+            column, wrong = one_by_one(field.column, values, field.dtype)
         misfits.update(wrong if cells is None else (cells[number] for number in wrong))
-        fitting = [None if number in wrong else value for number, value in enumerate(values)]
-        return pl.Series(field.column, fitting, dtype=field.dtype, strict=True)
+        return column
 
 
 def _values(column: pl.Series, field: FieldColumn) -> list[Any]:
@@ -186,17 +208,14 @@ def _values(column: pl.Series, field: FieldColumn) -> list[Any]:
     return values
 
 
-def _fits(field: FieldColumn, value: Any) -> bool:
+def _require(field: FieldColumn, stored: Callable[[], Any]) -> None:
+    """Raises `TypeError` where the column of a field cannot hold what is stored in it."""
     try:
-        _require(field, value)
-    except TypeError:
-        return False
-    return True
-
-
-def _require(field: FieldColumn, value: Any) -> None:
-    try:
-        pl.Series(field.column, [value], dtype=field.dtype, strict=True)
-    except _MISFITS as error:
-        why = str(error).partition("\n")[0]
-        raise TypeError(f"state field {field.name!r} is {field.dtype}: {why}") from None
+        as_column(field.column, [stored()], field.dtype)
+    except MemoryError:
+        raise
+    except Exception as error:  # pickle raises errors of many kinds
+        known = isinstance(error, MISFITS)
+        why = str(error).partition("\n")[0] if known else f"{type(error).__name__}: {error}"
+        what = field.dtype if field.plain else f"a {field.kind}"
+        raise TypeError(f"state field {field.name!r} is {what}: {why}") from None

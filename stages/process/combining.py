@@ -32,7 +32,7 @@ class Combined:
 
     def read(self) -> Any:
         """The result so far."""
-        return self.merged().select(self._extract()).item()
+        return self.merged().select(self._extract()).to_series().to_list()[0]
 
     def clear(self) -> None:
         """Begins anew."""
@@ -55,7 +55,9 @@ class Combined:
             **{name: part.cast(dtypes[name]) for name, part in self.aggregate.lift(self.schema).items()}
         )
         both = pl.concat([rows, lifted.select(list(dtypes))])
-        return both.select(**self.aggregate.merge({name: pl.col(name) for name in parts}))
+        merged = self.aggregate.merge({name: pl.col(name) for name in parts})
+        # As a group: some give several values, of which only a group makes a list.
+        return both.group_by(pl.lit(0).alias("")).agg(**merged).select(list(parts))
 
     def stored(self) -> Accumulators | None:
         """The accumulators as they are kept; None where nothing was added."""

@@ -243,7 +243,7 @@ class Process:
     """Keyed state and timers: a subclass says what is kept per key, and what happens for each row and each firing.
 
     State fields and timers are attributes of the class; in the methods they are plain values of the key in hand. What
-    the constructor sets are parameters, which the methods must leave as they are.
+    the constructor sets are parameters, which all keys have in common: a method that sets one raises.
 
     A row on which a method raises is a dead letter, and leaves no trace in state, timers or output; a firing that
     raises is one, too. The methods of a key are then played again without it, so they must not do anything but

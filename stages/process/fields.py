@@ -10,9 +10,11 @@ from typing import Any
 import attrs
 import polars as pl
 
+from stages.process.columns import MISFITS, as_column, require_kept
 from stages.process.combining import Combined
 from stages.process.declarations import Combining, Field, List, Map, OrderedList, Set, Value
 from stages.process.ordered import Ordered
+from windowing.columns import EVENT_TIME
 
 AsType = Callable[[Any], pl.DataType]
 """The polars dtype of a type as users write it; raises `TypeError` for what is none."""
@@ -22,7 +24,8 @@ AsType = Callable[[Any], pl.DataType]
 class FieldColumn:
     """A field as a column. `load` makes of a value of the column what a method sees, `store` the other way.
 
-    `plain`: both are the same, and so each is loaded as it is; `immutable`: no method can change such a value.
+    `plain`: both are the same, and so each is loaded as it is; `immutable`: no method can change such a value;
+    `nested`: there are values in it that a method can change, too.
     `ttl` in microseconds, by event or processing time.
     """
 
@@ -34,8 +37,14 @@ class FieldColumn:
     default: Any = None
     plain: bool = False
     immutable: bool = False
+    nested: bool = False
     ttl: int | None = None
     by_event: bool = True
+
+    @property
+    def pickled(self) -> bool:
+        """Whether it is any object, of which only pickle knows what is in it."""
+        return self.kind == "Value" and not self.plain
 
     @property
     def column(self) -> str:
@@ -56,13 +65,44 @@ def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) ->
     default = _default(field, dtype) if isinstance(field, Value) else None
     plain = isinstance(field, Value) and field.type is not object
     lasting: Any = field
-    immutable = plain and not dtype.is_nested() and dtype != pl.Object
     return FieldColumn(
-        name, field.kind, dtype, load, store, default, plain, immutable, lasting.ttl, lasting.by == "event"
+        name,
+        field.kind,
+        dtype,
+        load,
+        store,
+        default,
+        plain,
+        plain and not dtype.is_nested(),
+        _is_nested(field, as_type),
+        lasting.ttl,
+        lasting.by == "event",
     )
 
 
+def _is_nested(field: Field, as_type: AsType) -> bool:
+    match field:
+        case Value(type=kind) | List(type=kind) | Set(type=kind) | OrderedList(type=kind) | Map(value=kind):
+            return kind is not object and as_type(kind).is_nested()
+    return False
+
+
+def _hashable(what: str, kind: Any, as_type: AsType) -> pl.DataType:
+    dtype = as_type(kind)
+    if dtype.is_nested():
+        raise TypeError(f"{what} cannot be {dtype}: such values of Python are not hashable; use a bl.List")
+    return dtype
+
+
 def _stored(field: Field, as_type: AsType) -> tuple[pl.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
+    dtype, load, store = _conversions(field, as_type)
+    require_kept(dtype)
+    return dtype, load, store
+
+
+def _conversions(
+    field: Field, as_type: AsType
+) -> tuple[pl.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
     match field:
         case Value(type=kind) if kind is object:
             return pl.Binary(), _unpickled(field.default), _pickled(field.default)
@@ -71,9 +111,10 @@ def _stored(field: Field, as_type: AsType) -> tuple[pl.DataType, Callable[[Any],
         case List():
             return pl.List(as_type(field.type)), _list, _or_nothing
         case Set():
-            return pl.List(as_type(field.type)), _set, _sorted
+            return pl.List(_hashable("values of a Set", field.type, as_type)), _set, _sorted
         case Map():
-            entry = pl.Struct({"key": as_type(field.key), "value": as_type(field.value)})
+            key = _hashable("keys of a Map", field.key, as_type)
+            entry = pl.Struct({"key": key, "value": as_type(field.value)})
             return pl.List(entry), _dict, _entries
         case OrderedList():
             entry = pl.Struct({"time": pl.Int64(), "value": as_type(field.type)})
@@ -86,6 +127,11 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
         if column not in schema:
             raise TypeError(f"{name} reads the column {column!r}, which the rows do not have")
     field.aggregate.dtype(schema)
+    if any(EVENT_TIME in part.meta.root_names() for part in field.aggregate.lift(schema).values()):
+        raise TypeError(
+            f"{type(field.aggregate).__name__.lower()} looks at event times, which what is added does not have; keep "
+            "it in a bl.Value or a bl.OrderedList"
+        )
     parts = field.aggregate.parts(schema)
     dtype = pl.Struct({part: spec.dtype for part, spec in parts.items()})
     return FieldColumn(
@@ -101,8 +147,8 @@ def _default(field: Value, dtype: pl.DataType) -> Any:
         pickle.dumps(field.default)
         return field.default
     try:
-        return pl.Series([field.default], dtype=dtype, strict=True).to_list()[0]
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        return as_column("default", [field.default], dtype).to_list()[0]
+    except MISFITS as error:
         why = str(error).partition("\n")[0]
         raise TypeError(f"the default {field.default!r} is no {dtype}: {why}") from None
 
@@ -131,7 +177,7 @@ def _list(raw: list[Any] | None) -> list[Any]:
 
 
 def _or_nothing(value: list[Any]) -> list[Any] | None:
-    return list(value) or None
+    return list(_expected(value, list, tuple)) or None
 
 
 def _set(raw: list[Any] | None) -> set[Any]:
@@ -140,7 +186,7 @@ def _set(raw: list[Any] | None) -> set[Any]:
 
 def _sorted(value: set[Any]) -> list[Any] | None:
     """In an order of its own: that of a set is another one in each process."""
-    return sorted(value, key=repr) or None
+    return sorted(_expected(value, set, frozenset, list), key=repr) or None
 
 
 def _dict(raw: list[dict[str, Any]] | None) -> dict[Any, Any]:
@@ -148,7 +194,7 @@ def _dict(raw: list[dict[str, Any]] | None) -> dict[Any, Any]:
 
 
 def _entries(value: dict[Any, Any]) -> list[dict[str, Any]] | None:
-    return [{"key": key, "value": one} for key, one in value.items()] or None
+    return [{"key": key, "value": one} for key, one in _expected(value, dict).items()] or None
 
 
 def _ordered(raw: list[dict[str, Any]] | None) -> Ordered:
@@ -156,8 +202,15 @@ def _ordered(raw: list[dict[str, Any]] | None) -> Ordered:
 
 
 def _timed(value: Ordered) -> list[dict[str, Any]] | None:
+    _expected(value, Ordered)
     return [{"time": time, "value": one} for time, one in zip(value.times, value.values, strict=True)] or None
 
 
 def _accumulators(value: Combined) -> Any:
-    return value.stored()
+    return _expected(value, Combined).stored()
+
+
+def _expected(value: Any, *kinds: type) -> Any:
+    if not isinstance(value, kinds):
+        raise TypeError(f"it was set to {value!r}; change what it holds, or empty it by clear()")
+    return value

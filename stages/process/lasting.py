@@ -52,7 +52,7 @@ class Lasting:
 
     def called(self) -> None:
         """A method has returned: a container that it has changed was written."""
-        if self._looked and self._seen != self.value:
+        if self._looked and self._image() != self._seen:
             self.written = self._clock
         elif self._gone is not None and self.written is None:  # a row of an earlier time may still see it
             self.value, self.written = self._gone
@@ -65,14 +65,21 @@ class Lasting:
     def __get__(self, owner: Any, kind: type) -> Any:
         field = self.field
         assert field.ttl is not None
-        if field.plain:
-            return deepcopy(field.default) if self._outlived(field.ttl) else self.value
+        if field.immutable:
+            return field.default if self._outlived(field.ttl) else self.value
         if not self._looked:
             if self._outlived(field.ttl):
                 self._gone = None if self.written is None else (self.value, self.written)
-                self.value, self.written = field.load(None), None
-            self._seen, self._looked = copy(self.value), True
+                self.value = deepcopy(field.default) if field.plain else field.load(None)
+                self.written = None
+            self._seen, self._looked = self._image(), True
         return self.value
+
+    def _image(self) -> Any:
+        """What is another one where a method has changed the value."""
+        if self.field.pickled:
+            return self.field.store(self.value)
+        return deepcopy(self.value) if self.field.nested else copy(self.value)
 
     def _outlived(self, ttl: int) -> bool:
         return self.written is None or self._clock >= self.written + ttl

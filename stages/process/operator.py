@@ -130,7 +130,13 @@ class KeyedProcess(Keyed):
             cells, firings, errors = zip(*played.refused_firings, strict=True)
             names, tags, times = zip(*firings, strict=True)
             keys = script.state.select(self.keys)[list(cells)]
-            tagged = [pl.Series("tag", tags, dtype=pl.String)] if any(tags) else []
+            families = any(tag is not None for tag in tags)
+            tagged = [pl.Series("tag", tags, dtype=pl.String)] if families else []
             time = pl.Series("time", times, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
-            refused.append(Refused(keys.hstack([pl.Series("timer", names), *tagged, time]), errors))
+            told = [pl.Series("timer", names), *tagged, time]
+            refused.append(Refused(keys.hstack([self._beside_keys(column) for column in told]), errors))
         return tuple(refused)
+
+    def _beside_keys(self, column: pl.Series) -> pl.Series:
+        """The column, by another name if a key has its own."""
+        return column.alias(f"timer_{column.name}") if column.name in self.keys else column

@@ -45,6 +45,9 @@ class Ordered:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ordered) and (self.times, self.values) == (other.times, other.values)
 
+    def __copy__(self) -> Ordered:
+        return Ordered(self.times.copy(), self.values.copy())
+
     def __repr__(self) -> str:
         return f"Ordered({self.range()!r})"
 

@@ -134,6 +134,7 @@ class Player:
             except Exception:
                 self.played.back_to(mark)
                 self._chunk = []  # a method may have changed a row that it was given
+                self.state.as_declared()
                 self._play(cell, self._checked, self.known[cell])
         return self.played
 

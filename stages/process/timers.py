@@ -8,7 +8,7 @@ from typing import Any
 from stages.process.calls import Call
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
 from stages.process.moments import from_datetime, length, to_datetime
-from windowing.time import Duration, format_time
+from windowing.time import MAX_TIME, Duration, format_time
 
 Firing = tuple[int, int | None]
 """The time at which it fires, and its output timestamp (us) where that is another."""
@@ -44,7 +44,7 @@ class Pending:
             if at > call.expiry:
                 at = call.expiry
             return at, None if output is None else self._output(at, output)
-        at = call.processing_time + length(duration)
+        at = min(call.processing_time + length(duration), MAX_TIME)
         return at, self._output(at, output)
 
     def too_late(self) -> bool:
