@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from stages.aggregates.base import Aggregate
 from stages.process.batches import SHOWN_WINDOW, TIME, TIMER, Function, KeyedBatches
 from stages.process.cumulative import Cumulative, Previous, cumulative
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer, Value
-from stages.process.fields import field_column
+from stages.process.fields import FieldColumn, field_column
 from stages.process.keyed import Order
 from stages.process.layout import Layout
 from stages.process.running import Running
@@ -42,12 +43,13 @@ def batched(
     require_placed(before, order, step)
     if not callable(function):
         raise WrongType(f"expected a function of rows, state and due timers, got {function!r}", step=step)
+    _require_three(function, step)
     fields = as_schema(state, step)
     _require_timers(timers, step)
     _require_apart(before.schema, keys, fields, timers, step)
     if not timers and not keep_forever:
         require_bound(before, function_name(function), "a timer, windows before, or keep_forever=True", step)
-    columns = [field_column(name, Value(dtype), as_dtype, before.schema) for name, dtype in fields.items()]
+    columns = [_column(name, dtype, before.schema, step) for name, dtype in fields.items()]
     lateness = before.windowing.allowed_lateness
     layout = Layout(tuple(keys), before.schema, tuple(columns), dict(timers), lateness)
     user = given_columns(schema, step)
@@ -112,6 +114,25 @@ def _cumulative(schema: pl.Schema, name: str, aggregate: Any, step: str) -> Cumu
     except TypeError as error:
         raise WrongType(f"{name}: {error}", step=step) from error
     return found
+
+
+def _column(name: str, dtype: pl.DataType, schema: pl.Schema, step: str) -> FieldColumn:
+    try:
+        return field_column(name, Value(dtype), as_dtype, schema)
+    except TypeError as error:
+        raise WrongType(f"state field {name!r}: {error}", step=step) from error
+
+
+def _require_three(function: Function, step: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some builtins do not tell
+        return
+    try:
+        signature.bind("rows", "state", "due")
+    except TypeError as error:
+        name = function_name(function)
+        raise WrongType(f"{name} is called as {name}(rows, state, due): {error}", step=step) from None
 
 
 def _require_timers(timers: object, step: str) -> None:

@@ -12,6 +12,7 @@ import polars as pl
 from stages.errors import ResultError
 from stages.operator import Refused, State
 from stages.process.declarations import EventTimer
+from stages.process.frames import fitting, two_frames
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
 from stages.process.layout import Layout
 from stages.process.tables import Cells
@@ -83,6 +84,10 @@ class KeyedBatches(Keyed):
         return {name: timer.domain for name, timer in self.layout.timers.items()}
 
     @property
+    def _by_processing_time(self) -> list[str]:
+        return [name for name, domain in self.timers.items() if domain == "processing"]
+
+    @property
     def content(self) -> pl.Schema:
         """Their columns."""
         return self.layout.content
@@ -100,9 +105,12 @@ class KeyedBatches(Keyed):
         if len(cells):
             numbered = cells.with_row_index(CELL)
             played = self.by_cell(cells, rows)
-            after = self._calls(
-                Batch(played, numbered, self._due(numbered, clocks, frozenset())), clocks, outcome
-            )
+            due = self._due(numbered, clocks, frozenset())
+            if clocks.at_end:
+                # What rows set is to fire, too, and each fires once.
+                with_rows = pl.col(CELL).is_in(played[CELL].unique().implode())
+                due = due.filter(~(pl.col(TIMER).is_in(self._by_processing_time) & with_rows))
+            after = self._calls(Batch(played, numbered, due), clocks, outcome)
             expired = self.layout.expiry <= clocks.now
             left.append(self.layout.kept(after.filter(~expired).drop(CELL), clocks.times))
         state.leave(self.cells, pl.concat(left))
@@ -110,13 +118,21 @@ class KeyedBatches(Keyed):
         return Result(panes, tuple(outcome.refused), outcome.fired)
 
     def _calls(self, batch: Batch, clocks: Clocks, outcome: _Outcome) -> pl.DataFrame:
-        """The cells after all calls of a step; a processing-time timer fires only in the first."""
-        once = frozenset(name for name, timer in self.layout.timers.items() if timer.domain == "processing")
+        """The cells after all calls of a step; a processing-time timer fires only in the first.
+
+        At the end of input, it fires once, in whichever it was set.
+        """
+        processing = self._by_processing_time
+        once = frozenset[str]() if clocks.at_end else frozenset(processing)
+        done = batch.due.select(CELL, TIMER).clear()
         calls = 0
         while True:
             outcome.fired += len(batch.due)
+            done = pl.concat([done, batch.due.filter(pl.col(TIMER).is_in(processing)).select(CELL, TIMER)])
             cells = self._call(self._fired(batch), clocks, outcome)
-            due = self._due(cells, clocks, once)
+            due = self._due(cells, clocks, once).join(
+                done, on=[CELL, TIMER], how="anti", maintain_order="left"
+            )
             if due.is_empty():
                 return cells
             calls += 1
@@ -183,21 +199,13 @@ class KeyedBatches(Keyed):
             *self.schema, pl.col(EVENT_TIME).cast(_UTC).alias(TIME), *self._shown_window()
         )
         due = batch.due.join(ids, on=CELL, maintain_order="left").select(*self._names(), TIMER, "time", TIME)
-        given = self.function(rows, state, due)
-        if not (
-            isinstance(given, tuple)
-            and len(given) == 2
-            and all(isinstance(one, pl.DataFrame) for one in given)
-        ):
-            raise ResultError(f"expected two polars frames, what is emitted and the state, got {given!r}")
-        return self._emitted(given[0], batch, clocks), self._left(given[1], state, batch)
+        emitted, after = two_frames(self.function(rows, state, due))
+        return self._emitted(emitted, batch, clocks), self._left(after, state, batch)
 
     def _emitted(self, frame: pl.DataFrame, batch: Batch, clocks: Clocks) -> pl.DataFrame:
         """What the function gave, with its times and windows."""
         windows = SHOWN_WINDOW if self.windowed else ()
-        frame = _fitting(
-            frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "what is emitted"
-        )
+        frame = fitting(frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "what is emitted")
         least = pl.concat([batch.rows[EVENT_TIME], batch.due[TIME].cast(pl.Int64)]).min()
         times = frame[TIME].cast(pl.Int64)
         if len(frame) and (times.null_count() or least is None or times.min() < least):  # type: ignore[operator]
@@ -212,7 +220,7 @@ class KeyedBatches(Keyed):
 
     def _left(self, after: pl.DataFrame, state: pl.DataFrame, batch: Batch) -> pl.DataFrame:
         """The cells as the function left them; those that it left out have nothing in them any more."""
-        after = _fitting(after, dict(state.schema), "the state")
+        after = fitting(after, dict(state.schema), "the state")
         if after.select(self._names()).is_duplicated().any():
             raise ResultError("the state has several rows of one key; give one for each")
         ids = batch.cells.select(CELL, *self.id, *(e.alias(f"__shown.{n}") for n, e in self._ids().items()))
@@ -272,18 +280,3 @@ class KeyedBatches(Keyed):
     def _nothing(self) -> pl.DataFrame:
         times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
         return pl.DataFrame(schema={**self.output, **times})
-
-
-def _fitting(frame: pl.DataFrame, schema: dict[str, pl.DataType], what: str) -> pl.DataFrame:
-    """The frame with exactly these columns; a null column, and a smaller type, are those that are wanted."""
-    missing = [name for name in schema if name not in frame.columns]
-    extra = [name for name in frame.columns if name not in schema]
-    if missing or extra:
-        expected = ", ".join(schema)
-        raise ResultError(
-            f"{what} must have the columns {expected}; it has {', '.join(frame.columns) or 'none'}"
-        )
-    try:
-        return frame.select(pl.col(name).cast(dtype, strict=True) for name, dtype in schema.items())
-    except pl.exceptions.PolarsError as error:
-        raise ResultError(f"{what}: {str(error).partition(chr(10))[0]}") from None

@@ -79,7 +79,10 @@ class OfAggregate:
 
     def dtype(self, schema: pl.Schema) -> pl.DataType:
         """That of the aggregate."""
-        return self.aggregate.dtype(schema)
+        dtype = self.aggregate.dtype(schema)
+        if isinstance(self.aggregate, Min | Max) and isinstance(dtype, pl.Enum | pl.Categorical):
+            raise TypeError(f"{self.text} has no running form of {dtype}; cast the column to String before")
+        return dtype
 
     def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
         """Those of the aggregate."""

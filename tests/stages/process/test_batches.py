@@ -111,7 +111,10 @@ def test_rows_of_keys_on_which_it_raises_are_dead_letters_and_the_others_stand()
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (lambda rows, state: rows, "expected two polars frames, what is emitted and the state"),
+        (
+            lambda rows, state: rows,
+            "expected a tuple of two polars DataFrames, what is emitted and the state, got polars DataFrame",
+        ),
         (
             lambda rows, state: (rows, state),
             "what is emitted must have the columns user, event_time; it has user, at, ",
@@ -133,7 +136,7 @@ def test_rows_of_keys_on_which_it_raises_are_dead_letters_and_the_others_stand()
         ),
         (
             lambda rows, state: (rows.select("user", "event_time"), state.with_columns(x=pl.lit("text"))),
-            "the state: conversion from `str` to `i64` failed",
+            "the state: column 'x' is String, and was declared Int64; cast it",
         ),
     ],
 )
@@ -179,3 +182,34 @@ def test_timers_of_processing_time_fire_once_a_batch_and_at_the_end() -> None:
         )
     )
     assert out.collect()[["n"]].rows() == [(2,), (1,)]
+
+
+def test_a_timer_of_processing_time_that_the_last_rows_set_fires_at_the_end() -> None:
+    def buffer(
+        rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        told = due.join(state, on="user").select("user", "n", "event_time")
+        if rows.is_empty():
+            return told, state.clear()
+        new = rows.group_by("user").len("new")
+        n = (pl.col("n").fill_null(0) + pl.col("new").fill_null(0)).alias("n")
+        later = pl.lit(EPOCH + timedelta(days=40_000)).alias("flush")
+        return told, state.join(new, on="user", how="left").select("user", n, later)
+
+    given = stream(ROWS[:3], ROWS[3:]).advance_watermark_to_infinity()
+    timers = {"flush": bl.ProcessingTimer()}
+    for order in ("time", "arrival"):
+        buffered = (
+            rows_of(given)
+            .group_by("user")
+            .process_batches(buffer, {"user": str, "n": int}, state={"n": int}, timers=timers, order=order)
+        )
+        assert sorted(buffered.collect().select("user", "n").rows()) == [("a", 3), ("b", 2), ("c", 1)]
+
+
+def test_a_function_that_cannot_be_called_so_is_refused() -> None:
+    rows = rows_of(stream(ROWS)).group_by("user")
+    with pytest.raises(bl.errors.PlanError, match=r"lambda\(rows, state, due\)"):
+        rows.process_batches(lambda rows, state: (rows, state), {"user": str})
+    with pytest.raises(bl.errors.PlanError, match="state field 'x'"):
+        rows.process_batches(silence, {"user": str}, state={"x": pl.Object}, keep_forever=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from statistics import fmean
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ import beamlike as bl
 from beamlike.expressions.row_expression import ExpressionOfRows
 from stages.aggregates.builtin import Count, First, Last, Max, Mean, Min, Sum
 from stages.operator import MAIN
-from stages.process.cumulative import Cumulative, OfAggregate, Previous
+from stages.process.cumulative import Cumulative, OfAggregate, Previous, cumulative
 from stages.process.keyed import Order
 from stages.process.running import Running
 from stages.progress.watermarks import Clock
@@ -116,3 +117,11 @@ def test_a_running_aggregate_is_that_of_the_rows_so_far(
     )
     assert found.select(expected.columns).rows() == expected.rows()
     assert found[EVENT_TIME].to_list() == [at for _, at, _ in rows]
+
+
+@pytest.mark.parametrize("dtype", [pl.Enum(["b", "a"]), pl.Categorical()])
+def test_the_least_of_an_enum_has_no_running_form(dtype: pl.DataType) -> None:
+    aggregate = cumulative(bl.min("x"), "min(x)")
+    assert aggregate is not None
+    with pytest.raises(TypeError, match="cast the column to String"):
+        aggregate.dtype(pl.Schema({"x": dtype}))
