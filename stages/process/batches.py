@@ -234,7 +234,7 @@ class KeyedBatches(Keyed):
         for name, timer in self.layout.timers.items():
             time = pl.col(name).cast(pl.Int64)
             # Not after the window is collected.
-            latest = self.layout.expiry if timer.domain == "event" else time
+            latest = self.layout.latest if timer.domain == "event" else time
             columns = (
                 pl.when(time.is_not_null()).then(pl.min_horizontal(time, latest)),
                 pl.lit(None, pl.Int64),

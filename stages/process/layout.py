@@ -90,6 +90,11 @@ class Layout:
         """When a window is collected (us)."""
         return expiry(self.allowed_lateness)
 
+    @property
+    def latest(self) -> pl.Expr:
+        """The last time of its timers (us): what is given at the end of the global window is still taken downstream."""
+        return pl.min_horizontal(self.expiry, pl.lit(GLOBAL_WINDOW_END - 1, pl.Int64))
+
     def due(self, now: Mapping[str, int]) -> pl.Expr:
         """Whether a cell must be looked at when the clocks stand so."""
         return pl.any_horizontal(deadline <= now[clock] for clock, deadline in self.deadlines().items())

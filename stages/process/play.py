@@ -22,7 +22,7 @@ from stages.process.keyed import Clocks
 from stages.process.layout import Layout
 from stages.process.moments import from_datetime
 from stages.process.timers import Family, Single
-from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME, format_time
+from windowing.time import MAX_TIME, MIN_TIME, format_time
 
 MOST_FIRINGS: Final = 10_000
 """Of one key at the end of input, or without its time going on."""
@@ -109,7 +109,7 @@ class Player:
         self.event_timers = [timer for timer in self.timers if timer.event]
         self.processing_timers = [timer for timer in self.timers if not timer.event]
         self.expires = layout.expires
-        self.expiries = script.state.select(layout.expiry.alias("")).to_series().to_list()
+        self.expiries = script.state.select(layout.latest.alias("")).to_series().to_list()
         self.starts, self.ends = (script.state[column].to_list() for column in layout.window)
         self.known = script.state[PENDING].is_not_null().to_list()
         self.dead: list[int] = []
@@ -172,7 +172,7 @@ class Player:
         if self.processing_timers:
             self._by_processing_time(firing)
         if call.expiry <= clocks.now:
-            call.now = call.stamp = min(call.expiry, GLOBAL_WINDOW_END - 1)
+            call.now = call.stamp = call.expiry
             if self.expires and self._touched:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
             self.dead.append(call.cell)

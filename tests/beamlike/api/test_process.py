@@ -242,3 +242,19 @@ def test_a_processing_timer_may_be_set_beyond_all_time() -> None:
         on_flush=lambda self: [{"seen": self.key.k}],
     )
     assert seen(process) == ["a", "b"]
+
+
+@pytest.mark.parametrize("order", ["time", "arrival"])
+def test_what_a_timer_gives_at_the_end_of_all_time_is_not_lost_downstream(order: Any) -> None:
+    def element(self: Any, row: dict[str, Any]) -> None:
+        self.field = row["v"]
+        self.quiet.after("9999999999999d")
+
+    def on_quiet(self: Any) -> Any:
+        yield {"seen": f"{self.key.k} {self.field}"}
+        self.quiet.after("1h")
+
+    process = class_of(element, field=bl.Value(int), quiet=bl.EventTimer(), on_quiet=on_quiet)
+    again = class_of(lambda self, row: [row])
+    passed_on = played(process).group_by("seen").process(again, SCHEMA, order=order)
+    assert sorted(passed_on.group_by("seen").running(n=bl.count()).collect()["seen"]) == ["a 2", "b 1"]
