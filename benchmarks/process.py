@@ -146,13 +146,15 @@ def job_rows(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
 
 
 def ratios(runs: Sequence[Run]) -> Iterator[str]:
-    """Batches of the same input in native Spark by those on our runner, and what more readings take elsewhere."""
+    """Native Spark by our runner on the same input; and what more readings take elsewhere."""
     known = {(each.engine, each.events): each for each in runs if not each.failed}
     for (name, events), each in known.items():
         other = known.get(("spark", events))
         if name == "native" and other and each.batch and other.batch:
-            share = each.batch / other.batch
-            yield f"a batch of {events // FILES:,} readings: native Spark by beamlike on Spark {share:.1f}"
+            shares = (
+                f"a batch {each.batch / other.batch:.1f}, CPU of the whole run {each.cpu / other.cpu:.1f}"
+            )
+            yield f"{events:,} readings, native Spark by beamlike on Spark: {shares}"
     ours = marginal([*known.values()], "local")
     for name in ("bytewax", "flink"):
         other_rate = marginal([*known.values()], name)
@@ -176,7 +178,8 @@ def plot(runs: Sequence[Run], path: Path) -> None:
 
 def _runs(kept: Sequence[Figures]) -> list[Run]:
     names = [field.name for field in attrs.fields(Run)]
-    return [Run(**{name: figure[name] for name in names}) for figure in kept if figure["engine"] in JOBS]
+    runs = [Run(**{name: figure[name] for name in names}) for figure in kept if figure["engine"] in JOBS]
+    return sorted(runs, key=lambda run: (list(JOBS).index(run.engine), run.events))
 
 
 def _figures(kept: Sequence[Figures]) -> list[Figure]:

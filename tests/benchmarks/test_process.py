@@ -67,5 +67,7 @@ def test_native_spark_is_compared_on_the_same_input() -> None:
         Run("spark", 1_000, 9.0, 9.0, 1, "right", True, batch=0.5),
         Run("native", 1_000, 9.0, 9.0, 1, "right", True, batch=5.0),
     ]
-    assert [*process.ratios(runs)] == ["a batch of 50 readings: native Spark by beamlike on Spark 10.0"]
+    assert [*process.ratios(runs)] == [
+        "1,000 readings, native Spark by beamlike on Spark: a batch 10.0, CPU of the whole run 1.0"
+    ]
     assert len([*process.job_rows(runs)]) == 2
