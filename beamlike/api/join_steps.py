@@ -1,4 +1,4 @@
-"""The steps of a collection in which a row meets others: what matches it, and what has been there before."""
+"""The steps of a collection in which a row meets those of another: what matches it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any, Self
 
 import attrs
 
-from beamlike.api.row_steps import RowSteps
+from beamlike.api.once_steps import OnceSteps
 from beamlike.errors import PlanError, WrongType
-from beamlike.logical.joins import joined, made_for
-from beamlike.logical.node import Node
+from beamlike.logical.joins import joined
 from beamlike.logical.time_joins import Sides, Stamp, Within, as_of
 from beamlike.logical.time_joins import within as within_interval
 from beamlike.steps.joins import How
@@ -21,8 +20,8 @@ Columns = str | Sequence[str]
 
 
 @attrs.frozen(eq=False, repr=False)
-class JoinSteps(RowSteps):
-    """What can be done with rows that look at others, of the same collection or of another."""
+class JoinSteps(OnceSteps):
+    """What can be done with rows that look at those of another collection."""
 
     def join(
         self,
@@ -112,11 +111,6 @@ class JoinSteps(RowSteps):
         self._require_other(right, step)
         sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
         return self._made(as_of(sides, tolerance, how, step, self.pipeline.free))
-
-    def _made(self, made: Node) -> Self:
-        for node in made_for(made):
-            self.pipeline.register(node.name)
-        return type(self)(self.pipeline, made)
 
     def _require_other(self, right: object, step: str) -> None:
         if not isinstance(right, JoinSteps):

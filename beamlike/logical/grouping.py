@@ -16,7 +16,7 @@ from beamlike.logical.origins import Group, Late, OfStage
 from beamlike.logical.windowing import continued, pane_columns, require_groupable
 from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.infer import Shape
-from beamlike.steps.joins import Matched
+from beamlike.steps.joins import Matched, Newest
 from beamlike.steps.pairs import Paired
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 
@@ -45,7 +45,7 @@ def grouped(
 
 def late(grouping: Node, name: str, base: str) -> Node:
     """The elements that a grouping dropped, in the windows that dropped them."""
-    if isinstance(grouping.origin, Matched | Paired):
+    if isinstance(grouping.origin, Matched | Newest | Paired):
         (grouping,) = grouping.inputs
     if not isinstance(grouping.origin, OfStage):
         raise PlanError(

@@ -31,6 +31,7 @@ Keys = Mapping[str, Mapping[str, str]]
 
 def cogrouped(sides: Mapping[str, Node], keys: Sequence[Any], step: str, free: Free) -> Node:
     """A row per key, window and pane, with a list of the rows of each side."""
+    require_some(keys, step)
     for side, node in sides.items():
         require_column_name(side, step)
         require_keys(node.schema, keys, step)
@@ -55,6 +56,7 @@ def joined(
     """The rows of two collections that have the same keys and are in the same window."""
     _require_how(how, step)
     own, theirs = keys_of(on, left_on, right_on, step)
+    require_some(own, step)
     for node, names in ((left, own), (right, theirs)):
         require_keys(node.schema, names, step)
     for key in own:
@@ -65,7 +67,7 @@ def joined(
     columns = (
         {} if how in ("semi", "anti") else right_columns(left.schema, right.schema, theirs, suffix, step)
     )
-    _require_whole(left, step)
+    require_whole(left, step, "a row of one would not meet those of another")
     sides, keys = (
         {LEFT: left, RIGHT: right},
         {LEFT: {key: key for key in own}, RIGHT: dict(zip(own, theirs, strict=True))},
@@ -200,12 +202,18 @@ def require_fresh(node: Node, side: str, step: str) -> None:
         )
 
 
-def _require_whole(left: Node, step: str) -> None:
-    """A pane that has only what is new would join that alone."""
-    if left.windowing.accumulation is Accumulation.DISCARDING and not has_one_pane(left.windowing):
+def require_whole(node: Node, step: str, what: str) -> None:
+    """A pane that has only what is new would know nothing of the others."""
+    if node.windowing.accumulation is Accumulation.DISCARDING and not has_one_pane(node.windowing):
         raise PlanError(
-            "a window may have several panes here, early or late ones, and with accumulation discarding a row of one "
-            "would not meet those of another; give window_into(accumulation=bl.ACCUMULATING) or bl.RETRACTING on both "
-            "sides before, or neither an early trigger nor allowed lateness",
+            f"a window may have several panes here, early or late ones, and with accumulation discarding {what}; give "
+            "window_into(accumulation=bl.ACCUMULATING) or bl.RETRACTING before, or neither an early trigger nor "
+            "allowed lateness",
             step=step,
         )
+
+
+def require_some(keys: Sequence[Any], step: str) -> None:
+    """At least one key."""
+    if not keys:
+        raise PlanError("give it at least one column as the key", step=step)

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 import attrs
 import polars as pl
 
-from beamlike.steps.base import Step
+from beamlike.steps.base import Select, Step
 
 LEFT: Final = "left"
 RIGHT: Final = "right"
@@ -120,3 +120,10 @@ class Matched(Step):
     def detail(self) -> str:
         """How, and by what."""
         return f"{self.how} on {', '.join(self.keys)}"
+
+
+@attrs.frozen
+class Newest(Select):
+    """The columns of the newest row of a group, which is a struct there."""
+
+    kind: ClassVar[str] = "latest"

@@ -10,11 +10,12 @@ from typing import Any, Final, Literal
 import attrs
 
 import beamlike as bl
-from tests.cases import process, time_join, window_join
+from tests.cases import dedup, process, time_join, window_join
 from tests.cases.case import Case, Outcome, Unsupported
 from tests.cases.compare import compare
 
 KINDS: Final[Mapping[str, ModuleType]] = {
+    "dedup": dedup,
     "process": process,
     "window_join": window_join,
     "interval_join": time_join,

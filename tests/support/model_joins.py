@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import attrs
 
 Row = tuple[str | None, Any]
 """Key, and what else the row has."""
@@ -30,11 +32,21 @@ def windowed_join(how: str, left: Sequence[Row], right: Sequence[Row]) -> list[t
     return [(None if n is None else left[n][1], None if m is None else right[m][1]) for n, m in found]
 
 
-def deduplicated(rows: Iterable[tuple[str, int]], within: int) -> Iterator[bool]:
-    """Of each row, (id, time) in order of arrival, whether it is kept."""
-    kept: list[tuple[str, int]] = []
-    for id, time in rows:
-        passes = not any(other == id and at <= time < at + within for other, at in kept)
-        if passes:
-            kept.append((id, time))
-        yield passes
+@attrs.define
+class Dedup:
+    """Dedup, row by row: what has passed, (id, time), is kept until it covers nothing any more that is in time."""
+
+    within: int
+    lateness: int = 0
+    kept: list[tuple[str | None, int]] = attrs.field(factory=list)
+
+    def passes(self, id: str | None, time: int) -> bool:
+        """Whether a row that comes is not covered."""
+        if any(other == id and at <= time < at + self.within for other, at in self.kept):
+            return False
+        self.kept.append((id, time))
+        return True
+
+    def forget(self, now: int) -> None:
+        """The clock by which it goes moves on."""
+        self.kept = [(id, at) for id, at in self.kept if at + self.within + self.lateness > now]

@@ -1,0 +1,219 @@
+"""Dedup: of rows with the same id, the first that comes passes at once, and covers others for a while."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import attrs
+import polars as pl
+
+from stages.operator import HOLD, PENDING, Kept, Spread, State, Table
+from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
+from stages.process.layout import expiry
+from stages.progress.watermarks import Times
+from stages.waiting import NUMBER
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
+from windowing.time import MAX_TIME, format_duration
+from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+from windowing.windows import GlobalWindows
+
+By = Literal["event", "processing"]
+
+_TIME: Final = "__time"
+"""Of rows: the time that counts."""
+_SINCE: Final = "__since"
+"""Of rows: the time of the one that may cover it."""
+
+_SECOND: Final = 1_000_000
+
+_ROUNDS: Final = 64
+"""A round decides on the first row of every id that is left, and on those that this covers. What is left after so many
+has the same few ids again and again, at times far apart, and is looked at row by row."""
+
+
+@attrs.frozen(slots=False, eq=False)
+class Seen(Kept):
+    """The ids that are remembered: a row for each row that passed, until it covers nothing any more."""
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    allowed_lateness: int
+    within: int | None
+    by: By
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The watermark, by which windows end, and the one that says when an id is forgotten."""
+        timed = self.by == "processing" and self.within is not None
+        return (WATERMARK, PROCESSING_TIME) if timed else (WATERMARK,)
+
+    @property
+    def column(self) -> str:
+        """The time of the row that passed."""
+        return f"__s.{self.by}"
+
+    @cached_property
+    def rows(self) -> pl.Schema:
+        """The columns of a row."""
+        return pl.Schema({**self.schema, self.column: pl.Int64(), PENDING: pl.Int64(), HOLD: pl.Int64()})
+
+    @cached_property
+    def table(self) -> Table:
+        """Spread by time: a step reads the times that may cover what has come, and writes only what is new."""
+        if self.within is None:
+            spread = Spread(WINDOW_END, _SECOND, 3600 * _SECOND)
+        else:
+            late = self.allowed_lateness if self.by == "event" else 0
+            spread = Spread(self.column, _SECOND, max(self.within + late, 32 * _SECOND))
+        waits_until = self.deadlines(Times())
+        return Table(
+            "id",
+            "is remembered",
+            self.keys,
+            WINDOW_COLUMNS,
+            self.rows,
+            self.rows,
+            spread=spread,
+            waits_until=waits_until,
+        )
+
+    def between(self, rows: pl.DataFrame) -> tuple[int, int]:
+        """From when to when (us) what covers these rows lies."""
+        column = WINDOW_END if self.within is None else self.column
+        first, last = rows.select(
+            pl.col(column).min().alias("first"), pl.col(column).max().alias("last")
+        ).row(0)
+        return first - (self.within or 0), last
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        """When it is forgotten: it covers nothing more that is in time, or its window is collected."""
+        over = expiry(self.allowed_lateness)
+        if self.within is None:
+            return {WATERMARK: over}
+        late = self.allowed_lateness if self.by == "event" else 0
+        after = pl.min_horizontal(self.column, MAX_TIME - self.within - late) + (self.within + late)
+        if self.by == "processing":
+            return {WATERMARK: over, PROCESSING_TIME: after}
+        return {WATERMARK: pl.min_horizontal(over, after)}
+
+
+@attrs.frozen(slots=False, eq=False)
+class Dedup(Keyed):
+    """The rows that no earlier one of the same keys covers: one of time t covers [t, t + within).
+
+    Times are those of events, or those (`by` processing time) at which rows come; without `within` the first row of a
+    window covers all others.
+    """
+
+    within: int | None
+    by: By
+
+    @cached_property
+    def cells(self) -> Seen:
+        """The ids that are remembered."""
+        ids = {**{key: self.schema[key] for key in self.keys}, **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())}
+        return Seen(self.keys, pl.Schema(ids), self.windowing.allowed_lateness, self.within, self.by)
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """Those by which ids are forgotten."""
+        return self.cells.clocks
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """The time of each row that passed."""
+        return {self.by: "time"}
+
+    @property
+    def content(self) -> pl.Schema:
+        """Its column."""
+        return pl.Schema({self.cells.column: pl.Int64()})
+
+    def facts(self, type_name: TypeName) -> dict[str, str]:
+        """For how long a row covers others."""
+        if self.within is None:
+            return {"covers": "its window"}
+        return {"covers": f"{format_duration(self.within)} of {self.by} time"}
+
+    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+        """The rows that nothing covers."""
+        time = pl.col(EVENT_TIME) if self.by == "event" else pl.lit(clocks.processing_time, pl.Int64)
+        nothing_held = [pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD)]
+        arrived = rows.with_columns(time.alias(self.cells.column), *nothing_held)
+        seen = (
+            self.cells.table.no_rows
+            if rows.is_empty()
+            else state.peek(self.cells, self.cells.between(arrived))
+        )
+        passed = arrived.join(self._passed(arrived, seen), on=NUMBER, how="semi", maintain_order="left")
+        visit = state.visit(self.cells, passed.select(list(self.cells.rows)))
+        deadlines = self.cells.deadlines(Times()).items()
+        over = pl.any_horizontal(deadline <= clocks.times[clock] for clock, deadline in deadlines)
+        state.leave(self.cells, pl.concat([visit.rows, visit.incoming]).filter(~over))
+        return Result(passed.select(*self.schema, EVENT_TIME, *WINDOW_COLUMNS))
+
+    def _passed(self, rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+        """The `NUMBER` of the rows that pass."""
+        # In one window for all, windows need not be compared, which takes as long as all else.
+        id = self.keys if isinstance(self.windowing.windows, GlobalWindows) else self.id
+        cells = rows.select(id).unique(maintain_order=True).with_row_index(CELL)
+        to_cells: dict[str, Any] = {"on": id, "nulls_equal": True}
+        time = self.cells.column
+        left = rows.join(cells, **to_cells, maintain_order="left").select(
+            CELL, NUMBER, pl.col(time).alias(_TIME)
+        )
+        before = seen.join(cells, **to_cells).select(CELL, pl.col(time).alias(_SINCE))
+        if self.within is None:
+            return left.join(before, on=CELL, how="anti", maintain_order="left").unique(CELL, keep="first")
+        return _first_and_uncovered(_uncovered(left, before, self.within), self.within)
+
+
+def _uncovered(rows: pl.DataFrame, before: pl.DataFrame, within: int) -> pl.DataFrame:
+    """The rows that nothing covers which was there before, in order of arrival."""
+    if before.is_empty():
+        return rows
+    nearest = rows.sort(_TIME).join_asof(
+        before.sort(_SINCE),
+        left_on=_TIME,
+        right_on=_SINCE,
+        by=CELL,
+        strategy="backward",
+        check_sortedness=False,
+    )
+    covered = (pl.col(_TIME) - pl.col(_SINCE) < within).fill_null(False)
+    return nearest.filter(~covered).drop(_SINCE).sort(NUMBER)
+
+
+def _first_and_uncovered(rows: pl.DataFrame, within: int) -> pl.DataFrame:
+    """The rows, in order, that no earlier one which passes covers."""
+    passed = [rows.clear()]
+    for _ in range(_ROUNDS):
+        if rows.is_empty():
+            break
+        first = rows.unique(CELL, keep="first", maintain_order=True)
+        passed.append(first)
+        if len(first) == len(rows):
+            rows = rows.clear()
+            break
+        since = first.select(CELL, pl.col(_TIME).alias(_SINCE))
+        after = pl.col(_TIME) - pl.col(_SINCE)
+        rows = rows.join(since, on=CELL, maintain_order="left").filter((after < 0) | (after >= within))
+        rows = rows.drop(_SINCE)
+    return pl.concat([*passed, rows.filter(_one_by_one(rows, within))])
+
+
+def _one_by_one(rows: pl.DataFrame, within: int) -> pl.Series:
+    """The same, of each row whether it passes."""
+    kept: dict[int, list[int]] = defaultdict(list)
+    passes = []
+    for cell, time in rows.select(CELL, _TIME).iter_rows():
+        times = kept[cell]
+        place = bisect_right(times, time)
+        passes.append(place == 0 or time - times[place - 1] >= within)
+        if passes[-1]:
+            insort(times, time)
+    return pl.Series(passes, dtype=pl.Boolean)
