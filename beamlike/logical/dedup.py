@@ -13,7 +13,7 @@ from beamlike.errors import PlanError, UnknownName, WrongType, nearest
 from beamlike.expressions.aggregates import last
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped, require_keys
-from beamlike.logical.joins import Free, require_whole, tagged
+from beamlike.logical.joins import Free, require_some, require_whole, tagged
 from beamlike.logical.keyed import keyed, require_bound, require_placed
 from beamlike.logical.node import Node
 from beamlike.rows.dtypes import type_name
@@ -65,6 +65,7 @@ def _dedup(before: Node, ids: Sequence[str], within: int | None, by: Any, title:
 def newest(before: Node, keys: Sequence[Any], step: str, free: Free) -> Node:
     """The row with the greatest event time of each key and window; of equals, the one that came last."""
     require_event_time(before, step)
+    require_some(keys, step)
     require_keys(before.schema, keys, step)
     if before.retracting:
         raise PlanError(

@@ -65,16 +65,15 @@ def test_distinct_needs_an_end_and_columns_by_which_rows_can_be_told_apart() -> 
         plays(bounded=False).distinct()
     assert plays(bounded=False).window_into(MINUTES).distinct().name == "plays.distinct"
     lists = plays().window_into(MINUTES).group_by("user").aggregate(all=bl.collect("score"))
-    with pytest.raises(WrongType, match="the column 'all' is List.*drop"):
+    with pytest.raises(WrongType, match=r"the column 'all' is List.*drop"):
         lists.distinct()
 
 
 def test_distinct_takes_equal_numbers_as_equal() -> None:
     numbers = [0.0, -0.0, float("nan"), float("nan"), None, None, 1.5]
     rows = [{"x": number, "at": at} for at, number in enumerate(numbers)]
-    read = bl.Pipeline("p").read(
-        "rows", bl.Rows(rows, schema={"x": float, "at": int}), timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps()
-    )  # fmt: skip
+    source, watermark = bl.Rows(rows, schema={"x": float, "at": int}), bl.MonotonousTimestamps()
+    read = bl.Pipeline("p").read("rows", source, timestamp="at", timestamp_unit="s", watermark=watermark)
     assert [str(x) for x in read.select("x").distinct().collect()["x"]] == ["0.0", "nan", "None", "1.5"]
 
 
@@ -89,7 +88,7 @@ def test_latest_keeps_columns_and_may_replace_rows_of_a_table() -> None:
         bl.PlanError, match="the newest row of one would not be compared with those of another"
     ):
         rows.window_into(allowed_lateness="1h").latest("user")
-    with pytest.raises(bl.PlanError, match="group_by needs a key|needs a key"):
+    with pytest.raises(bl.PlanError, match="give it at least one column as the key"):
         rows.latest()
 
 

@@ -90,7 +90,7 @@ def test_a_name_is_that_of_the_join_and_begins_that_of_its_stage() -> None:
         ({"left_on": "user", "right_on": "tick"}, WrongType, "the key 'user' of 'l.select' is String, and 'tick' of"),
         ({"on": "user", "suffix": ""}, DuplicateName, "both sides have 'score'.*give another suffix"),
         ({"on": "user", "suffix": 3}, WrongType, "suffix must be text"),
-        ({"on": []}, bl.PlanError, "needs a key"),
+        ({"on": []}, bl.PlanError, "give it at least one column as the key"),
         ({"on": ["user", "user"]}, DuplicateName, "the key 'user' is given twice"),
     ],
 )  # fmt: skip
