@@ -71,6 +71,9 @@ def _inside(part: Any) -> Iterator[tuple[str, Any]]:
         used = inspect.getclosurevars(part)
         yield from {**used.nonlocals, **used.globals}.items()
         yield from (("", value) for value in part.__defaults__ or ())
+    elif isinstance(part, type):
+        own = [item for kind in part.__mro__ for item in vars(kind).items() if not item[0].startswith("__")]
+        yield from (("" if inspect.isfunction(value) else name, value) for name, value in own)
     elif isinstance(part, dict):
         yield from (("", value) for value in part.values())
     elif isinstance(part, list | tuple | set):
@@ -78,6 +81,8 @@ def _inside(part: Any) -> Iterator[tuple[str, Any]]:
     else:
         ours = type(part).__module__.partition(".")[0] in ("beamlike", "stages", "windowing")
         yield from (("" if ours else name, value) for name, value in _attributes(part).items())
+        if not ours:  # a class that no module has is sent with all that is in it
+            yield "", type(part)
 
 
 def _attributes(part: Any) -> dict[str, Any]:

@@ -63,9 +63,31 @@ def with_combine(rows: bl.Collection) -> bl.Collection:
     return windowed.aggregate(total=bl.combine(Locked(), "n", int)).named("totals")
 
 
+def with_method(rows: bl.Collection) -> bl.Collection:
+    lock = threading.Lock()
+
+    class Mine(bl.Process):
+        def element(self, row: dict[str, Any]) -> Any:
+            with lock:
+                yield row
+
+    return rows.group_by("n").process(Mine(), {"n": int, "at": int}).named("process")
+
+
+def with_attribute(rows: bl.Collection) -> bl.Collection:
+    class Mine(bl.Process):
+        guard = threading.Lock()
+
+        def element(self, row: dict[str, Any]) -> None: ...
+
+    return rows.group_by("n").process(Mine(), {"n": int}).named("process")
+
+
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
+        (with_method, r"step 'process': `lock`, of type lock, cannot be sent"),
+        (with_attribute, r"step 'process': `guard`, of type lock, cannot be sent"),
         (
             with_closure,
             r"step 'guarded': `lock`, of type lock, cannot be sent to Spark's workers: cannot pickle",
