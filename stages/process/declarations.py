@@ -49,6 +49,14 @@ def _positive(owner: object, attribute: attrs.Attribute[Any], value: int | None)
         raise ValueError(f"ttl must be longer than 0s, not {format_duration(value)!r}")
 
 
+def _kind_of(kind: type, called: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    def check(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind):
+            raise TypeError(f"{attribute.name} must be {called}, not {value!r}")
+
+    return check
+
+
 def _one_of(*choices: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
     def check(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if value not in choices:
@@ -161,7 +169,7 @@ class Combining(Field):
     """
 
     kind: ClassVar[str] = "Combining"
-    aggregate: Aggregate = attrs.field(validator=attrs.validators.instance_of(Aggregate))
+    aggregate: Aggregate = attrs.field(validator=_kind_of(Aggregate, 'an aggregate such as bl.sum("points")'))
 
 
 @attrs.frozen(eq=False)
@@ -204,7 +212,7 @@ class ProcessingTimer(Timer):
     """
 
     domain: ClassVar[Domain] = "processing"
-    hold: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool), kw_only=True)
+    hold: bool = attrs.field(default=False, validator=_kind_of(bool, "True or False"), kw_only=True)
 
 
 @attrs.frozen(eq=False)

@@ -258,3 +258,15 @@ def test_what_a_timer_gives_at_the_end_of_all_time_is_not_lost_downstream(order:
     again = class_of(lambda self, row: [row])
     passed_on = played(process).group_by("seen").process(again, SCHEMA, order=order)
     assert sorted(passed_on.group_by("seen").running(n=bl.count()).collect()["seen"]) == ["a 2", "b 1"]
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        (lambda: bl.Combining(3), r'^aggregate must be an aggregate such as bl.sum\("points"\), not 3$'),  # type: ignore[arg-type]
+        (lambda: bl.ProcessingTimer(hold=1), "^hold must be True or False, not 1$"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_given_to_a_field_or_timer_is_told_in_words(declare: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        declare()
