@@ -251,7 +251,7 @@ REFUSED = {
     ),
     "late elements": (
         lambda: plays().aggregate(n=bl.count()).late().with_watermark(STRATEGY),
-        "'plays.late' is a grouping|'plays.aggregate.late' is a grouping",
+        "'plays.late' is grouped|'plays.aggregate.late' is grouped",
     ),
     "after flatten": (
         lambda: (
