@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,9 @@ from beamlike.io import Part, output_frame
 from beamlike.steps.joins import How
 from tests.support.model_joins import windowed_join
 from tests.support.shards import Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Element = tuple[str | None, int]
 """Key and second."""
@@ -117,3 +122,35 @@ def test_sessions_are_those_of_both_sides_together() -> None:
     assert [(row["at"], row["at_right"], (row["window_end"] - row["window_start"]).seconds) for row in rows] == [
         (0, 8, 26), (16, 8, 26)
     ]  # fmt: skip
+
+
+def everything(p: bl.Pipeline) -> dict[str, bl.Memory]:
+    """A cogroup, a join, a self-join, dedup, distinct rows and the latest, by the names of their sinks."""
+    left, right = (
+        side(p, name, [("abc"[n % 3] if n % 7 else None, (n * step) % 40) for n in range(30)], per_batch=7)
+        for name, step in (("l", 5), ("r", 11))
+    )
+    ones, others = (one.window_into(bl.FixedWindows("10s")) for one in (left, right))
+    made = {
+        "cogroup": bl.cogroup(l=ones, r=others).by("key"),
+        "join": ones.join(others, on="key", how="full"),
+        "self-join": ones.join(ones, on=["key", "at"]),
+        "dedup": left.dedup("key", within="15s"),
+        "distinct": ones.select("key", "at").distinct(),
+        "latest": bl.flatten(ones, others).latest("key"),
+    }
+    sinks = {name: bl.Memory() for name in made}
+    for name, sink in sinks.items():
+        made[name].write(f"{name} out", sink)
+    return sinks
+
+
+@pytest.mark.spark
+def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    local, on_spark = bl.Pipeline("all"), bl.Pipeline("all")
+    expected, found = everything(local), everything(on_spark)
+    local.run()
+    on_spark.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=3, drain=True))
+    for name, sink in expected.items():
+        assert sink.rows()
+        assert sorted(map(str, found[name].rows())) == sorted(map(str, sink.rows())), name
