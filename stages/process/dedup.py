@@ -125,8 +125,8 @@ class Dedup(Keyed):
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """The time of each row that passed."""
-        return {self.by: "time"}
+        """The time of each row that passed; for how long says where it lies."""
+        return {self.by: "window" if self.within is None else format_duration(self.within)}
 
     @property
     def content(self) -> pl.Schema:

@@ -8,6 +8,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import DuplicateName, UnboundedGrouping, UnknownColumn, UnknownName, WrongType
+from beamlike.plan.manifest import describe, differences
 from tests.support.pipelines import plays
 
 MINUTES = bl.FixedWindows("1m")
@@ -103,3 +104,15 @@ def test_the_latest_is_that_of_the_greatest_time_and_of_several_the_one_that_cam
         ("b", 4, 5),
         ("row", 1, 6),
     ]
+
+
+def test_a_checkpoint_goes_on_only_with_the_same_duration_and_clock() -> None:
+    def described(within: str, by: Any) -> dict[str, Any]:
+        once = plays().dedup("user", within=within, by=by, name="once")
+        once.write("out", bl.Memory())
+        return describe(once.pipeline.plan(), 2)
+
+    assert differences(described("1h", "event"), described("60m", "event")) == []
+    (found,) = differences(described("1h", "event"), described("2h", "event"))
+    assert str(found) == "stage 'once': state field or timer event was 1h, now 2h"
+    assert differences(described("1h", "event"), described("1h", "processing"))
