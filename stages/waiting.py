@@ -14,6 +14,9 @@ from stages.progress.watermarks import Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.triggers.base import WATERMARK
 
+WAITING: Final = "waiting"
+"""The name of their table."""
+
 NUMBER: Final = "__number"
 """Of rows: those that have come before have less."""
 
@@ -51,7 +54,7 @@ class Waiting(Kept):
             self.schema,
             spread=Spread(EVENT_TIME, _SECOND, _LIVE),
             waits_until=self.deadlines(Times()),
-            name="waiting",
+            name=WAITING,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:

@@ -22,6 +22,8 @@ from windowing.triggers.base import WATERMARK
 
 NUMBER: Final = "__number"
 MATCHED: Final = "__matched"
+GOES: Final = "__goes"
+"""Of a row: the watermark (us) at which it goes."""
 
 How = Literal["inner", "left", "right", "full"]
 _SECOND: Final = 1_000_000
@@ -52,6 +54,7 @@ class Side(Kept):
             EVENT_TIME: pl.Int64(),
             NUMBER: pl.Int64(),
             MATCHED: pl.Boolean(),
+            GOES: pl.Int64(),
             PENDING: pl.Int64(),
             HOLD: pl.Int64(),
         }
@@ -65,7 +68,7 @@ class Side(Kept):
             "row",
             "waits for a partner",
             self.keys,
-            (EVENT_TIME, EVENT_TIME),
+            (EVENT_TIME, GOES),
             self.rows,
             self.rows,
             spread=Spread(EVENT_TIME, _SECOND, width),
@@ -84,7 +87,7 @@ class Side(Kept):
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """When it goes."""
-        return {WATERMARK: self.certain + 1}
+        return {WATERMARK: pl.col(GOES)}
 
     @property
     def stamp(self) -> pl.Expr:
@@ -95,7 +98,9 @@ class Side(Kept):
         """Where rows hold that may yet be given alone."""
         alone = ~pl.col(MATCHED) if self.outer else pl.lit(False)
         return rows.with_columns(
-            pl.lit(0, pl.Int64).alias(PENDING), pl.when(alone).then(self.stamp).alias(HOLD)
+            (self.certain + 1).alias(GOES),
+            pl.lit(0, pl.Int64).alias(PENDING),
+            pl.when(alone).then(self.stamp).alias(HOLD),
         ).select(list(self.rows))
 
 

@@ -81,7 +81,7 @@ class Holder:
         if self.timer is not None:
             return f"timer {self.timer!r} of key {self.key}, set for {time(self.end)}"
         if self.table:
-            return f"a row of key {self.key} at {time(self.start)}, which is {self.table}"
+            return f"a row of key {self.key} at {time(self.start)}"
         who = f"key {self.key} in" if self.key else "window"
         what = "a pane that may be taken back, of " if self.pane else ""
         return f"{what}{who} [{time(self.start)}, {time(self.end)})"

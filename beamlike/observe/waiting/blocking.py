@@ -12,6 +12,7 @@ from beamlike.records.graph import RunDescription
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind
 from beamlike.records.present import Present
 from stages.state.index import Holder
+from stages.waiting import WAITING
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 from windowing.triggers.base import clock_percentile
 
@@ -87,7 +88,8 @@ class BlockingChain:
         if window.timer is not None:
             return f"{held}{holder_text(window)}, has this output timestamp"
         if window.table:
-            return f"{held}{holder_text(window)}"
+            waits = "waits for its turn in the order of time" if window.table == WAITING else stage.waits
+            return f"{held}{holder_text(window)} {waits}"
         if not stage.windowed:
             return f"{held}the {stage.row} of {holder_text(window)} {stage.waits}"
         return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_stands(name)}"
@@ -99,7 +101,9 @@ class BlockingChain:
             yield Link(f"that timer waits for processing time to reach {moment(row.end)}", "row")
             return
         if row.timer is not None or row.table:
-            what, until = ("timer", row.end) if row.timer is not None else ("row", row.end + 1)
+            what = "row" if row.timer is None else "timer"
+            # A row of this time is played when the watermark is after it.
+            until = row.end + 1 if row.table == WAITING else row.end
             yield Link(f"that {what} waits for {self._to_go(name, until)}", "row")
             yield from self.input_waits(name)
             return
