@@ -10,6 +10,7 @@ import polars as pl
 from beamlike.errors import listed, nearest
 from beamlike.rows.dead_letters import reason
 from beamlike.rows.dtypes import type_name
+from stages.process.columns import require_leaves
 
 _MISFITS = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
 
@@ -48,6 +49,7 @@ def _values(results: Sequence[Any], schema: pl.Schema) -> tuple[list[list[Any]],
 def _column(name: str, dtype: pl.DataType, values: list[Any], first: int, wrong: dict[int, str]) -> pl.Series:
     """The values as a column; those that are not of the type become null, and are told with their number."""
     try:
+        require_leaves(values, dtype)
         return pl.Series(name, values, dtype=dtype, strict=True)
     except _MISFITS as error:
         if len(values) == 1:

@@ -23,8 +23,7 @@ def require_kept(dtype: pl.DataType) -> None:
 
 def as_column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
     """A column of exactly this type. Raises one of `MISFITS` where the type cannot hold a value."""
-    if _has_struct(dtype):
-        _require_leaves(values, dtype)
+    require_leaves(values, dtype)
     column = pl.Series(name, values, dtype=dtype, strict=True)
     if column.dtype != dtype:
         raise TypeError(f"found a value of type {column.dtype}")
@@ -43,8 +42,16 @@ def one_by_one(name: str, values: list[Any], dtype: pl.DataType) -> tuple[pl.Ser
     return pl.concat(columns, rechunk=True), wrong
 
 
+def require_leaves(values: Iterable[Any], dtype: pl.DataType) -> None:
+    """Raises one of `MISFITS` for what does not fit inside of a struct.
+
+    Polars would make nulls of it, and leave out what has no name in the struct.
+    """
+    if _has_struct(dtype):
+        _require_leaves(values, dtype)
+
+
 def _require_leaves(values: Iterable[Any], dtype: pl.DataType) -> None:
-    """Polars makes nulls of what does not fit inside of a struct, and leaves out what has no name in it."""
     found = [value for value in values if value is not None]
     if isinstance(dtype, pl.Struct):
         names = [field.name for field in dtype.fields]

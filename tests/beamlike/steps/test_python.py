@@ -204,3 +204,17 @@ def test_dead_letters_can_be_mapped():
     assert run(mapped, letters).to_dict(as_series=False) == {"n": [4]}
     several = plays().dead_letters().flat_map(lambda row: [row, row])
     assert len(run(several, letters)) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"x": 1.5}, "found value of type Float64: 1.5"),
+        ({"x": 1, "y": 2}, "the key 'y' is not declared; expected x"),
+        ([1], r"expected a dict with the keys x, got \[1\]"),
+    ],
+)
+def test_what_does_not_fit_inside_of_a_struct_is_not_left_out(value, message):
+    mapped = plays().map(lambda row: {"s": value}, schema={"s": {"x": int}})
+    with pytest.raises(StepError, match=message):
+        run(mapped, frame(4))
