@@ -89,7 +89,9 @@ def test_dropped_elements_of_merging_windows_are_not_merged_yet():
     "build", [plays, lambda: plays().window_into(MINUTES), lambda: plays().filter("won")]
 )
 def test_only_a_grouping_drops_elements(build):
-    with pytest.raises(bl.PlanError, match=r"late': only the output of a grouping has late elements"):
+    with pytest.raises(
+        bl.PlanError, match=r"late': only the output of a grouping, a join, or a process has late elements"
+    ):
         build().late()
 
 
