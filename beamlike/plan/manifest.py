@@ -39,6 +39,13 @@ class Remedy(StrEnum):
     VERSION = "go on with the version of beamlike that made it, or start anew with another checkpoint"
 
 
+class Runner(StrEnum):
+    """Whose checkpoint it is, as the command line calls it."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 @attrs.frozen
 class Difference:
     """One way in which a plan does not fit a run that it is to go on with, and what can be done about it."""
@@ -51,6 +58,7 @@ class Difference:
 
 
 _OF_RUN: Final = {
+    "runner": Remedy.RESTORE,
     "encoding": Remedy.RESTORE,
     "shards": Remedy.RESTORE,
     "levels": Remedy.RESTORE,
@@ -88,6 +96,9 @@ _OF_STAGE: Final = {
 _SINCE: Final = {"files listed by": "Spark"}
 """Facts that older manifests lack, as they were then."""
 
+_RUN_SINCE: Final = {"runner": Runner.SPARK}
+"""The same, of the run."""
+
 _STATES: Final = ("begun", "whole", "restoring", "draining", "drained")
 _SHAPE: Final[Mapping[str, type]] = {
     **dict.fromkeys(("shards", "levels"), int),
@@ -102,9 +113,10 @@ _BUILT_IN: Final = ("FixedWindows(", "SlidingWindows(", "Sessions(")
 _IN_WINDOWS: Final = re.compile(r"\b(gap|size|period|offset)=(-?\d+)")
 
 
-def describe(plan: Plan, shards: int) -> dict[str, Any]:
+def describe(plan: Plan, shards: int, runner: Runner = Runner.SPARK) -> dict[str, Any]:
     """The manifest of a plan on so many shards."""
     return {
+        "runner": runner,
         "pipeline": plan.name,
         "encoding": ENCODING,
         "shards": shards,
@@ -151,7 +163,7 @@ def checked(found: Any, what: str) -> dict[str, Any]:
         raise CheckpointError(
             f"{what} has a manifest in which {wrong[0]!r} is missing or damaged: {_PUT_BACK}"
         )
-    return found
+    return {**_RUN_SINCE, **found}
 
 
 def _is_stage(facts: object) -> bool:

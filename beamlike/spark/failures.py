@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from beamlike.errors import CheckpointError, RunError
+from beamlike.runtime.checkpoint import not_stored
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
-from beamlike.spark.checkpoint.hadoop import not_stored
 from beamlike.spark.query.build import python_reason
 
 _OURS: Final = re.compile(r"^beamlike\.errors\.CheckpointError: (.*)", re.MULTILINE | re.DOTALL)

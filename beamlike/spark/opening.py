@@ -18,7 +18,9 @@ from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
+from beamlike.runtime.batch_sinks import Leftovers
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.envelope import Topology
 from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
@@ -30,8 +32,7 @@ from beamlike.spark.checkpoint.memory_rows import digest_of_streams, with_rows_a
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.query.build import envelopes, labels, reads_rows
 from beamlike.spark.query.desks import TaskDesks, wall_clock
-from beamlike.spark.query.envelope import Topology
-from beamlike.spark.query.leftovers import Leftovers, tell_of_copies
+from beamlike.spark.query.leftovers import tell_of_copies
 from beamlike.spark.query.listing import Listings, require_files
 from beamlike.spark.query.sinks import BatchWriter, PartWriter
 from beamlike.spark.session.session import interpret, worker_environment

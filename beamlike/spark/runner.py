@@ -19,12 +19,12 @@ from beamlike.logical.watermark import require_alignable
 from beamlike.plan.model import Plan
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.options import is_positive, is_trigger
 from beamlike.runtime.sinks import check_sinks
 from beamlike.runtime.summary import Shown
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.failures import failure
 from beamlike.spark.opening import Opened, dead_letters_of
-from beamlike.spark.options import is_positive, is_trigger
 from beamlike.spark.query.build import reads_rows
 from beamlike.spark.query.ingest import require_readable
 from beamlike.spark.query.modules import modules_of

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.io.base import Part
-from beamlike.spark.query.leftovers import Leftovers, tell_of_copies
-from beamlike.spark.query.messages import AgainMessage, SinkMessage
+from beamlike.runtime.batch_sinks import Leftovers
+from beamlike.spark.query.leftovers import tell_of_copies
 
 USERS = ["a", "a", "b", "b", "c", "a"]
 
@@ -131,14 +131,12 @@ def test_where_a_task_was_tried_again_its_batch_is_looked_through(tmp_path: Path
     def prepared(user: str) -> dict[str, str]:
         return sink.prepare(pl.DataFrame({"user": [user], "n": [1]}), Part("q", 1, 1))
 
-    leftovers.settle(0, [])
+    leftovers.settle(0, {})
     failed, counts = prepared("a"), prepared("b")
     assert [*counts.values()] == ["user=b/part-q-000001-001.jsonl"]
-    told = ("out", SinkMessage(1, counts))
-    leftovers.settle(1, [told])
+    leftovers.settle(1, {"out": counts})
     assert sorted(file.name for file in tmp_path.iterdir()) == [*failed, "user=b"]  # nothing was looked for
-    again = ("out", SinkMessage(1, prepared("b")))
-    leftovers.settle(1, [again, ("@records", AgainMessage())])
+    leftovers.settle(1, {"out": prepared("b")}, again=True)
     assert [file.name for file in tmp_path.iterdir()] == ["user=b"]
 
 

@@ -13,13 +13,14 @@ import polars as pl
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import StageRecord, merged
+from beamlike.runtime.envelope import Envelope, Topology
 from beamlike.runtime.ingest import ingest
+from beamlike.runtime.messages import Kind, StageMessage, SummaryMessage
+from beamlike.runtime.resharding import take_apart
 from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep
 from beamlike.spark.query.control import obey
-from beamlike.spark.query.envelope import Envelope, Topology
 from beamlike.spark.query.level import Level
-from beamlike.spark.query.messages import Kind, StageMessage, SummaryMessage
-from beamlike.spark.savepoint.resharding import Loading, take_apart
+from beamlike.spark.savepoint.loading import Loading
 from stages.state.store import DictStore
 from windowing.time import MAX_TIME, MIN_TIME
 

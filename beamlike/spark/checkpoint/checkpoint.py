@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 from pyspark.sql import SparkSession
@@ -13,15 +10,13 @@ from pyspark.sql import SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
-from beamlike.plan.manifest import Remedy, describe, differences, new_manifest, parse, refusal
+from beamlike.plan.manifest import describe
 from beamlike.plan.model import Plan
-from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.runtime.checkpoint import CheckpointFolder, require_fitting, saved_manifest
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep, order_text
 from beamlike.spark.checkpoint.syncing import SparkFiles
-from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
-from stages.facts import from_json, to_json
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -35,8 +30,8 @@ _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long pa
 
 
 @attrs.frozen
-class Checkpoint:
-    """A folder, on a file system that Hadoop knows."""
+class Checkpoint(CheckpointFolder):
+    """A folder of Spark's, on a file system that Hadoop knows."""
 
     session: SparkSession
     path: str
@@ -51,20 +46,14 @@ class Checkpoint:
         """Reads and writes there."""
         return HadoopFiles(self.session)
 
-    def at(self, *names: str) -> str:
-        """A path below the project's own folder in the checkpoint."""
-        return self.of_spark("beamlike", *names)
+    @property
+    def has_batches(self) -> bool:
+        """Whether Spark's log of offsets has any."""
+        return bool(self.files.names(self.of_spark("offsets")))
 
     def of_spark(self, *names: str) -> str:
         """A path below the checkpoint."""
         return "/".join([self.path.rstrip("/"), *names])
-
-    def damaged(self, what: str) -> CheckpointError:
-        """The error for something in it that is not as it was written."""
-        return CheckpointError(
-            f"the checkpoint {self.path} is damaged: {what}; put that back from a copy of the checkpoint, or restore a "
-            "savepoint, or start anew with another checkpoint"
-        )
 
     def prepare(self) -> None:
         """Settings of the session for a query on it, unless the user has made them.
@@ -86,60 +75,6 @@ class Checkpoint:
                 spark.sync()
 
         return sync
-
-    def lock(self, what: str) -> Lock:
-        """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it.
-
-        On an object store nothing is locked: there, of two queries that work on one checkpoint, Spark fails the one
-        that comes second to note a batch as done.
-        """
-        try:
-            with stored("write", self.path):
-                return Lock.take(self.at("lock"), what)
-        except InUse as error:
-            raise CheckpointError(
-                f"the checkpoint {self.path} is in use by {error}; stop that first, or wait for its end"
-            ) from None
-
-    def manifest(self) -> dict[str, Any] | None:
-        """The manifest of the run that this checkpoint is of; None for a new one.
-
-        Raises `CheckpointError` where batches were planned but there is no manifest, or not a whole one: taken for a
-        new one, it would do its last batch again under another name.
-        """
-        name = self.at("manifest.json")
-        text = self.files.latest(name)
-        if text is not None:
-            return parse(text, f"the checkpoint {self.path}")
-        if not self.files.names(self.of_spark("offsets")):
-            return None
-        raise CheckpointError(
-            f"the checkpoint {self.path} has lost its manifest, {name}: put it back from a copy, or start anew with "
-            "another checkpoint"
-        )
-
-    def open(self, described: Mapping[str, Any], *, draining: bool) -> dict[str, Any]:
-        """The manifest of this plan: the one that is there, if the plan may go on with it, or a new one.
-
-        Raises `CheckpointError`, which names each stage, what differs, and what can be done.
-        """
-        saved = self.manifest() or new_manifest(described)
-        _require_fitting(saved, described, self.path, draining=draining)
-        manifest = {**saved, **described, "whole": False}
-        self.save(manifest)
-        return manifest
-
-    def save(self, manifest: Mapping[str, Any]) -> None:
-        self.files.replace(self.at("manifest.json"), json.dumps(manifest, indent=1, sort_keys=True))
-
-    def tally(self) -> Counted:
-        """What the runs on it have counted of dead letters so far; nothing for a new one."""
-        text = self.files.latest(self.at("tally.json"))
-        return from_json(Counted, text) if text else Counted()
-
-    def keep_tally(self, counted: Counted) -> None:
-        """What they have counted up to now, whether Spark runs the last batch again or not."""
-        self.files.replace(self.at("tally.json"), to_json(counted).decode())
 
     def control(self) -> str:
         """The folder of control files, which exists after this."""
@@ -179,35 +114,5 @@ def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -
     """
     sources = {name: source.source for name, source in plan.sources.items()}
     require_outside(sources, path, _FILES, "the checkpoint of the run; give it a folder beside")
-    if is_remote(path):
-        return
-    try:
-        text = Path(path, "beamlike", "manifest.json").read_text()
-    except (OSError, ValueError):
-        return  # a new one, or one that cannot be read, about which more is known later
-    saved = parse(text, f"the checkpoint {path}")
-    _require_fitting(saved, describe(plan, shards or saved["shards"]), path, draining=draining)
-
-
-def _require_fitting(
-    saved: Mapping[str, Any], described: Mapping[str, Any], path: str, *, draining: bool
-) -> None:
-    """Raises `CheckpointError` where a plan cannot go on with the checkpoint that has this manifest."""
-    if saved["restoring"]:
-        raise CheckpointError(
-            f"the checkpoint {path} was not restored to its end; remove it, and restore the savepoint again"
-        )
-    if found := differences(saved, described):
-        made = f"beamlike savepoint {path} SAVEPOINT"
-        put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE --shards {described['shards']}"
-        remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}
-        raise CheckpointError(refusal(found, f"the checkpoint {path}", remedies))
-    if saved["drained"]:
-        raise CheckpointError(
-            f"the run of the checkpoint {path} was drained: all its windows are closed, so whatever "
-            "came now would be dropped as late; start anew with another checkpoint"
-        )
-    if saved["draining"] and not draining:
-        raise CheckpointError(
-            f"the run of the checkpoint {path} was stopped while it was drained; finish that with drain=True"
-        )
+    if (saved := saved_manifest(path)) is not None:
+        require_fitting(saved, describe(plan, shards or saved["shards"]), path, draining=draining)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import path_text, uri
+from beamlike.runtime import checkpoint
 from beamlike.system import durable
 from beamlike.system.path_names import is_remote
 
@@ -25,18 +26,10 @@ _VERSION: Final = re.compile(r"\.\d{9}")  # after the name
 def stored(what: str, name: str) -> Iterator[None]:
     """Raises `CheckpointError` where storage does not let this be done with a file or folder."""
     try:
-        yield
-    except (OSError, Py4JJavaError) as error:
-        reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
-        raise not_stored(what, name, reason) from error
-
-
-def not_stored(what: str, name: str, reason: object) -> CheckpointError:
-    """The error for a file or folder of a checkpoint with which this cannot be done."""
-    return CheckpointError(
-        f"cannot {what} {name}: {reason}; see to its storage (is there room, may this process {what} there?) and run "
-        "again: a run goes on where it was"
-    )
+        with checkpoint.stored(what, name):
+            yield
+    except Py4JJavaError as error:
+        raise checkpoint.not_stored(what, name, error.java_exception.toString()) from error
 
 
 @attrs.frozen

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from beamlike.io.sources import ReadInSteps
 from beamlike.plan.model import SourcePlan
+from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
 from beamlike.runtime.ingest import Ingested, ingest_step
+from beamlike.runtime.messages import SourceMessage, SummaryMessage
 from beamlike.spark.checkpoint.orders import Order, PlayStep
-from beamlike.spark.query.envelope import RECORDS, Envelope, Topology, note
-from beamlike.spark.query.messages import SourceMessage, SummaryMessage
 
 
 def obey(order: Order, sources: Iterable[SourcePlan], topology: Topology, now: int) -> Iterator[Envelope]:

@@ -20,11 +20,11 @@ from beamlike.expressions.describe import describe
 from beamlike.io.base import FromFile
 from beamlike.io.sources import ReadBySpark, ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.plan.model import Plan, SourcePlan
+from beamlike.runtime.envelope import DDL, Topology, to_arrow
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
 from beamlike.spark.checkpoint.orders import read_order
 from beamlike.spark.query.control import obey, tell
 from beamlike.spark.query.desks import NOWHERE, TaskDesks
-from beamlike.spark.query.envelope import DDL, Topology, to_arrow
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
 from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 import attrs
 import polars as pl
 
 from beamlike.plan.model import Plan, StagePlan
+from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
+from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.messages import Kind, ReportMessage, StageMessage, SummaryMessage
+from beamlike.runtime.origins import sender, shard_name
 from beamlike.runtime.stage_task import StageTask, StageTurn
-from beamlike.spark.query.envelope import RECORDS, Envelope, Topology, note, sender, shard_name
-from beamlike.spark.query.messages import Kind, ReportMessage, StageMessage, SummaryMessage
-from stages.facts import from_json, to_json
-from stages.progress.inputs import Arrived, Inputs
+from stages.progress.inputs import Arrived
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary, merge
 from stages.state.store import StateStore
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
-
-INPUTS: Final = "inputs"
-"""Where a shard of a stage keeps its `Inputs`: whatever has taken a step has them."""
 
 
 @attrs.frozen
@@ -126,14 +123,3 @@ class Level:
     def _finished(self, now: int) -> int:
         """The processing time (us) at which a stage is done; where no run has begun, time is simulated and stands."""
         return now if self.started == MIN_TIME else max(now, time.time_ns() // 1000)
-
-
-def load_inputs(stage: str, store: StateStore) -> Inputs:
-    """What a shard of the stage knows of everything upstream; nothing before its first step."""
-    value = store.get(stage, INPUTS)
-    return Inputs() if value is None else from_json(Inputs, value)
-
-
-def keep_inputs(stage: str, store: StateStore, inputs: Inputs) -> None:
-    """Keeps that for the next step."""
-    store.put(stage, INPUTS, to_json(inputs, ordered=True))

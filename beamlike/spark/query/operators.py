@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from beamlike.spark.query.envelope import ARROW, DDL, Envelope
+from beamlike.runtime.envelope import ARROW, DDL, Envelope
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.sinks import PartWriter
 from beamlike.spark.session.workers import settle

@@ -6,6 +6,7 @@ parts again, so nothing is doubled, and what it has not is removed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -16,18 +17,19 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames, output_frame
-from beamlike.io.sinks import Discarding, InTwoSteps, TakingBack, written_by_tasks
-from beamlike.plan.model import Plan, SinkPlan
+from beamlike.io.sinks import InTwoSteps, written_by_tasks
+from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import DeadLetterCounts
+from beamlike.runtime.batch_sinks import Leftovers, take_back
 from beamlike.runtime.build_records import source_record, with_letters
+from beamlike.runtime.envelope import DDL, RECORDS, Envelope, note, to_arrow
 from beamlike.runtime.file_order import FileOrder
 from beamlike.runtime.ingest import newest_of
+from beamlike.runtime.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
 from beamlike.runtime.sinks import writing
 from beamlike.spark.query.desks import TaskDesks, batch_of
-from beamlike.spark.query.envelope import DDL, RECORDS, Envelope, note, to_arrow
-from beamlike.spark.query.leftovers import Leftovers, is_again
-from beamlike.spark.query.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
+from beamlike.spark.query.leftovers import is_again
 from beamlike.spark.session.workers import settled
 from beamlike.system.in_hand import Desk, at, seated
 from stages.progress.inputs import Arrived, Inputs
@@ -82,20 +84,21 @@ class BatchWriter:
                     self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
             else:
-                self._take_back(sink, Part(self.run, batch, sink=name))
+                take_back(sink, Part(self.run, batch, sink=name), may_replay=self.may_replay)
         notes = [(sent.origin, sent.message()) for sent in arrived if sent.target == RECORDS]
-        self.leftovers.settle(batch, notes)
+        self._settle(batch, notes)
         self.may_replay = False
         self.latest = self._record(batch, notes, rows)
         self.on_batch(self.latest)
 
-    def _take_back(self, sink: SinkPlan, part: Part) -> None:
-        """There are no rows, and an attempt at the batch before may have had some: the sink is told."""
-        if isinstance(sink.sink, Discarding):
-            sink.sink.discard(part)
-        elif self.may_replay and isinstance(sink.sink, TakingBack):
-            with at("sink", sink.name), writing(sink.sink, sink.name, part.batch):
-                sink.sink.take_back(output_frame(pl.DataFrame(schema=sink.schema)), part)
+    def _settle(self, batch: int, notes: list[Note]) -> None:
+        """The driver shows the files of tasks, as it alone knows which attempts count."""
+        parts = defaultdict[str, dict[str, str]](dict)
+        for name, told in notes:
+            if isinstance(told, SinkMessage):
+                parts[name].update(told.files)
+        again = any(isinstance(told, AgainMessage) for _, told in notes)
+        self.leftovers.settle(batch, parts, again=again)
 
     @staticmethod
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:

@@ -29,17 +29,18 @@ from beamlike.plan.manifest import (
 )
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.runtime.envelope import DDL, Topology, to_arrow
+from beamlike.runtime.kept_inputs import INPUTS
+from beamlike.runtime.resharding import take_apart
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 from beamlike.spark.query.build import labels
-from beamlike.spark.query.envelope import DDL, Topology, to_arrow
-from beamlike.spark.query.level import INPUTS
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.operators import apply_level
-from beamlike.spark.savepoint.resharding import Loading, take_apart
+from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
 from stages.facts import from_facts, to_facts

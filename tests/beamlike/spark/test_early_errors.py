@@ -15,8 +15,7 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.errors import CheckpointError, DuplicateName, WrongType
-from beamlike.plan.manifest import describe
-from beamlike.spark.checkpoint.checkpoint import new_manifest
+from beamlike.plan.manifest import describe, new_manifest
 from beamlike.spark.query.modules import modules_of
 
 

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 import beamlike as bl
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.envelope import Topology
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
-from beamlike.spark.query.envelope import Topology
 from beamlike.spark.query.ingest import source_envelopes
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.sinks import PartWriter

@@ -1,4 +1,4 @@
-"""What may be given to the Spark runner."""
+"""What may be given to a runner."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ _SECONDS: Final = {
 }
 
 
+AVAILABLE_NOW: Final = "available_now"
+"""The trigger of a run that takes what is there, and ends."""
+
+
 def is_trigger(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if value != "available_now" and not (isinstance(value, str) and _INTERVAL.fullmatch(value.strip())):
+    if value != AVAILABLE_NOW and not (isinstance(value, str) and _INTERVAL.fullmatch(value.strip())):
         raise ValueError(
-            f"SparkRunner: trigger must be 'available_now' or an interval such as '10 seconds', not {value!r}"
+            f"{type(owner).__name__}: trigger must be 'available_now' or an interval such as '10 seconds', "
+            f"not {value!r}"
         )
 
 
@@ -35,4 +40,6 @@ def seconds(interval: str) -> float:
 
 def is_positive(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(f"SparkRunner: shards must be a whole number of at least 1, not {value!r}")
+        raise ValueError(
+            f"{type(owner).__name__}: shards must be a whole number of at least 1, not {value!r}"
+        )

@@ -6,9 +6,9 @@ import pytest
 
 from beamlike.records.model import SourceRecord, StageRecord, Upstream
 from beamlike.rows.dead_letters import DeadLetterCounts
+from beamlike.runtime.envelope import note
 from beamlike.runtime.ingest import Ingested
-from beamlike.spark.query.envelope import note
-from beamlike.spark.query.messages import (
+from beamlike.runtime.messages import (
     MESSAGES,
     AgainMessage,
     Kind,

@@ -14,7 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from beamlike.plan.model import Plan
-from beamlike.spark.query.messages import MESSAGES, Kind, Message
+from beamlike.runtime.messages import MESSAGES, Kind, Message
+from beamlike.runtime.origins import shard_name
 from stages.facts import from_json, to_json
 from stages.keys import shard_of
 from stages.operator import MAIN, Operator
@@ -34,8 +35,6 @@ DDL: Final = "shard int, target string, origin string, kind string, sequence big
 
 CHUNK_BYTES: Final = 4_000_000
 """About how large a data payload may be: Spark's shuffle and Python both handle some megabytes well."""
-
-_UNIT: Final = "\x1f"  # no name of a user's has it
 
 RECORDS: Final = "@records"
 """The target of what only the driver wants to know."""
@@ -135,17 +134,6 @@ class Topology:
         """The same message for every shard of a stage."""
         for shard in self.shards(consumer):
             yield note(self.labels[shard], consumer, origin, message)
-
-
-def shard_name(stage: str, shard: int) -> str:
-    """The name under which one shard of a stage reports."""
-    return f"{stage}{_UNIT}{shard}"
-
-
-def sender(origin: str) -> str:
-    """The source or stage that rows are from: their origin has, after its name, the task or shard that sent them."""
-    stage, unit, _ = origin.partition(_UNIT)
-    return stage if unit else origin.rpartition(":")[0]
 
 
 def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -1,6 +1,6 @@
 """State on its way from the shards of a savepoint to those of a new run: taken apart by key, and put together again.
 
-It travels as envelopes do. Knows nothing of Spark.
+It travels as envelopes do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import attrs
 import polars as pl
 
 from beamlike.plan.model import StagePlan
-from beamlike.spark.query.envelope import Envelope, Topology, shard_name
-from beamlike.spark.query.level import Level, keep_inputs, load_inputs
+from beamlike.runtime.envelope import Envelope, Topology
+from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.origins import shard_name
 from stages.facts import from_json, to_json
 from stages.progress.inputs import Inputs
 from stages.progress.reports import least
@@ -126,21 +127,3 @@ def _least(times: Iterable[Mapping[Name, int]]) -> dict[Name, int]:
         for name, time in known.items():
             least[name] = min(time, least.get(name, time))
     return least
-
-
-@attrs.frozen
-class Loading(Level):
-    """A level that only fills its state, of the envelopes that `take_apart` has made, and lets the others pass."""
-
-    def run(
-        self, label: int, envelopes: Iterable[Envelope], store: StateStore, now: int | None = None
-    ) -> Iterator[Envelope]:
-        mine: dict[str, list[Envelope]] = {stage.name: [] for stage in self.stages}
-        for envelope in envelopes:
-            if envelope.target in mine:
-                mine[envelope.target].append(envelope)
-            else:
-                yield envelope
-        for stage in self.stages:
-            if mine[stage.name]:
-                put_together(stage, mine[stage.name], store)

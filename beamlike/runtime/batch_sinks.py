@@ -1,0 +1,90 @@
+"""What becomes of the rows of a batch at the sinks, also where it is done again: then what it has not is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Part, Sink, output_frame
+from beamlike.io.sinks import Discarding, InTwoSteps, TakingBack
+from beamlike.plan.model import Plan, SinkPlan
+from beamlike.runtime.sinks import write_part, writing
+from beamlike.system.in_hand import at
+
+
+@attrs.define
+class Leftovers:
+    """Shows, when a batch is written, the files that its tasks say they have written, and removes others.
+
+    Who shows them alone knows which attempt counts. Another may go on, and write, long after that: one that was given
+    up, because a copy of it was faster or its executor does not answer.
+
+    Folders are listed only where an attempt before may have left what no name tells: in the first batch of a run,
+    which may be a replay, and where `again` says so.
+    """
+
+    sinks: Mapping[str, Sink]
+    run: str
+    _is_first: bool = attrs.field(default=True, init=False)
+
+    def settle(self, batch: int, parts: Mapping[str, Mapping[str, str]], *, again: bool = False) -> None:
+        """`parts`: of each sink the files, as `prepare` gave them."""
+        for name, sink in self.sinks.items():
+            if isinstance(sink, InTwoSteps):
+                with at("sink", name), writing(sink, name, batch):
+                    sink.settle(self.run, batch, parts.get(name, {}), again=again or self._is_first)
+        self._is_first = False
+
+
+def take_back(sink: SinkPlan, part: Part, *, may_replay: bool) -> None:
+    """There are no rows, and an attempt at the batch before may have had some: the sink is told."""
+    if isinstance(sink.sink, Discarding):
+        sink.sink.discard(part)
+    elif may_replay and isinstance(sink.sink, TakingBack):
+        with at("sink", sink.name), writing(sink.sink, sink.name, part.batch):
+            sink.sink.take_back(output_frame(pl.DataFrame(schema=sink.schema)), part)
+
+
+@attrs.define
+class BatchSinks:
+    """All that a run in this process writes to: the sinks of its plan, and `letters` for dead letters nobody takes.
+
+    `may_replay`: the first batch may have been begun by an earlier run.
+    """
+
+    plan: Plan
+    sinks: Mapping[str, Sink]
+    run: str
+    may_replay: bool = False
+    _leftovers: Leftovers = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._leftovers = Leftovers(self.sinks, self.run)
+
+    def write(self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, int]:
+        """What has come for each sink in this batch; how many rows that is, where it is any.
+
+        What can be shown afterwards is shown when all others have the batch.
+        """
+        rows, parts = dict[str, int](), dict[str, Mapping[str, str]]()
+        for name, sink in self.sinks.items():
+            part = Part(self.run, batch, sink=name)
+            if frames := arrived.get(name):
+                with at("sink", name):
+                    parts[name] = _write(sink, output_frame(pl.concat(frames)), part)
+                rows[name] = sum(map(len, frames))
+            elif name in self.plan.sinks:
+                take_back(self.plan.sinks[name], part, may_replay=self.may_replay)
+        self._leftovers.settle(batch, parts)
+        self.may_replay = False
+        return rows
+
+
+def _write(sink: Sink, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
+    if isinstance(sink, InTwoSteps):
+        with writing(sink, part.sink, part.batch):
+            return sink.prepare(frame, part)
+    write_part(sink, frame, part)
+    return {}

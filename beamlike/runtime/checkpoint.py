@@ -1,0 +1,171 @@
+"""The folder of a run that can be continued, on whatever runner: its manifest, its lock, and what it has counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import attrs
+
+from beamlike.errors import CheckpointError
+from beamlike.plan.manifest import Remedy, Runner, differences, new_manifest, parse, refusal
+from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.system.locks import InUse, Lock
+from beamlike.system.path_names import is_remote
+from stages.facts import from_json, to_json
+
+OURS: Final = "beamlike"
+"""The folder in a checkpoint that no engine below writes to."""
+MANIFEST: Final = "manifest.json"
+
+
+class TextFiles(Protocol):
+    """Small files that are replaced at once. Raises `CheckpointError` where that cannot be done."""
+
+    def latest(self, name: str) -> str | None:
+        """The text that `replace` gave last; None if there is none."""
+
+    def replace(self, name: str, text: str) -> None:
+        """Makes a text the one that `latest` gives; who is killed in between leaves the old one or the new."""
+
+
+@attrs.frozen
+class CheckpointFolder:
+    """What a checkpoint has whichever runner it is of. Each says what its `files` are, and whether `has_batches`."""
+
+    path: str
+
+    @property
+    def files(self) -> TextFiles:
+        """Reads and writes there."""
+        raise NotImplementedError
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether a run has begun any, as far as its engine has noted."""
+        raise NotImplementedError
+
+    def at(self, *names: str) -> str:
+        """A path below the project's own folder in the checkpoint."""
+        return "/".join([self.path.rstrip("/"), OURS, *names])
+
+    def damaged(self, what: str) -> CheckpointError:
+        """The error for something in it that is not as it was written."""
+        return CheckpointError(
+            f"the checkpoint {self.path} is damaged: {what}; put that back from a copy of the checkpoint, or restore a "
+            "savepoint, or start anew with another checkpoint"
+        )
+
+    def lock(self, what: str) -> Lock:
+        """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it.
+
+        On an object store nothing is locked: there, of two queries that work on one checkpoint, Spark fails the one
+        that comes second to note a batch as done.
+        """
+        try:
+            with stored("write", self.path):
+                return Lock.take(self.at("lock"), what)
+        except InUse as error:
+            raise CheckpointError(
+                f"the checkpoint {self.path} is in use by {error}; stop that first, or wait for its end"
+            ) from None
+
+    def manifest(self) -> dict[str, Any] | None:
+        """The manifest of the run that this checkpoint is of; None for a new one.
+
+        Raises `CheckpointError` where batches were planned but there is no manifest, or not a whole one: taken for a
+        new one, it would do its last batch again under another name.
+        """
+        name = self.at(MANIFEST)
+        text = self.files.latest(name)
+        if text is not None:
+            return parse(text, f"the checkpoint {self.path}")
+        if not self.has_batches:
+            return None
+        raise CheckpointError(
+            f"the checkpoint {self.path} has lost its manifest, {name}: put it back from a copy, or start anew with "
+            "another checkpoint"
+        )
+
+    def open(self, described: Mapping[str, Any], *, draining: bool) -> dict[str, Any]:
+        """The manifest of this plan: the one that is there, if the plan may go on with it, or a new one.
+
+        Raises `CheckpointError`, which names each stage, what differs, and what can be done.
+        """
+        saved = self.manifest() or new_manifest(described)
+        require_fitting(saved, described, self.path, draining=draining)
+        manifest = {**saved, **described, "whole": False}
+        self.save(manifest)
+        return manifest
+
+    def save(self, manifest: Mapping[str, Any]) -> None:
+        """From now on this is its manifest."""
+        self.files.replace(self.at(MANIFEST), json.dumps(manifest, indent=1, sort_keys=True))
+
+    def tally(self) -> Counted:
+        """What the runs on it have counted of dead letters so far; nothing for a new one."""
+        text = self.files.latest(self.at("tally.json"))
+        return from_json(Counted, text) if text else Counted()
+
+    def keep_tally(self, counted: Counted) -> None:
+        """What they have counted up to now, whether the last batch is done again or not."""
+        self.files.replace(self.at("tally.json"), to_json(counted).decode())
+
+
+def saved_manifest(path: str) -> dict[str, Any] | None:
+    """The manifest of a checkpoint, looked at before anything is opened; None where it cannot be read here.
+
+    Raises `CheckpointError` for one that is damaged.
+    """
+    if is_remote(path):
+        return None
+    try:
+        text = Path(path, OURS, MANIFEST).read_text()
+    except (OSError, ValueError):
+        return None  # a new one, or one that cannot be read, about which more is known later
+    return parse(text, f"the checkpoint {path}")
+
+
+def require_fitting(
+    saved: Mapping[str, Any], described: Mapping[str, Any], path: str, *, draining: bool
+) -> None:
+    """Raises `CheckpointError` where a plan cannot go on with the checkpoint that has this manifest."""
+    if saved["restoring"]:
+        raise CheckpointError(
+            f"the checkpoint {path} was not restored to its end; remove it, and restore the savepoint again"
+        )
+    if found := differences(saved, described):
+        made = f"beamlike savepoint {path} SAVEPOINT"
+        to = f"--shards {described['shards']}" if described["runner"] == Runner.SPARK else "--runner local"
+        put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE {to}"
+        remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}
+        raise CheckpointError(refusal(found, f"the checkpoint {path}", remedies))
+    if saved["drained"]:
+        raise CheckpointError(
+            f"the run of the checkpoint {path} was drained: all its windows are closed, so whatever "
+            "came now would be dropped as late; start anew with another checkpoint"
+        )
+    if saved["draining"] and not draining:
+        raise CheckpointError(
+            f"the run of the checkpoint {path} was stopped while it was drained; finish that with drain=True"
+        )
+
+
+@contextmanager
+def stored(what: str, name: str) -> Iterator[None]:
+    """Raises `CheckpointError` where storage does not let this be done with a file or folder."""
+    try:
+        yield
+    except OSError as error:
+        raise not_stored(what, name, error) from error
+
+
+def not_stored(what: str, name: str, reason: object) -> CheckpointError:
+    """The error for a file or folder of a checkpoint with which this cannot be done."""
+    return CheckpointError(
+        f"cannot {what} {name}: {reason}; see to its storage (is there room, may this process {what} there?) and run "
+        "again: a run goes on where it was"
+    )
