@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import attrs
 import narwhals as nw
 import polars as pl
 
 from beamlike.io.base import Part, declared
+from beamlike.io.sources import Position, Taken
 from beamlike.rows.dtypes import SchemaLike
+
+_ROW: Final = "row"
 
 if TYPE_CHECKING:
     import pandas
@@ -59,6 +62,35 @@ class Rows:
         for piece in self.frame.iter_slices(self.rows_per_batch or rows):
             if piece.height:
                 yield piece.lazy()
+
+    def resume(self, position: Position, rows: int) -> RowsIntake:
+        """Reads on from a row."""
+        return RowsIntake(self, position.get(_ROW, 0), rows)
+
+
+@attrs.define
+class RowsIntake:
+    """Rows that a run reads on from where it was."""
+
+    source: Rows
+    row: int
+    rows: int
+
+    def new(self) -> Taken | None:
+        """The next rows."""
+        total = self.source.frame.height
+        if self.row >= total:
+            return None
+        end = min(self.row + (self.source.rows_per_batch or self.rows), total)
+        return Taken([self.row, end], {_ROW: end}, end < total)
+
+    def read(self, taken: Taken) -> pl.LazyFrame:
+        """Those rows."""
+        first, self.row = taken.input
+        return self.source.frame[first : self.row].lazy()
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def _frame(rows: Tabular, schema: pl.Schema | None) -> pl.DataFrame:

@@ -1,13 +1,14 @@
 """How a source can be read, and what else it can do: each protocol is asked for by name, and few need more than one.
 
-`ReadInChunks` is for runs in process. On Spark a source is read as files that the driver lists, as rows in memory that
-are kept beside the checkpoint, or by a reader of Spark's; one that is read in steps plays them on either.
+`ReadInChunks` is for runs in process, and `Resumable` for those that go on from a checkpoint. On Spark a source is read
+as files that the driver lists, as rows in memory that are kept beside the checkpoint, or by a reader of Spark's; one
+that is read in steps plays them on either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 import polars as pl
@@ -35,6 +36,59 @@ class ReadBySpark(Source, Protocol):
 
     def read_by_spark(self, spark: Any) -> Any:
         """A streaming DataFrame of the session `spark`, with the columns of `schema()`."""
+
+
+Position: TypeAlias = Mapping[str, Any]
+"""Where a run is in a source: entries of which a batch changes some, such as the next offset of each partition."""
+
+
+class Taken(NamedTuple):
+    """What a batch takes of a source: `input` says what that is, and `position` has the entries that it changes.
+
+    Both are data that JSON can hold. With `more`, what comes after it is there already.
+    """
+
+    input: Any
+    position: Position
+    more: bool = False
+
+
+class Intake(Protocol):
+    """Reads a source on from where it is, for a run in process that keeps that on disk."""
+
+    def new(self) -> Taken | None:
+        """What comes next, about as many rows as a batch is to have; None if nothing is there now.
+
+        It stays the same until it is read.
+        """
+
+    def read(self, taken: Taken) -> Chunk:
+        """The input that `new` gave, exactly; also if that was before the run was killed, at the same position.
+
+        Raises `LookupError` or `FileNotFoundError` where that is not there any more.
+        """
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+@runtime_checkable
+class Resumable(Source, Protocol):
+    """A source that can be read on from where an earlier run was, and that gives the same input again."""
+
+    def resume(self, position: Position, rows: int) -> Intake:
+        """Reads on from there, batches of about `rows` rows; {} is the beginning."""
+
+
+@runtime_checkable
+class PlacedOnSpark(Resumable, ReadBySpark, Protocol):
+    """A source of which a savepoint goes from one runner to the other."""
+
+    def offsets_of_spark(self, position: Position) -> Sequence[str]:
+        """The lines of Spark's offset log for this position, one for each stream that `read_by_spark` makes."""
+
+    def position_of(self, offsets: Sequence[str]) -> Position:
+        """The position that such lines are for."""
 
 
 @runtime_checkable
@@ -93,6 +147,9 @@ class ReadInFiles(ReadInChunks, Protocol):
 
     def batches_apart(self, rows: int) -> Iterator[Pieces]:
         """The same, file by file, for a watermark of which each file is a split."""
+
+    def resume(self, position: Position, rows: int, *, apart: bool = False) -> Intake:
+        """Reads on from there in batches of about `rows` rows; file by file if they are read `apart`."""
 
 
 @attrs.frozen(eq=False)
@@ -158,3 +215,10 @@ def chunks_of(source: ReadInChunks, rows: int, *, apart: bool = False) -> Iterat
     if not isinstance(source, ReadInFiles):
         return source.chunks(rows)
     return source.batches_apart(rows) if apart else source.batches(rows)
+
+
+def intake_of(source: Resumable, position: Position, rows: int, *, apart: bool = False) -> Intake:
+    """Reads a source on from a position; of files with their names, or `apart`."""
+    if isinstance(source, ReadInFiles):
+        return source.resume(position, rows, apart=apart)
+    return source.resume(position, rows)

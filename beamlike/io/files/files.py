@@ -16,6 +16,7 @@ from beamlike.io.files import hive
 from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
+from beamlike.io.files.intake import FileIntake
 from beamlike.io.files.order import ADVICE, Order, in_order
 from beamlike.io.files.part_files import (
     clear,
@@ -42,7 +43,7 @@ from beamlike.io.files.paths import (
     require_something,
 )
 from beamlike.io.sinks import ANY, Feed, Place
-from beamlike.io.sources import Found
+from beamlike.io.sources import Found, Position
 from beamlike.system.locks import Lock
 from beamlike.system.path_names import is_remote
 
@@ -219,12 +220,16 @@ class Files:
         limit = None if self.max_files_per_trigger else rows
         known: Sequence[str] = files
         for first in range(0, len(files), count):
-            for pieces in limited(self._ending_pieces(files[first : first + count], rows), limit):
+            for pieces in limited(self.ending_pieces(files[first : first + count], rows), limit):
                 yield Pieces(pieces, known)
                 known = ()
 
-    def _ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
-        """The pieces, the last one of each file marked."""
+    def resume(self, position: Position, rows: int, *, apart: bool = False) -> FileIntake:
+        """Reads on from there: what is left of a file that was cut, then the files that have come since."""
+        return FileIntake.of(self.from_anywhere(), position, rows, apart=apart)
+
+    def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
+        """The pieces of files of at most so many rows, the last one of each file marked, and how many rows each is."""
         for file in files:
             last, height = FromFile(Faulty.none(), file), 0
             for piece in self._pieces([file], rows):

@@ -1,0 +1,174 @@
+"""Files that a run reads on from where an earlier one was: those that are new, and the rest of one that was cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Protocol, Self
+
+import attrs
+
+from beamlike.io.base import FromFile, Pieces
+from beamlike.io.files.chunking import together
+from beamlike.io.sources import Found, Position, Taken
+from beamlike.system.path_names import is_remote
+from stages.facts import SPARSE, from_facts, to_facts
+
+
+class Reader(Protocol):
+    """What is asked of the source."""
+
+    @property
+    def max_files_per_trigger(self) -> int | None: ...
+
+    def found(self, *, later: bool = False) -> Sequence[Found]: ...
+
+    def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
+        """The pieces of files of at most so many rows, the last one of each file marked, and how many rows each is."""
+
+
+@attrs.frozen
+class Place:
+    """How much of a file was read: all of it, or so many `pieces` of at most `rows` rows.
+
+    `number` is its place in the order in which files were found.
+    """
+
+    number: int
+    pieces: int | None = attrs.field(default=None, metadata=SPARSE)
+    rows: int | None = attrs.field(default=None, metadata=SPARSE)
+
+
+@attrs.frozen
+class Cut:
+    """Some pieces of a file, as a batch takes them: `count` from number `first` on, of at most `rows` rows each."""
+
+    file: str
+    number: int
+    first: int
+    count: int
+    rows: int
+    over: bool
+
+    @property
+    def place(self) -> Place:
+        """Where the file stands after it."""
+        return Place(self.number) if self.over else Place(self.number, self.first + self.count, self.rows)
+
+
+@attrs.frozen
+class Batch:
+    """What a batch takes: cuts of files; `known` are files that are found with it, where each is a split."""
+
+    cuts: tuple[Cut, ...]
+    known: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
+
+
+@attrs.frozen
+class _Ahead:
+    """A piece that was read ahead, and how many rows it is."""
+
+    cut: Cut
+    piece: FromFile
+    height: int
+
+
+@attrs.define
+class FileIntake:
+    """Reads files on from a position, which has a `Place` for each file by its path.
+
+    A batch takes `max_files_per_trigger` files, or as many pieces as stay within `rows` rows, as in a run without a
+    checkpoint. Files are listed when all that were found before are read. `apart`: each is a split of the source.
+    """
+
+    source: Reader
+    places: dict[str, Place]
+    rows: int
+    apart: bool = False
+    _ahead: Iterator[_Ahead] = attrs.field(factory=lambda: iter(()), init=False)
+    _peeked: _Ahead | None = attrs.field(default=None, init=False)
+    _known: tuple[str, ...] = attrs.field(default=(), init=False)
+    _next: tuple[Taken, list[FromFile]] | None = attrs.field(default=None, init=False)
+
+    @classmethod
+    def of(cls, source: Reader, position: Position, rows: int, *, apart: bool) -> Self:
+        """At a position that an intake of the source gave."""
+        return cls(source, {file: from_facts(Place, facts) for file, facts in position.items()}, rows, apart)
+
+    def new(self) -> Taken | None:
+        """The next pieces of files that are there."""
+        if self._next is None:
+            if self._peek() is None:
+                self._list()
+            if pieces := self._batch():
+                cuts, known = tuple(_joined(ahead.cut for ahead in pieces)), self._known
+                self._known = ()
+                position = {cut.file: to_facts(cut.place) for cut in cuts}
+                taken = Taken(to_facts(Batch(cuts, known)), position, self._peek() is not None)
+                self._next = taken, [ahead.piece for ahead in pieces]
+        return None if self._next is None else self._next[0]
+
+    def read(self, taken: Taken) -> Pieces:
+        """Those pieces, which were read ahead or are read once more."""
+        batch = from_facts(Batch, taken.input)
+        if self._next is not None and self._next[0].input == taken.input:
+            pieces, self._next = self._next[1], None
+        else:
+            pieces = [piece for cut in batch.cuts for piece in self._again(cut)]
+        self.places.update({cut.file: cut.place for cut in batch.cuts})
+        return Pieces(pieces, batch.known) if self.apart else together(pieces)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _list(self) -> None:
+        """Has what is left of a file that was cut read, and then the files that are new."""
+        cut = {file: place for file, place in self.places.items() if place.pieces is not None}
+        new = [file for found in self.source.found(later=True) if (file := found.path) not in self.places]
+        files = cut | {file: Place(number) for number, file in enumerate(new, start=len(self.places))}
+        self._known = tuple(new) if self.apart else ()
+        self._ahead = (ahead for file, place in files.items() for ahead in self._rest(file, place))
+
+    def _rest(self, file: str, place: Place) -> Iterator[_Ahead]:
+        """The pieces of a file from there on."""
+        first, rows = place.pieces or 0, place.rows or self.rows
+        for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):
+            if index >= first:
+                yield _Ahead(Cut(file, place.number, index, 1, rows, piece.over), piece, height)
+
+    def _batch(self) -> list[_Ahead]:
+        """The pieces of a batch."""
+        taken: list[_Ahead] = []
+        while (ahead := self._peek()) is not None and not (taken and self._is_full(taken, ahead)):
+            taken.append(ahead)
+            self._peeked = None
+        return taken
+
+    def _is_full(self, taken: Sequence[_Ahead], ahead: _Ahead) -> bool:
+        if (count := self.source.max_files_per_trigger) is not None:
+            return sum(one.cut.over for one in taken) == count
+        return sum(one.height for one in taken) + ahead.height > self.rows
+
+    def _peek(self) -> _Ahead | None:
+        """The piece that comes next, if it is listed."""
+        if self._peeked is None:
+            self._peeked = next(self._ahead, None)
+        return self._peeked
+
+    def _again(self, cut: Cut) -> list[FromFile]:
+        if not is_remote(cut.file) and not os.path.exists(cut.file):
+            raise FileNotFoundError(f"the file {cut.file!r} is gone")
+        pieces = islice(self.source.ending_pieces([cut.file], cut.rows), cut.first, cut.first + cut.count)
+        found = [piece for piece, _ in pieces]
+        if len(found) < cut.count or found[-1].over != cut.over:
+            raise LookupError(f"the file {cut.file!r} was changed")
+        return found
+
+
+def _joined(cuts: Iterable[Cut]) -> Iterator[Cut]:
+    """Those of one file as one."""
+    for _, group in groupby(cuts, key=lambda cut: cut.file):
+        first, *others = group
+        last = others[-1] if others else first
+        yield attrs.evolve(first, count=1 + len(others), over=last.over)
