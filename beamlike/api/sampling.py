@@ -14,12 +14,15 @@ from beamlike.errors import WrongType
 from beamlike.io import Memory
 from beamlike.io.base import Faulty, Part, Pieces, Source, Unreadable, output_frame
 from beamlike.io.sources import Chunk, ReadInChunks, ReadInSteps, chunks_of
-from beamlike.local.runner import LocalRun, LocalRunner
+from beamlike.local.bundle import bundles
+from beamlike.local.engine import Engine
+from beamlike.local.runner import LocalRunner
 from beamlike.logical.dead_letters import has_dead_letters
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry, Write
 from beamlike.plan.compiler import compile_plan
 from beamlike.plan.model import Plan, SourcePlan
+from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit, rows_text
 from beamlike.runtime.observers import Losses
 from stages.strategies.validators import SourceFile
@@ -116,10 +119,11 @@ def sample(
 
 def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None) -> bool:
     """Runs the plan, and says whether to its end. Dead letters that nobody takes go nowhere."""
-    run, losses = LocalRun(plan, LocalRunner()), Losses.of(plan, DeadLetterLimit(limit))
+    runner, losses = LocalRunner(), Losses.of(plan, DeadLetterLimit(limit))
+    engine, sinks = Engine(plan, runner.clock), BatchSinks(plan, {_SINK: out}, plan.name)
     rows = 0
-    for bundle in run.bundles():
-        record = run.take(bundle, {_SINK: out})
+    for number, bundle in enumerate(bundles(plan, runner.chunk_rows, runner.clock, engine.inputs)):
+        record = engine.take(bundle, number, sinks)
         losses.take(record)
         rows += record.sinks.get(_SINK, 0)
         if enough is not None and rows >= enough:

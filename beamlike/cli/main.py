@@ -126,11 +126,18 @@ def main() -> None:
 @click.option("--records", type=click.Path(dir_okay=False), help="Local: a file for why, watch and report.")
 @click.option("--run-id", help="Local: the name under which sinks know the run; default: the pipeline's.")
 @click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True)
-@click.option("--checkpoint", help="Spark: the folder in which the run can be continued.")
+@click.option("--checkpoint", help="The folder in which the run can be continued.")
 @click.option(
-    "--trigger", default="available_now", show_default=True, help="Spark: or an interval, '10 seconds'."
+    "--trigger",
+    default="available_now",
+    show_default=True,
+    help="With a checkpoint, and on Spark: or an interval, '10 seconds'.",
 )
-@click.option("--drain", is_flag=True, help="Spark: close all windows at the end of the available input.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="With a checkpoint, and on Spark: close all windows at the end of the available input.",
+)
 @click.option(
     "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
 )
@@ -138,7 +145,8 @@ def main() -> None:
 def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str, **options: Any) -> None:
     """Run MODULE:PIPELINE and show what it did.
 
-    Ctrl-C ends it after the batch in hand, a second one at once; the exit code is then 130 for a run in process.
+    Ctrl-C ends it after the batch in hand, a second one at once; the exit code is then 130 for a run without a
+    checkpoint. SIGTERM does the same to a run with one.
     """
     try:
         _show(_plainly(lambda: pipeline.run(_runner(runner, records, run_id, options))))
@@ -273,6 +281,9 @@ def report(run: str, output: str) -> None:
     click.echo(output)
 
 
+_OF_SPARK = ("shards", "master")
+
+
 def _runner(name: str, records: str | None, run_id: str | None, options: dict[str, Any]) -> Any:
     given = {
         option: value
@@ -280,10 +291,10 @@ def _runner(name: str, records: str | None, run_id: str | None, options: dict[st
         if click.get_current_context().get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
     }
     if name == "local":
-        if given:
-            named = ", ".join(f"--{option}" for option in given)
-            raise click.UsageError(f"{named}: for --runner spark only")
-        return _plainly(lambda: LocalRunner(records=records, run_id=run_id))
+        if spark := [f"--{option}" for option in given if option in _OF_SPARK]:
+            raise click.UsageError(f"{', '.join(spark)}: for --runner spark only")
+        given = {option: value for option, value in options.items() if option not in _OF_SPARK}
+        return _made(LocalRunner, records=records, run_id=run_id, **given)
     if records is not None:
         raise click.UsageError("--records: for --runner local only; on Spark they are in the checkpoint")
     if run_id is not None:
@@ -292,8 +303,12 @@ def _runner(name: str, records: str | None, run_id: str | None, options: dict[st
         )
     from beamlike.spark.runner import SparkRunner
 
+    return _made(SparkRunner, **options)
+
+
+def _made(runner: Callable[..., Any], **options: Any) -> Any:
     try:
-        return SparkRunner(**options)
+        return _plainly(lambda: runner(**options))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

@@ -49,7 +49,7 @@ class CheckpointFolder:
         raise NotImplementedError
 
     def at(self, *names: str) -> str:
-        """A path below the project's own folder in the checkpoint."""
+        """A path below the project's own folder in the checkpoint, or that folder."""
         return "/".join([self.path.rstrip("/"), OURS, *names])
 
     def damaged(self, what: str) -> CheckpointError:

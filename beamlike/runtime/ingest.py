@@ -12,8 +12,8 @@ import polars as pl
 
 from beamlike.errors import MissingFiles, PlanError, StepError
 from beamlike.io.base import Faulty, FromFile, Pieces, Unreadable
-from beamlike.io.sources import ReadInChunks, ReadInSteps, chunks_of
-from beamlike.plan.model import SourcePlan
+from beamlike.io.sources import ReadInChunks, ReadInFiles, ReadInSteps, chunks_of
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.route import follow, join
 from beamlike.rows.dead_letters import EXPRESSION_ERRORS, DeadLetterCounts, dead_letters, error_text
 from beamlike.rows.event_time import Future, count_rows, read_event_time, split_dead_letters
@@ -248,6 +248,16 @@ def read_in_process(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     except FileNotFoundError as error:
         raise MissingFiles(str(error), step=source.name) from None
     return chain(first, chunks)
+
+
+def require_files(plan: Plan, *, globs: bool) -> None:
+    """Raises `MissingFiles` for a path that does not exist, and with `globs` for one that nothing matches."""
+    for name, source in plan.sources.items():
+        try:
+            if isinstance(source.source, ReadInFiles):
+                source.source.require_there(globs=globs)
+        except FileNotFoundError as error:
+            raise MissingFiles(str(error), step=name) from None
 
 
 def ingest_step(source: SourcePlan, number: int) -> tuple[Ingested, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import attrs
 
@@ -14,6 +15,9 @@ from beamlike.runtime.early_times import EarlyTimes
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
 from beamlike.system.in_hand import at
+
+OnBatch: TypeAlias = Callable[[BatchRecord], object]
+"""A function of the user's that is called with the record of each batch."""
 
 
 @attrs.frozen
@@ -48,7 +52,7 @@ class Observers:
 
     outcome: Outcome
     progress: Progress
-    on_batch: Callable[[BatchRecord], object] | None
+    on_batch: OnBatch | None
     times: EarlyTimes
     losses: Losses
 
@@ -59,7 +63,7 @@ class Observers:
         limit: DeadLetterLimit,
         outcome: Outcome,
         progress: Progress,
-        on_batch: Callable[[BatchRecord], object] | None,
+        on_batch: OnBatch | None,
     ) -> Observers:
         """Of a run of this plan."""
         return cls(outcome, progress, on_batch, EarlyTimes(plan), Losses.of(plan, limit))

@@ -19,21 +19,20 @@ from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import Leftovers
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
-from beamlike.runtime.observers import Observers
-from beamlike.runtime.outcome import Outcome
-from beamlike.runtime.progress import Progress
+from beamlike.runtime.ingest import require_files
+from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import hold_sinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import stored
-from beamlike.spark.checkpoint.memory_rows import digest_of_streams, with_rows_as_files
+from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.query.build import envelopes, labels, reads_rows
 from beamlike.spark.query.desks import TaskDesks, wall_clock
 from beamlike.spark.query.leftovers import tell_of_copies
-from beamlike.spark.query.listing import Listings, require_files
+from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.sinks import BatchWriter, PartWriter
 from beamlike.spark.session.session import interpret, worker_environment
 from beamlike.spark.stopping import Gate
@@ -68,14 +67,8 @@ class Opened:
     options: Options
     session: SparkSession
     checkpoint: Checkpoint
-    manifest: dict[str, Any]
-    sinks: RunSinks
     listings: Listings
-    outcome: Outcome
-    progress: Progress
-    observers: Observers
-    may_replay: bool
-    """Whether a batch may have been begun before: an earlier run was on this checkpoint."""
+    run: OpenRun
 
     @classmethod
     def of(
@@ -87,32 +80,24 @@ class Opened:
         # Sources first: what cannot be read must not cost what an earlier run has written.
         plan = with_rows_as_files(sinks.plan, checkpoint)
         listings = Listings.of(checkpoint, plan)
-        may_replay = manifest["begun"]
-        if not may_replay:
-            sinks.start()
-            manifest["begun"] = True
-            checkpoint.save(manifest)
-        limit = DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally)
-        outcome = _outcome(plan, options, checkpoint)
-        held.callback(outcome.close, "failed")
-        if (steps := steps_of(plan)) is not None:
-            checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
-        progress = Progress(plan.name)
-        held.callback(progress.close)
-        observers = Observers.of(plan, limit, outcome, progress, options.on_batch)
-        return cls(
+        desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
+        records = checkpoint.at(RECORDS_FILE) if checkpoint.is_local else None
+        storing = partial(stored, "write", checkpoint.path)
+        run = OpenRun.of(
             plan,
-            options,
-            session,
             checkpoint,
             manifest,
             sinks,
-            listings,
-            outcome,
-            progress,
-            observers,
-            may_replay,
+            desk,
+            options.on_batch,
+            held,
+            records=records,
+            tasks=True,
+            storing=storing,
         )
+        if (steps := steps_of(plan)) is not None:
+            checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
+        return cls(plan, options, session, checkpoint, listings, run)
 
     @property
     def plays(self) -> bool:
@@ -124,18 +109,13 @@ class Opened:
         """Whether the query goes on when it has taken all input, so that its end can follow without another one."""
         return self.options.drain and not self.plays
 
-    def note(self, fact: str) -> None:
-        """From now on this is so, also for later runs on the checkpoint."""
-        self.manifest[fact] = True
-        self.checkpoint.save(self.manifest)
-
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> Gate:
         """What the query does with each batch; `on_batch` gets its record."""
-        run, outcome = self.manifest["run"], self.outcome
+        run, outcome = self.run.manifest["run"], self.run.outcome
         clock = None if self.plays else wall_clock
         leftovers = Leftovers(self._parts().sinks, run)
         last, desk = outcome.last, outcome.desk
-        writer = BatchWriter(self.plan, run, on_batch, last, clock, desk, leftovers, self.may_replay)
+        writer = BatchWriter(self.plan, run, on_batch, last, clock, desk, leftovers, self.run.may_replay)
         # Nobody goes on from a temporary checkpoint.
         kept = self.options.checkpoint is not None
         return Gate(writer, self.checkpoint.syncing()) if kept else Gate(writer)
@@ -154,15 +134,15 @@ class Opened:
             return self._query(parts, gate)
 
     def _parts(self) -> PartWriter:
-        return PartWriter.of(self.sinks.sinks, self.manifest["run"])
+        return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])
 
     def _query(self, parts: PartWriter, gate: Gate) -> StreamingQuery:
-        topology = Topology.of(self.plan, labels(self.session, self.manifest["shards"]))
+        topology = Topology.of(self.plan, labels(self.session, self.run.manifest["shards"]))
         started = MIN_TIME if self.plays else wall_clock()
-        desks = TaskDesks(self.outcome.tasks, self.outcome.desk.keys)
+        desks = TaskDesks(self.run.outcome.tasks, self.run.outcome.desk.keys)
         control, listings = self.checkpoint.control(), self.listings.sources
         stream = envelopes(self.session, self.plan, topology, listings, control, parts, started, desks)
-        name = f"{self.plan.name}-{self.manifest['run']}"
+        name = f"{self.plan.name}-{self.run.manifest['run']}"
         query = stream.writeStream.foreachBatch(gate).queryName(name)
         query = query.option("checkpointLocation", uri(self.checkpoint.path))
         if self.goes_on:
@@ -199,17 +179,6 @@ def _sinks(
     sinks = RunSinks.replacing(plan, run, letters) if at_end else RunSinks(plan, run, letters)
     held.callback(sinks.withdraw)
     return sinks
-
-
-def _outcome(plan: Plan, options: Options, checkpoint: Checkpoint) -> Outcome:
-    records = checkpoint.at(RECORDS_FILE) if checkpoint.is_local else None
-    desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
-    storing = partial(stored, "write", checkpoint.path)
-    with storing():
-        outcome = Outcome.open(records, plan, desk, fresh=False, tasks=True)
-    outcome.storing = storing
-    outcome.followed_by(options.on_batch)
-    return outcome
 
 
 def dead_letters_of(checkpoint: Checkpoint) -> str:

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from enum import IntEnum
 
 import attrs
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -20,6 +19,7 @@ from beamlike.plan.model import Plan
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import is_positive, is_trigger
+from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.sinks import check_sinks
 from beamlike.runtime.summary import Shown
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
@@ -33,8 +33,6 @@ from beamlike.spark.session.session import open_session, ship
 from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
 from beamlike.system.signals import held_back, signals
-
-KEPT_BATCHES = 10_000
 
 
 @attrs.frozen
@@ -136,22 +134,6 @@ class SparkRunner:
         return session
 
 
-class Phase(IntEnum):
-    """How far a run is. It only goes forward."""
-
-    GOING = 0
-    """Batch follows batch."""
-
-    STOPPING = 1
-    """The batch in hand is finished, and no other is begun; the next run goes on there."""
-
-    DRAINED = 2
-    """All input was taken, all windows are closed, and the query is over."""
-
-    GIVEN_UP = 3
-    """The batch in hand is not finished either; the next run does it again."""
-
-
 @attrs.define(repr=False)
 class SparkRun(Shown):
     """A run on Spark: its records, and the means to wait for it and to stop it. It holds the checkpoint's lock."""
@@ -201,25 +183,25 @@ class SparkRun(Shown):
             if self._opened.goes_on and self._phase is Phase.GOING:
                 self._end()
             if self._phase is Phase.GOING:
-                self._opened.observers.end()
+                self._opened.run.observers.end()
             if (self.runner.drain or self._opened.plays) and self._phase is Phase.GOING:
                 self._halt(Phase.DRAINED)
-                self._opened.note("drained")
+                self._opened.run.note("drained")
             self._publish("ended" if self._phase in (Phase.GOING, Phase.DRAINED) else "stopped")
         except KeyboardInterrupt:
-            self._opened.outcome.close("stopped")
+            self._opened.run.outcome.close("stopped")
             with suppress(Py4JNetworkError):
                 self._is_active()  # so that what follows has a connection
             raise
         except StreamingQueryException as error:
-            if (exceeded := self._opened.observers.losses.limit.exceeded) is not None:
+            if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
                 raise exceeded from None
             if told := failure(str(error), self.checkpoint):
                 raise told from None
             raise
         finally:
-            self._opened.outcome.close("failed")
-            self._opened.progress.close()
+            self._opened.run.outcome.close("failed")
+            self._opened.run.progress.close()
             self._release()
 
     def _take_all(self) -> None:
@@ -235,7 +217,7 @@ class SparkRun(Shown):
 
     def _end(self) -> None:
         """Closes all windows."""
-        self._opened.note("draining")
+        self._opened.run.note("draining")
         self.checkpoint.end(tuple(self.plan.sources))
         self._take_all()
 
@@ -253,7 +235,7 @@ class SparkRun(Shown):
         if not self._is_active():
             return
         if notice:
-            self._opened.progress.tell(f"{self.plan.name}: stopping after the batch in hand; {notice}")
+            self._opened.run.progress.tell(f"{self.plan.name}: stopping after the batch in hand; {notice}")
         try:
             self._gate.finish(self._query)
         except Py4JError:
@@ -261,7 +243,7 @@ class SparkRun(Shown):
             if self._phase is not Phase.GIVEN_UP:
                 raise
         if self._is_whole():
-            self._opened.note("whole")
+            self._opened.run.note("whole")
 
     def stop(self, *, now: bool = False) -> None:
         """Stops the query after the batch in hand, and waits for that; called in a batch (`on_batch`), it only asks.
@@ -283,8 +265,8 @@ class SparkRun(Shown):
         """Shows the files of a run that begins anew, if all of its batches are whole, and says how it ended."""
         with held_back():
             if self._is_whole():
-                self._opened.sinks.publish()
-            self._opened.outcome.close(ending)
+                self._opened.run.sinks.publish()
+            self._opened.run.outcome.close(ending)
 
     def _go_to(self, phase: Phase) -> None:
         self._phase = max(self._phase, phase)
@@ -313,4 +295,4 @@ class SparkRun(Shown):
 
     def _record(self, record: BatchRecord) -> None:
         self.batches.append(record)
-        self._opened.observers.take(record)
+        self._opened.run.observers.take(record)

@@ -10,7 +10,9 @@ import attrs
 import narwhals as nw
 
 import beamlike as bl
-from beamlike.local.runner import LocalRun
+from beamlike.local.bundle import bundles
+from beamlike.local.engine import Engine
+from beamlike.runtime.batch_sinks import BatchSinks
 from stages.snapshot import save
 from tests.cases.case import Case, Outcome
 from tests.cases.items import SCHEMA, batches, moves_of
@@ -48,13 +50,13 @@ def on_stage(case: Case) -> list[Outcome]:
     pipeline = bl.Pipeline("case")
     declared = declare(pipeline, case, case.id)
     plan = pipeline.plan()
-    run = LocalRun(plan, bl.LocalRunner())
-    kept = []
-    for bundle in run.bundles():
-        run.take(bundle, {name: sink.sink for name, sink in plan.sinks.items()})
-        rows = save(plan.stages[declared.stage].stage, run._store).rows
+    engine, kept, records = Engine(plan, lambda: 0), [], {}
+    sinks = BatchSinks(plan, {name: sink.sink for name, sink in plan.sinks.items()}, plan.name)
+    for number, bundle in enumerate(bundles(plan, 1, engine.clock, engine.inputs)):
+        records[number] = engine.take(bundle, number, sinks)
+        rows = save(plan.stages[declared.stage].stage, engine.store).rows
         kept.append({side: sorted(rows[table][EVENT_TIME]) for side, table in _TABLES[case.kind].items()})
-    return declared.outcomes({record.batch: record for record in run.batches}, kept)
+    return declared.outcomes(records, kept)
 
 
 def _side(pipeline: bl.Pipeline, case: Case, name: str, side: str) -> bl.Collection:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 import attrs
-from pyspark import TaskContext
 
+from beamlike.system.in_hand import desk
 from tests.faults.processes import descendants, kill, parents
 
 Place = Literal["read", "level 1", "level 2", "part", "sink", "transaction", "noted"]
@@ -73,7 +74,7 @@ class Wires:
         Path(self.folder, "driver").write_text(str(os.getpid()))
 
     def passes(self, place: Place, batch: int | None = None) -> None:
-        """Called at a place; a task of Spark's knows its batch. Does not return for a victim."""
+        """Called at a place; tasks of Spark's, and runs in process, know their batch. Does not return for a victim."""
         batch = _batch() if batch is None else batch
         for file in self._files():
             try:
@@ -104,7 +105,12 @@ class Wires:
 
 
 def _batch() -> int | None:
-    """The number of the batch that this task is of; None outside of one."""
+    """The number of the batch that this task, or this process, is at; None outside of one."""
+    if "pyspark" not in sys.modules:
+        here = desk()
+        return here.in_hand.batch if here is not None and here.in_hand is not None else None
+    from pyspark import TaskContext
+
     context = TaskContext.get()
     number = context.getLocalProperty("streaming.sql.batchId") if context else None
     return None if number is None else int(number)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import attrs
 from pyspark.sql import SparkSession
 
-from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import describe
 from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import CheckpointFolder, require_fitting, saved_manifest
+from beamlike.runtime.digests import other_streams
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep, order_text
 from beamlike.spark.checkpoint.syncing import SparkFiles
@@ -97,9 +97,7 @@ class Checkpoint(CheckpointFolder):
         done = f"{self.control()}/_steps"
         saved = self.files.read(done)
         if saved not in (None, digest):
-            raise CheckpointError(
-                f"the test streams are not those of the checkpoint {self.path}; start anew with another checkpoint"
-            )
+            raise other_streams(self.path)
         if saved is None:
             orders: list[Order] = [*map(PlayStep, range(steps)), EndSources(tuple(sorted(sources)))]
             for number, order in enumerate(orders):

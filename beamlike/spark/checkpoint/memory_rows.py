@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,13 +11,13 @@ import polars as pl
 
 from beamlike.errors import CheckpointError, WrongType
 from beamlike.io import Parquet
-from beamlike.io.sources import ReadFromMemory, ReadInSteps
+from beamlike.io.sources import ReadFromMemory
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.rows.dtypes import type_name
+from beamlike.runtime.digests import digest_of_rows, other_rows
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.system.durable import make_folder, sync_tree
 from beamlike.system.path_names import is_remote
-from stages.state.store import encode
 
 _CHUNK_ROWS = 250_000
 # Spark takes files in order of their times; these are long past and a second apart.
@@ -61,27 +60,14 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
     folder = Path(checkpoint.at("rows", source.name))
     # A hidden name, which no reader takes for data.
     done = folder / "_rows"
-    digest = hashlib.sha256(encode(rows.all_rows())).hexdigest()
+    digest = digest_of_rows(rows)
     if not done.exists():
         _write(rows, folder)
         checkpoint.files.write(str(done), digest)
     elif done.read_text() != digest:
-        raise CheckpointError(
-            f"source {source.name!r} has other rows than the run of the checkpoint {checkpoint.path}; "
-            "start anew with another checkpoint"
-        )
+        raise other_rows(source.name, checkpoint.path)
     files = RowsAsFiles(folder, schema=source.raw, max_files_per_trigger=1)
     return attrs.evolve(source, source=files)
-
-
-def digest_of_streams(plan: Plan) -> str:
-    """A digest of what the plan's test streams play, the same for the same steps."""
-    digest = hashlib.sha256()
-    for name, source in plan.sources.items():
-        assert isinstance(source.source, ReadInSteps)
-        for step in source.source.steps:
-            digest.update(repr((name, step.summary, step.processing_time)).encode() + encode(step.elements))
-    return digest.hexdigest()
 
 
 def _has_empty_struct(dtype: Any) -> bool:

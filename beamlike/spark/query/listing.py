@@ -15,7 +15,7 @@ from typing import Final, cast
 import attrs
 from pyspark.sql import DataFrame
 
-from beamlike.errors import CheckpointError, MissingFiles
+from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import path_text, uri
 from beamlike.io.sources import Found, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
@@ -66,16 +66,6 @@ def read_entry(line: str) -> Entry:
 
 def _line(entry: ReadFile | KnownFiles) -> str:
     return f"{json.dumps(to_facts(entry))}\n"
-
-
-def require_files(plan: Plan, *, globs: bool) -> None:
-    """Raises `MissingFiles` for a path that does not exist, and with `globs` for one that nothing matches."""
-    for name, source in plan.sources.items():
-        try:
-            if isinstance(source.source, ReadInFiles):
-                source.source.require_there(globs=globs)
-        except FileNotFoundError as error:
-            raise MissingFiles(str(error), step=name) from None
 
 
 @attrs.define(slots=False)

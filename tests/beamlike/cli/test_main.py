@@ -230,9 +230,9 @@ def test_an_error_in_the_users_own_code_keeps_its_traceback(invoke: Invoke) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--drain"], "--drain: for --runner spark only"),
-        (["--checkpoint", "c", "--shards", "2"], "--checkpoint, --shards: for --runner spark only"),
-        (["--trigger", "available_now"], "--trigger: for --runner spark only"),
+        (["--drain"], "trigger= and drain= need checkpoint="),
+        (["--checkpoint", "c", "--shards", "2"], "--shards: for --runner spark only"),
+        (["--checkpoint", "c", "--records", "r"], "records= is for runs without a checkpoint"),
         (["--runner", "spak"], "'spak' is not one of 'local', 'spark'"),
         (["--runner", "spark", "--shards", "0"], "0 is not in the range x>=1"),
         (

@@ -1,0 +1,101 @@
+"""What comes in a batch, and the batches of a run that keeps nothing: chunk by chunk, or step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import attrs
+
+from beamlike.plan.model import Plan
+from beamlike.plan.stepped import steps_of
+from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step, read_in_process
+from beamlike.system.in_hand import at
+from stages.progress.inputs import Arrived, Inputs
+from stages.progress.reports import Report, must_wait
+from windowing.time import MIN_TIME
+
+Clock = Callable[[], int]
+"""The processing time, in microseconds."""
+
+
+@attrs.frozen
+class Bundle:
+    """What comes in a batch, by source: what was ingested, and the processing time (us) there; or that all end.
+
+    `began`: when the runner's clock (us) began with it. Sources that are `waiting` were not asked, as they are too
+    far ahead. `started` is when the run began (us) that took it: silence before is held against no source.
+    """
+
+    ingested: Mapping[str, Ingested]
+    times: Mapping[str, int]
+    began: int
+    ended: bool = False
+    waiting: frozenset[str] = frozenset()
+    started: int = MIN_TIME
+
+    def arrived(
+        self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None
+    ) -> Arrived:
+        """What of it a reader of these sources gets, with reports of what else it reads."""
+        names = frozenset(sources)
+        summaries = {name: got.summary for name, got in self.ingested.items() if name in names}
+        return Arrived(
+            summaries,
+            names if self.ended else frozenset(),
+            reports or {},
+            now,
+            self.waiting & names,
+            {name: self.times[name] for name in names},
+        )
+
+
+def bundles(plan: Plan, rows: int, clock: Clock, inputs: Mapping[str, Inputs]) -> Iterator[Bundle]:
+    """Those of a whole run, the last of which is the end. Sources that cannot be read fail at once.
+
+    `inputs` has at any time what is known of the sources by then.
+    """
+    steps = steps_of(plan)
+    if steps is not None:
+        return (step_bundle(plan, number, steps, clock) for number in range(steps + 1))
+    chunks = {name: read_in_process(source, rows) for name, source in plan.sources.items()}
+    return _chunk_bundles(plan, chunks, clock, inputs)
+
+
+def step_bundle(plan: Plan, number: int, steps: int, clock: Clock) -> Bundle:
+    """A step of all test streams, after the last of which is the end."""
+    began = clock()
+    played = {name: ingest_step(source, number) for name, source in plan.sources.items()}
+    ingested = {name: got for name, (got, _) in played.items()}
+    return Bundle(ingested, {name: time for name, (_, time) in played.items()}, began, ended=number == steps)
+
+
+def _chunk_bundles(
+    plan: Plan, chunks: dict[str, Iterator[Chunk]], clock: Clock, inputs: Mapping[str, Inputs]
+) -> Iterator[Bundle]:
+    """The next chunk of every source that need not wait. When no source has one, all are at the end of time.
+
+    Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same.
+    """
+    while True:
+        waiting = ahead(plan, chunks, inputs)
+        going = [name for name in chunks if name not in waiting]
+        taken = {name: chunk for name in going if (chunk := _next(name, chunks[name])) is not None}
+        chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
+        now = clock()
+        ingested = {name: ingest(plan.sources[name], chunk, now) for name, chunk in taken.items()}
+        times = dict.fromkeys(plan.sources, now)
+        yield Bundle(ingested, times, now, ended=not chunks, waiting=waiting)
+        if not chunks:
+            return
+
+
+def ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> frozenset[str]:
+    """The sources that are too far ahead of the slowest of these, which still have something."""
+    reports = {name: inputs[name].report(name, []) for name in names if name in inputs}
+    drifts = {name: source.watermark.max_drift for name, source in plan.sources.items()}
+    return must_wait(reports, drifts)
+
+
+def _next(name: str, chunks: Iterator[Chunk]) -> Chunk | None:
+    with at("source", name):
+        return next(chunks, None)

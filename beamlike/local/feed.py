@@ -1,0 +1,137 @@
+"""What the batches of a run with a checkpoint take of its sources, and that input once more where one is done again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Final, Protocol, Self
+
+import attrs
+
+from beamlike.errors import CheckpointError, PlanError
+from beamlike.io.sources import Intake, Position, Resumable, Taken, intake_of
+from beamlike.local.bundle import Bundle, Clock, ahead, step_bundle
+from beamlike.local.journal import Begun
+from beamlike.plan.model import Plan
+from beamlike.plan.stepped import steps_of
+from beamlike.runtime.ingest import ingest
+from beamlike.system.in_hand import at
+from stages.progress.inputs import Inputs
+from stages.strategies.validators import SourceFile
+
+STEPS: Final = "@steps"
+"""Under this name is noted how many steps of test streams were played."""
+
+
+@attrs.frozen
+class Next:
+    """What the next batch takes; with `more`, another one can follow at once. With `ended`, all sources are over."""
+
+    taken: Mapping[str, Taken]
+    waiting: tuple[str, ...] = ()
+    more: bool = False
+    ended: bool = False
+
+
+class Feed(Protocol):
+    """The input of a run."""
+
+    def next(self, inputs: Mapping[str, Inputs]) -> Next:
+        """What is there now, given what is known of the sources so far."""
+
+    def bundle(self, batch: Begun) -> Bundle:
+        """What comes in a batch. Raises `CheckpointError` where one is done again whose input is not there."""
+
+
+def feed_of(
+    plan: Plan, rows: int, clock: Clock, position: Callable[[str], Position], held: ExitStack
+) -> Feed:
+    """That of a plan, in batches of about `rows` rows of each source, from these positions."""
+    if (steps := steps_of(plan)) is not None:
+        return StepFeed(plan, steps, clock, position(STEPS).get("step", 0))
+    return SourceFeed.of(plan, rows, clock, position, held)
+
+
+def require_resumable(plan: Plan) -> None:
+    """Raises `PlanError` for a source that cannot be read on from where it was."""
+    for name, source in plan.sources.items():
+        if steps_of(plan) is None and not isinstance(source.source, Resumable):
+            raise PlanError(
+                f"{type(source.source).__name__} cannot be read on from where a run was, as it has no "
+                "resume(position, rows); leave out checkpoint=, or run on Spark if that can read it",
+                step=name,
+            )
+
+
+@attrs.frozen
+class SourceFeed:
+    """Takes of each source what is new."""
+
+    plan: Plan
+    clock: Clock
+    intakes: Mapping[str, Intake]
+
+    @classmethod
+    def of(
+        cls, plan: Plan, rows: int, clock: Clock, position: Callable[[str], Position], held: ExitStack
+    ) -> Self:
+        """From these positions; what is open is closed with `held`."""
+        intakes = dict[str, Intake]()
+        for name, source in plan.sources.items():
+            assert isinstance(source.source, Resumable)
+            apart = isinstance(source.watermark.per_split, SourceFile)
+            intakes[name] = intake_of(source.source, position(name), rows, apart=apart)
+            held.callback(intakes[name].close)
+        return cls(plan, clock, intakes)
+
+    def next(self, inputs: Mapping[str, Inputs]) -> Next:
+        """Of the sources that are not too far ahead."""
+        there = dict[str, Taken]()
+        for name, intake in self.intakes.items():
+            with at("source", name):
+                if (taken := intake.new()) is not None:
+                    there[name] = Taken(*taken)
+        waiting = ahead(self.plan, there, inputs)
+        going = {name: taken for name, taken in there.items() if name not in waiting}
+        more = bool(waiting) or any(taken.more for taken in going.values())
+        return Next(going, tuple(sorted(waiting)), more)
+
+    def bundle(self, batch: Begun) -> Bundle:
+        """Reads, and makes elements of it."""
+        began = self.clock()
+        ingested = {}
+        for name, taken in batch.taken.items():
+            with at("source", name):
+                try:
+                    chunk = self.intakes[name].read(taken)
+                except (LookupError, FileNotFoundError) as error:
+                    raise CheckpointError(
+                        f"batch {batch.number} cannot be done again, as source {name!r} does not have its input any "
+                        f"more: {error.args[0]}; put that back"
+                    ) from error
+            ingested[name] = ingest(self.plan.sources[name], chunk, batch.now)
+        times = dict.fromkeys(self.plan.sources, batch.now)
+        return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started)
+
+
+@attrs.define
+class StepFeed:
+    """Plays a step of all test streams in each batch, and at last their end."""
+
+    plan: Plan
+    steps: int
+    clock: Clock
+    step: int
+
+    def next(self, inputs: Mapping[str, Inputs]) -> Next:
+        """The next step; nothing after the last."""
+        if self.step > self.steps:
+            return Next({})
+        taken = Taken(self.step, {"step": self.step + 1})
+        return Next({STEPS: taken}, more=True, ended=self.step == self.steps)
+
+    def bundle(self, batch: Begun) -> Bundle:
+        """The step."""
+        number = batch.taken[STEPS].input
+        self.step = number + 1
+        return step_bundle(self.plan, number, self.steps, self.clock)

@@ -1,0 +1,216 @@
+"""What a run in process keeps on disk: the input of each batch, the state after the last one, where each source is.
+
+It is a database of SQLite's, whose transactions a process that is killed, or a machine that loses power, leaves whole.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, Final, Self
+
+import attrs
+
+from beamlike.errors import CheckpointError
+from beamlike.io.sources import Taken
+from beamlike.runtime.checkpoint import not_stored
+from stages.state.store import DictStore
+
+KEPT_BATCHES: Final = 100
+
+_VERSION: Final = 1
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_SETTINGS: Final = (
+    "PRAGMA page_size = 16384",  # values are some kilobytes to a megabyte
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+)
+_TABLES: Final = (
+    "CREATE TABLE batches (number INTEGER PRIMARY KEY, facts TEXT NOT NULL, done INTEGER NOT NULL)",
+    "CREATE TABLE positions (source TEXT, entry TEXT, value TEXT NOT NULL, PRIMARY KEY (source, entry)) WITHOUT ROWID",
+    "CREATE TABLE state (stage TEXT, key TEXT, value BLOB NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (stage, key))",
+    f"PRAGMA user_version = {_VERSION}",
+)
+
+
+@attrs.frozen
+class Begun:
+    """A batch: what it takes of which source, and its processing time (us), which is the same when it is done again.
+
+    `started` is when the run began (us) that took it. Sources that are `waiting` are too far ahead. With `ended`, all
+    sources are at their end.
+    """
+
+    number: int
+    now: int
+    started: int
+    taken: Mapping[str, Taken]
+    waiting: tuple[str, ...] = ()
+    ended: bool = False
+
+    def to_json(self) -> str:
+        """As facts."""
+        taken = {name: [one.input, one.position] for name, one in self.taken.items()}
+        return json.dumps([self.now, self.started, taken, self.waiting, self.ended])
+
+    @classmethod
+    def from_json(cls, number: int, text: str) -> Self:
+        """What `to_json` gave."""
+        now, started, taken, waiting, ended = json.loads(text)
+        return cls(
+            number, now, started, {name: Taken(*one) for name, one in taken.items()}, tuple(waiting), ended
+        )
+
+
+@attrs.define(eq=False)
+class Journal:
+    """The database at `path`. What a batch does to the state is in memory until it is done.
+
+    Raises `CheckpointError` where it cannot be read or written, or is not what was written.
+    """
+
+    path: str
+    damaged: Callable[[str], CheckpointError]
+    _connection: sqlite3.Connection
+    _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def open(cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool) -> Self:
+        """Makes it if it is `new`; else it must be there."""
+        with _told(path, damaged):
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            journal = cls(path, damaged, connection)
+            try:
+                journal._prepare(new=new)
+            except BaseException:
+                connection.close()
+                raise
+            return journal
+
+    def _prepare(self, *, new: bool) -> None:
+        for setting in _SETTINGS:
+            self._connection.execute(setting)
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version == 0 and new:
+            with self._transaction():
+                for table in _TABLES:
+                    self._connection.execute(table)
+        elif version == 0:
+            raise self.damaged(f"{self.path}, which has the state, is gone or empty")
+        elif version != _VERSION:
+            raise self.damaged(
+                f"{self.path} is of version {version}, and this version of beamlike reads {_VERSION}"
+            )
+
+    def close(self) -> None:
+        """A second call changes nothing."""
+        self._connection.close()
+
+    @property
+    def last(self) -> tuple[Begun, bool] | None:
+        """The batch that was begun last, and whether it is done."""
+        with self._telling():
+            found = self._connection.execute("SELECT * FROM batches ORDER BY number DESC LIMIT 1").fetchone()
+        return None if found is None else (Begun.from_json(found[0], found[1]), bool(found[2]))
+
+    def position(self, source: str) -> dict[str, Any]:
+        """Where the source is after the last batch that is done."""
+        with self._telling():
+            rows = self._connection.execute("SELECT entry, value FROM positions WHERE source = ?", (source,))
+            return {entry: json.loads(value) for entry, value in rows}
+
+    def begin(self, batch: Begun) -> None:
+        """Notes what the batch takes, before anything of it is done."""
+        with self._telling(), self._transaction():
+            self._connection.execute("INSERT INTO batches VALUES (?, ?, 0)", (batch.number, batch.to_json()))
+
+    def commit(self, batch: Begun) -> None:
+        """The batch is done: its state and positions count from now on, all or nothing."""
+        with self._telling(), self._transaction():
+            self._put(self._changed)
+            for source, taken in batch.taken.items():
+                self._move(source, taken.position)
+            self._connection.execute("UPDATE batches SET done = 1 WHERE number = ?", (batch.number,))
+            self._connection.execute("DELETE FROM batches WHERE number <= ?", (batch.number - KEPT_BATCHES,))
+        self._changed.clear()
+
+    def fill(self, batch: Begun, state: DictStore, positions: Mapping[str, Mapping[str, Any]]) -> None:
+        """Puts what a savepoint has in a new one, as if it came of this batch."""
+        with self._telling(), self._transaction():
+            self._put(state.values)
+            for source, position in positions.items():
+                self._move(source, position)
+            self._connection.execute("INSERT INTO batches VALUES (?, ?, 1)", (batch.number, batch.to_json()))
+
+    def _put(self, values: Mapping[tuple[str, str], bytes | None]) -> None:
+        gone = [name for name, value in values.items() if value is None]
+        self._connection.executemany("DELETE FROM state WHERE stage = ? AND key = ?", gone)
+        put = ((*name, value, zlib.crc32(value)) for name, value in values.items() if value is not None)
+        self._connection.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", put)
+
+    def _move(self, source: str, position: Mapping[str, Any]) -> None:
+        entries = ((source, entry, json.dumps(value)) for entry, value in position.items())
+        self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", entries)
+
+    def values(self) -> Iterator[tuple[str, str, bytes]]:
+        """All of the state, by stage and key."""
+        with (
+            self._telling(),
+            closing(self._connection.execute("SELECT * FROM state ORDER BY stage, key")) as rows,
+        ):
+            for stage, key, value, total in rows:
+                yield stage, key, self._whole(stage, key, value, total)
+
+    # A StateStore.
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        """As the batch in hand has left it, else as the last one that is done did."""
+        if (stage, key) in self._changed:
+            return self._changed[stage, key]
+        with self._telling():
+            select = "SELECT value, sum FROM state WHERE stage = ? AND key = ?"
+            found = self._connection.execute(select, (stage, key)).fetchone()
+        return None if found is None else self._whole(stage, key, *found)
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        """In the batch in hand."""
+        self._changed[stage, key] = value
+
+    def delete(self, stage: str, key: str) -> None:
+        """In the batch in hand."""
+        self._changed[stage, key] = None
+
+    def _whole(self, stage: str, key: str, value: bytes, total: int) -> bytes:
+        if zlib.crc32(value) != total:
+            raise self.damaged(f"{key!r} of stage {stage!r} in {self.path} is not what was written")
+        return value
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _telling(self) -> Any:
+        return _told(self.path, self.damaged)
+
+
+@contextmanager
+def _told(path: str, damaged: Callable[[str], CheckpointError]) -> Iterator[None]:
+    """Raises `CheckpointError` for what SQLite says."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        # The low byte has the kind of error.
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            raise damaged(f"{path}: {error}") from error
+        raise not_stored("use", path, error) from error

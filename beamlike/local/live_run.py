@@ -1,0 +1,206 @@
+"""A run in process that goes on: batch after batch, until it is stopped or its input ends, and again from there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import ExitStack
+
+import attrs
+
+from beamlike.local.checkpoint import LocalCheckpoint
+from beamlike.local.feed import Next
+from beamlike.local.journal import Begun
+from beamlike.local.opening import Opened, Options, check_plan, dead_letters_of
+from beamlike.plan.manifest import needs_processing_time
+from beamlike.plan.model import Plan
+from beamlike.records.lines import Ending
+from beamlike.records.model import BatchRecord
+from beamlike.runtime.options import AVAILABLE_NOW, seconds
+from beamlike.runtime.phase import KEPT_BATCHES, Phase
+from beamlike.runtime.summary import Shown
+from beamlike.system.in_hand import seated
+
+
+class _GivenUp(Exception):
+    """The batch in hand is not finished."""
+
+
+@attrs.define(repr=False, eq=False)
+class LiveRun(Shown):
+    """A run in process with a checkpoint: its records, and the means to wait for it and to stop it.
+
+    It holds the checkpoint's lock.
+    """
+
+    plan: Plan
+    runner: Options
+    checkpoint: LocalCheckpoint
+    batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES), init=False)
+    _phase: Phase = attrs.field(default=Phase.GOING, init=False)
+    _opened: Opened = attrs.field(init=False)
+    _held: ExitStack = attrs.field(factory=ExitStack, init=False)
+    _asked: threading.Event = attrs.field(factory=threading.Event, init=False)
+    _over: threading.Event = attrs.field(factory=threading.Event, init=False)
+    _thread: threading.Thread | None = attrs.field(default=None, init=False)
+    _failure: BaseException | None = attrs.field(default=None, init=False)
+
+    def begin(self) -> None:
+        """Takes the checkpoint's lock, and holds the plan against it."""
+        check_plan(self.plan, self.checkpoint, draining=self.runner.drain)
+        self._held.enter_context(self.checkpoint.lock(f"the run of {self.plan.name!r}"))
+        try:
+            self._opened = Opened.of(self.plan, self.runner, self.checkpoint, self._held)
+        except BaseException:
+            self._held.close()
+            raise
+        self._opened.engine.between = self._require_wanted
+
+    @property
+    def dead_letters(self) -> str:
+        """The folder of the dead letters that no collection of the pipeline takes."""
+        return dead_letters_of(self.checkpoint)
+
+    def go(self) -> None:
+        """Batch after batch, in this thread. Raises what fails."""
+        outcome = self._opened.run.outcome
+        try:
+            with seated(self._opened.desk):
+                self._take_all()
+                self._end()
+            outcome.close(self._ending)
+        except _GivenUp:
+            outcome.close("stopped")
+        except KeyboardInterrupt:
+            self._go_to(Phase.GIVEN_UP)
+            outcome.close("stopped")
+            raise
+        finally:
+            self._held.close()
+            self._over.set()
+
+    def go_beside(self) -> None:
+        """The same, in a thread of its own."""
+
+        def go() -> None:
+            try:
+                self.go()
+            except BaseException as error:
+                self._failure = error
+
+        self._thread = threading.Thread(target=go, name=f"run {self.plan.name}", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Waits for the end of the run: of the available input, or until it is stopped. Raises what failed."""
+        self._over.wait()
+        if self._thread is not None:
+            self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def ask_to_stop(self, notice: str = "") -> None:
+        """Has the run stop once the batch in hand is done; does not wait for that. `notice` is told meanwhile."""
+        if notice and not self._over.is_set():
+            text = f"{self.plan.name}: stopping after the batch in hand; {notice}"
+            self._opened.run.progress.tell(text)
+        self._go_to(Phase.STOPPING)
+        self._asked.set()
+
+    def stop(self, *, now: bool = False) -> None:
+        """Stops the run after the batch in hand, and waits for that; called in a batch (`on_batch`), it only asks.
+
+        With `now` the batch in hand is given up between two of its parts, and the next run does it again.
+        """
+        if now:
+            self._go_to(Phase.GIVEN_UP)
+        self.ask_to_stop()
+        if self._thread is not threading.current_thread():
+            self._over.wait()
+
+    def _go_to(self, phase: Phase) -> None:
+        self._phase = max(self._phase, phase)
+
+    def _require_wanted(self) -> None:
+        if self._phase is Phase.GIVEN_UP:
+            raise _GivenUp
+
+    @property
+    def _ending(self) -> Ending:
+        return "ended" if self._phase in (Phase.GOING, Phase.DRAINED) else "stopped"
+
+    def _take_all(self) -> None:
+        """Until there is nothing more to take, or the run is to stop."""
+        last = self._opened.journal.last
+        if last is not None and not last[1]:
+            self._take(last[0])
+        while self._phase is Phase.GOING and not self._has_ended():
+            due = time.monotonic() + self._interval
+            found = self._look()
+            if found.taken or self._ticks:
+                self._take(self._begun(found))
+            if found.more:
+                continue
+            if not self._goes_on:
+                # What has come meanwhile is for the next run, unless this one is to leave nothing.
+                if not (self.runner.drain and found.taken):
+                    return
+            elif self._phase is Phase.GOING:
+                self._opened.desk.end()
+                self._asked.wait(max(0.0, due - time.monotonic()))
+
+    def _look(self) -> Next:
+        """What is there; to look for it is part of the next batch."""
+        last = self._opened.journal.last
+        self._opened.desk.begin(0 if last is None else last[0].number + 1)
+        return self._opened.feed.next(self._opened.engine.inputs)
+
+    def _begun(self, found: Next) -> Begun:
+        """The batch that takes this, noted before anything of it is done."""
+        opened = self._opened
+        last = opened.journal.last
+        number, now = (0, opened.options.clock()) if last is None else (last[0].number + 1, last[0].now)
+        now = max(now, opened.options.clock())
+        batch = Begun(number, now, opened.started, found.taken, found.waiting, found.ended)
+        opened.journal.begin(batch)
+        return batch
+
+    def _take(self, batch: Begun) -> None:
+        self._opened.desk.begin(batch.number)
+        self.batches.append(self._opened.process(batch))
+        self._opened.finish(batch, self.batches[-1])
+        self._opened.desk.end()
+
+    def _has_ended(self) -> bool:
+        """Whether the last batch was the end of all sources."""
+        last = self._opened.journal.last
+        return last is not None and last[0].ended
+
+    def _end(self) -> None:
+        """Closes all windows if the run is drained."""
+        opened = self._opened
+        if self._phase is not Phase.GOING:
+            return
+        if self.runner.drain and not self._has_ended():
+            opened.run.note("draining")
+            self._take(self._begun(Next({}, ended=True)))
+        if self._phase is Phase.GOING:
+            opened.run.observers.end()
+        if self._has_ended():
+            self._go_to(Phase.DRAINED)
+            opened.run.note("drained")
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether it waits for more input."""
+        return self.runner.trigger != AVAILABLE_NOW and not self._opened.plays
+
+    @property
+    def _interval(self) -> float:
+        return seconds(self.runner.trigger) if self._goes_on else 0.0
+
+    @property
+    def _ticks(self) -> bool:
+        """Whether processing time passes in batches in which nothing comes."""
+        return self._goes_on and needs_processing_time(self.plan)

@@ -1,0 +1,179 @@
+"""A run in process with a checkpoint, until its first batch: its place in the checkpoint, what it reads and writes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import Any, Final, Protocol, Self
+
+import attrs
+
+from beamlike.io import JSONLines
+from beamlike.io.sources import ReadFromMemory
+from beamlike.local.bundle import Clock
+from beamlike.local.checkpoint import LocalCheckpoint
+from beamlike.local.engine import Engine
+from beamlike.local.feed import Feed, feed_of, require_resumable
+from beamlike.local.journal import Begun, Journal
+from beamlike.logical.overlaps import require_outside
+from beamlike.plan.manifest import Runner, describe
+from beamlike.plan.model import Plan
+from beamlike.plan.stepped import steps_of
+from beamlike.records.model import BatchRecord
+from beamlike.records.writer import RECORDS_FILE
+from beamlike.runtime.batch_sinks import BatchSinks
+from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
+from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
+from beamlike.runtime.ingest import require_files
+from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.observers import OnBatch
+from beamlike.runtime.open_run import OpenRun
+from beamlike.runtime.options import AVAILABLE_NOW
+from beamlike.runtime.run_sinks import RunSinks
+from beamlike.runtime.sinks import check_sinks, require_in_process
+from beamlike.system.in_hand import Desk
+from stages.progress.inputs import Inputs
+
+_FILES: Final = (
+    *("beamlike/journal.sqlite", "beamlike/manifest.json", "beamlike/records.jsonl"),
+    "beamlike/dead-letters/part-0-000000-000.jsonl",
+)
+"""Some of a checkpoint, of each kind that readers may take for theirs."""
+
+
+class Options(Protocol):
+    """What the runner says of its runs."""
+
+    @property
+    def chunk_rows(self) -> int: ...
+
+    @property
+    def trigger(self) -> str: ...
+
+    @property
+    def drain(self) -> bool: ...
+
+    @property
+    def on_batch(self) -> OnBatch | None: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> None:
+    """Before anything is made. Raises `PlanError` for what cannot be read, written or go on in process.
+
+    Also raises `CheckpointError` where the plan does not fit the checkpoint, and `SinkError`.
+    """
+    require_in_process(plan)
+    require_resumable(plan)
+    sources = {name: source.source for name, source in plan.sources.items()}
+    require_outside(sources, checkpoint.path, _FILES, "the checkpoint of the run; give it a folder beside")
+    check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
+    if (saved := saved_manifest(checkpoint.path)) is not None:
+        require_fitting(saved, describe(plan, 1, Runner.LOCAL), checkpoint.path, draining=draining)
+
+
+@attrs.frozen(eq=False)
+class Opened:
+    """A run whose batches can begin."""
+
+    plan: Plan
+    options: Options
+    run: OpenRun
+    journal: Journal
+    feed: Feed
+    engine: Engine
+    sinks: BatchSinks
+    desk: Desk
+    started: int
+
+    @classmethod
+    def of(cls, plan: Plan, options: Options, checkpoint: LocalCheckpoint, held: ExitStack) -> Self:
+        """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
+        new = checkpoint.manifest() is None
+        require_files(plan, globs=new and options.trigger == AVAILABLE_NOW)
+        manifest = checkpoint.open(describe(plan, 1, Runner.LOCAL), draining=options.drain)
+        _require_same_input(plan, checkpoint)
+        journal = checkpoint.journal(manifest)
+        held.callback(journal.close)
+        # Sources first: what cannot be read must not cost what an earlier run has written.
+        feed = feed_of(plan, options.chunk_rows, options.clock, journal.position, held)
+        run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))
+        desk = Desk(options.clock, simulated=steps_of(plan) is not None)
+        run = OpenRun.of(
+            plan,
+            checkpoint,
+            manifest,
+            run_sinks,
+            desk,
+            options.on_batch,
+            held,
+            records=checkpoint.at(RECORDS_FILE),
+            storing=lambda: stored("write", checkpoint.path),
+        )
+        _require_all_batches(journal, run, checkpoint)
+        engine = Engine(plan, options.clock, journal, _load(plan, journal), run.outcome.last)
+        sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
+        return cls(plan, options, run, journal, feed, engine, sinks, desk, options.clock())
+
+    @property
+    def plays(self) -> bool:
+        """Whether it plays test streams, which have an end of their own."""
+        return steps_of(self.plan) is not None
+
+    def process(self, batch: Begun) -> BatchRecord:
+        """Does a batch that was begun: its sinks have it."""
+        record = self.engine.take(self.feed.bundle(batch), batch.number, self.sinks)
+        for name, inputs in self.engine.inputs.items():
+            keep_inputs(name, self.journal, inputs)
+        return record
+
+    def finish(self, batch: Begun, record: BatchRecord) -> None:
+        """Tells of it; then it is done."""
+        self.run.observers.take(record)
+        self.journal.commit(batch)
+
+
+def dead_letters_of(checkpoint: LocalCheckpoint) -> str:
+    """The folder of the dead letters that no collection of the pipeline takes."""
+    return checkpoint.at("dead-letters")
+
+
+def _load(plan: Plan, journal: Journal) -> dict[str, Inputs]:
+    """What its sources and stages knew when the last run ended."""
+    known = {name: load_inputs(name, journal) for name in plan.producers}
+    return {name: inputs for name, inputs in known.items() if inputs != Inputs()}
+
+
+def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint) -> None:
+    """Raises `CheckpointError` where rows in memory, or test streams, are not those of the run so far."""
+    name = checkpoint.at("digests.json")
+    text = checkpoint.files.latest(name)
+    before: dict[str, Any] = json.loads(text) if text else {}
+    if steps_of(plan) is not None:
+        now = {"@streams": digest_of_streams(plan)}
+    else:
+        now = {
+            name: digest_of_rows(source.source)
+            for name, source in plan.sources.items()
+            if isinstance(source.source, ReadFromMemory)
+        }
+    for source, digest in now.items():
+        if before.get(source, digest) != digest:
+            raise (
+                other_streams(checkpoint.path)
+                if source.startswith("@")
+                else other_rows(source, checkpoint.path)
+            )
+    if now != before:
+        checkpoint.files.replace(name, json.dumps({**before, **now}, indent=1, sort_keys=True))
+
+
+def _require_all_batches(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> None:
+    """Raises `CheckpointError` where the records know of a batch that the journal does not have."""
+    recorded, last = run.outcome.last, journal.last
+    if recorded is not None and recorded.batch > (-1 if last is None else last[0].number):
+        raise checkpoint.damaged(
+            f"{journal.path} has no batch {recorded.batch}, which the records have: a part of it is lost"
+        )

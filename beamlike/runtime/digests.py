@@ -1,0 +1,40 @@
+"""Input that a program brings along, and that must be the same when its run goes on: rows in memory, test streams."""
+
+from __future__ import annotations
+
+import hashlib
+
+from beamlike.errors import CheckpointError
+from beamlike.io.sources import ReadFromMemory, ReadInSteps
+from beamlike.plan.model import Plan
+from stages.state.store import encode
+
+
+def digest_of_rows(rows: ReadFromMemory) -> str:
+    """A digest of all rows, the same for the same ones."""
+    return hashlib.sha256(encode(rows.all_rows())).hexdigest()
+
+
+def digest_of_streams(plan: Plan) -> str:
+    """A digest of what the plan's test streams play, the same for the same steps."""
+    digest = hashlib.sha256()
+    for name, source in plan.sources.items():
+        assert isinstance(source.source, ReadInSteps)
+        for step in source.source.steps:
+            digest.update(repr((name, step.summary, step.processing_time)).encode() + encode(step.elements))
+    return digest.hexdigest()
+
+
+def other_rows(source: str, checkpoint: str) -> CheckpointError:
+    """The error for rows in memory that are not those of the checkpoint."""
+    return CheckpointError(
+        f"source {source!r} has other rows than the run of the checkpoint {checkpoint}; start anew with another "
+        "checkpoint"
+    )
+
+
+def other_streams(checkpoint: str) -> CheckpointError:
+    """The error for test streams that are not those of the checkpoint."""
+    return CheckpointError(
+        f"the test streams are not those of the checkpoint {checkpoint}; start anew with another checkpoint"
+    )
