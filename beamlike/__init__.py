@@ -254,7 +254,7 @@ __all__ = [
 _ROOMS = {
     "errors": "beamlike.errors",
     "observe": "beamlike.observe",
-    "savepoint": "beamlike.spark.savepoint",
+    "savepoint": "beamlike.api.savepoint",
     "testing": "beamlike.testing",
 }
 

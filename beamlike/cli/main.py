@@ -26,6 +26,7 @@ from beamlike.errors import (
     nearest,
 )
 from beamlike.local.runner import LocalRunner
+from beamlike.plan.manifest import Runner
 from beamlike.runtime.summary import Run, lost_rows
 from beamlike.runtime.tables import totals_table, watermarks_table
 from beamlike.system.printable import printable
@@ -176,10 +177,12 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
 
     The checkpoint stays as it is; from the savepoint another run can begin: see `restore`.
     """
-    from beamlike.spark.savepoint import savepoint as savepoints
+    from beamlike.api import savepoint as savepoints
 
     saved = _plainly(lambda: savepoints.save(checkpoint, savepoint, master=master))
-    click.echo(f"{saved.path}: the run after batch {saved.batch}, on {saved.manifest['shards']} shards")
+    shards = saved.manifest["shards"]
+    where = "in process" if saved.manifest["runner"] == Runner.LOCAL else f"on {shards} shards"
+    click.echo(f"{saved.path}: the run after batch {saved.batch}, {where}")
 
 
 @main.command()
@@ -187,29 +190,35 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
 @click.argument("checkpoint")
 @click.argument("pipeline", type=_Target())
 @_set
-@click.option("--shards", type=click.IntRange(1), help="Of the new run; default: those of the saved one.")
-@click.option("--master", help="Where Spark runs; default: local[*].")
+@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option(
+    "--shards", type=click.IntRange(1), help="Spark: of the new run; default: those of the saved one."
+)
+@click.option("--master", help="Spark: where it runs; default: local[*].")
 def restore(
     savepoint: str,
     checkpoint: str,
     pipeline: Pipeline,
+    runner: str,
     shards: int | None,
     master: str | None,
 ) -> None:
     """Make the new CHECKPOINT, with which MODULE:PIPELINE goes on where the run of SAVEPOINT was.
 
-    The pipeline may have changed; a number of shards of its own can be given. The run that was saved must not go on:
-    both would write what comes next.
+    The pipeline may have changed, and it may go on by another runner or on another number of shards. The run that was
+    saved must not go on: both would write what comes next.
     """
-    from beamlike.spark.savepoint import savepoint as savepoints
+    from beamlike.api import savepoint as savepoints
 
     left_out = _plainly(
-        lambda: savepoints.restore(savepoint, checkpoint, pipeline.plan(), shards=shards, master=master)
+        lambda: savepoints.restore(
+            savepoint, checkpoint, pipeline.plan(), runner=runner, shards=shards, master=master
+        )
     )
     for line in left_out:
         click.echo(line)
     click.echo(
-        f"{checkpoint}: go on with beamlike run MODULE:PIPELINE --runner spark --checkpoint {checkpoint}"
+        f"{checkpoint}: go on with beamlike run MODULE:PIPELINE --runner {runner} --checkpoint {checkpoint}"
     )
 
 

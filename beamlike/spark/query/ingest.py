@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from itertools import groupby
+from itertools import groupby, islice
 from typing import cast
 
 import attrs
@@ -158,7 +158,8 @@ def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
     file, part = listed.file, listed.part
     origin = f"{task.plan.name}:{listed.number:012d}"
     source = cast(ReadInFiles, task.plan.source)
-    for index, chunk in enumerate(source.pieces(file, CHUNK_ROWS, part, listed.parts)):
+    pieces = enumerate(source.pieces(file, listed.rows or CHUNK_ROWS, part, listed.parts))
+    for index, chunk in islice(pieces, listed.pieces, None):
         batch = task.send(FromFile(chunk, file), origin, part * PART_NUMBERS + index * CHUNK_NUMBERS)
         if batch is not None:
             yield batch

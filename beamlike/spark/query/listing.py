@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final, cast
 
 import attrs
@@ -22,7 +23,7 @@ from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
 from beamlike.system.path_names import file_name
-from stages.facts import from_json, to_facts
+from stages.facts import SPARSE, from_json, to_facts
 from stages.strategies.validators import SourceFile
 
 PART_BYTES: Final = 32 << 20
@@ -42,10 +43,15 @@ class ReadFile:
 
 @attrs.frozen
 class FilePart(ReadFile):
-    """A file on a list, or one of its `parts` if it is read in several."""
+    """A file on a list, or one of its `parts` if it is read in several.
+
+    Of one that was cut in process, `pieces` of at most `rows` rows were read before.
+    """
 
     parts: int = 1
     part: int = 0
+    pieces: int = attrs.field(default=0, metadata=SPARSE)
+    rows: int | None = attrs.field(default=None, metadata=SPARSE)
 
 
 @attrs.frozen
@@ -143,10 +149,18 @@ class Lists:
                     f"{begun[name]}: move it back and run it once more, to the end of that batch"
                 )
 
-    def keep(self, read: Iterable[str]) -> None:
-        """Notes that these files were read."""
+    def keep(self, read: Sequence[str], cut: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
+        """Notes that these files were read, and of others so many pieces of at most so many rows: the rest is due."""
         lines = [_line(ReadFile(file, number)) for number, file in enumerate(read)]
         self.checkpoint.files.replace(f"{self.folder}/{_BEFORE}", "".join(lines))
+        for number, (file, (pieces, rows)) in enumerate(cut.items(), start=len(read)):
+            entry = FilePart(file, number, pieces=pieces, rows=rows)
+            self._put(number, [entry])
+
+    def _put(self, first: int, entries: Iterable[Entry]) -> None:
+        """Makes a list; its first file has this number."""
+        name = f"{self.folder}/{first:012d}.json"
+        self.checkpoint.files.write(name, "".join(map(_line, entries)), _FIRST_TIME + first)
 
 
 @attrs.define(slots=False)
@@ -187,8 +201,7 @@ class Listing(Lists):
         entries: list[Entry] = [*known]
         for number, file in enumerate(files, start=first):
             entries += self._parts(number, file)
-        name = f"{self.folder}/{first:012d}.json"
-        self.checkpoint.files.write(name, "".join(map(_line, entries)), _FIRST_TIME + first)
+        self._put(first, entries)
         self.known.update({file.path: number for number, file in enumerate(files, start=first)})
 
     def _parts(self, number: int, file: Found) -> list[FilePart]:

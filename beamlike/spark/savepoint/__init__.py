@@ -1,8 +1,4 @@
-"""Savepoints: the state of a run as files, and how another plan or number of shards takes it up.
+"""Savepoints of runs on Spark.
 
 May import what `spark` may.
 """
-
-from beamlike.spark.savepoint.savepoint import restore, save
-
-__all__ = ["restore", "save"]

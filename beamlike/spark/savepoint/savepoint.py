@@ -7,8 +7,8 @@ what Spark's own log has.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import attrs
 import polars as pl
@@ -17,21 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute, uri
-from beamlike.io.sources import ReadInFiles
-from beamlike.plan.manifest import (
-    Remedy,
-    checked,
-    describe,
-    differences,
-    needs_processing_time,
-    new_manifest,
-    refusal,
-)
-from beamlike.plan.model import Plan, StagePlan
-from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.io.sources import PlacedOnSpark, ReadInFiles
+from beamlike.plan.manifest import describe, needs_processing_time, new_manifest
+from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
 from beamlike.runtime.kept_inputs import INPUTS
 from beamlike.runtime.resharding import take_apart
+from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sound import make_ready
@@ -43,55 +35,19 @@ from beamlike.spark.query.operators import apply_level
 from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
-from stages.facts import from_facts, to_facts
-
-_FACTS: Final = "savepoint.json"
-_BESIDE: Final = {"Rows": "rows in memory", "TestStream": "test streams"}
-
-
-@attrs.frozen
-class Savepoint:
-    """What was saved: the run's manifest, its last batch, by source the lines of Spark's offset log, its tally."""
-
-    path: str
-    manifest: dict[str, Any]
-    batch: int
-    offsets: dict[str, list[str]]
-    tally: Counted
-
-    def at(self, *names: str) -> str:
-        """A path in it."""
-        return "/".join([self.path.rstrip("/"), *names])
-
-    def files_of(self, name: str) -> str:
-        """The file that lists what was read of a source of files."""
-        return self.at("files", f"{file_name(name, blanks=True)}.json")
-
-    def source(self, name: str, stream: int) -> str:
-        """The folder with what Spark keeps of one stream of a source."""
-        return self.at("sources", file_name(name, blanks=True), str(stream))
 
 
 def save(
     checkpoint: str, savepoint: str, *, session: SparkSession | None = None, master: str | None = None
 ) -> Savepoint:
-    """Saves the run of a checkpoint, which must not be running, in a new folder. The checkpoint stays as it is.
-
-    `checkpoint` and `savepoint` are folders that Spark reaches. It works in `session`, or in one that is made on
-    `master`. Gives the `Savepoint`, with its path and its last batch. Raises `CheckpointError` where there is nothing
-    to save, or it is not whole.
-
-    Example:
-        >>> bl.savepoint.save("checkpoint", "savepoints/monday").batch  # doctest: +SKIP
-        41
-    """
+    """Saves the run of a checkpoint, which must not be running, in a new folder. Users call `bl.savepoint.save`."""
     opened = _open(session, master, None, "beamlike savepoint")
     source, files = Checkpoint(opened, absolute(checkpoint)), HadoopFiles(opened)
     target = absolute(savepoint)
     if files.names(target):
-        raise CheckpointError(f"{target} is not empty; save into a new folder")
+        raise not_empty(target, "save")
     if source.manifest() is None:
-        raise CheckpointError(f"there is no run to save in {source.path}: it has no beamlike/manifest.json")
+        raise no_run(source.path)
     lock = source.lock("beamlike savepoint")
     try:
         return _save(opened, source, target)
@@ -104,7 +60,8 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     manifest = source.manifest()
     assert manifest is not None
     make_ready(source, manifest)
-    batch = _last_batch(source, manifest)
+    batch = last_batch(source, "commits")
+    require_to_save(manifest, batch, last_batch(source, "offsets"), source.path)
     offsets = _offsets(source, manifest, batch)
     # None of its batches is run again: those of a restored run have other numbers.
     saved = Savepoint(target, manifest, batch, offsets, attrs.evolve(source.tally(), batch=None))
@@ -127,36 +84,9 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
         for line in range(len(lines)):
             files.copy(source.of_spark("sources", str(number)), saved.source(name, line))
             number += 1
-    facts = {name: fact for name, fact in to_facts(saved).items() if name != "path"}
     files.sync(target)
-    # Last: without it, there is no savepoint.
-    files.write(saved.at(_FACTS), json.dumps(facts, indent=1, sort_keys=True))
+    files.write(saved.at(FACTS), saved.to_json())
     return saved
-
-
-def _last_batch(source: Checkpoint, manifest: Mapping[str, Any]) -> int:
-    """The last batch that was done; `CheckpointError` if another was begun after it, or the run is over."""
-    where = f"the run of the checkpoint {source.path}"
-    for name, facts in manifest["sources"].items():
-        if what := _BESIDE.get(facts["kind"]):
-            raise CheckpointError(
-                f"source {name!r}: {what} are kept in the checkpoint; there is no savepoint of them"
-            )
-    if manifest["restoring"]:
-        raise CheckpointError(f"{where} was not restored to its end; restore its savepoint again")
-    if manifest["draining"]:
-        raise CheckpointError(
-            f"{where} was drained: its windows are closed, and no state is left to go on with"
-        )
-    done, begun = last_batch(source, "commits"), last_batch(source, "offsets")
-    if done < 0:
-        raise CheckpointError(f"{where} has not finished a batch; there is nothing to save")
-    if begun > done and not manifest["whole"]:
-        raise CheckpointError(
-            f"{where} ended within batch {begun}, of which sinks may have a part; run it once more with the plan that "
-            "it has, to its end or until it is stopped by SIGTERM or Ctrl-C, and then take the savepoint"
-        )
-    return done
 
 
 def _offsets(source: Checkpoint, manifest: Mapping[str, Any], batch: int) -> dict[str, list[str]]:
@@ -184,22 +114,6 @@ def _log(checkpoint: Checkpoint, batch: int) -> list[str]:
     return lines
 
 
-def load(session: SparkSession, savepoint: str) -> Savepoint:
-    """The savepoint in a folder. Raises `CheckpointError` if there is none."""
-    path = absolute(savepoint)
-    text = HadoopFiles(session).read(f"{path.rstrip('/')}/{_FACTS}")
-    if text is None:
-        raise CheckpointError(f"there is no savepoint in {path}: it has no {_FACTS}, which is written last")
-    try:
-        saved = from_facts(Savepoint, {**json.loads(text), "path": path})
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise CheckpointError(
-            f"the savepoint {path} is damaged, its {_FACTS} is not what was written: restore another one, or a copy"
-        ) from None
-    checked(saved.manifest, f"the savepoint {path}")
-    return saved
-
-
 def restore(
     savepoint: str,
     checkpoint: str,
@@ -209,29 +123,16 @@ def restore(
     session: SparkSession | None = None,
     master: str | None = None,
 ) -> list[str]:
-    """Makes a new checkpoint, with which a run of the plan goes on where the saved one was; gives what was left out.
-
-    `savepoint` is a folder that `save` made, and `checkpoint` one that is new. `shards`: by default those of the
-    savepoint. It works in `session`, or in one that is made on `master`. The savepoint stays as it is, and can be
-    restored again. Raises `CheckpointError` where the plan cannot go on with that state, or the checkpoint is not
-    new.
-
-    Example:
-        >>> bl.savepoint.restore("savepoints/monday", "checkpoint-2", p.plan(), shards=16)  # doctest: +SKIP
-        []
-        >>> run = p.run(bl.SparkRunner(checkpoint="checkpoint-2"))  # doctest: +SKIP
-    """
+    """Makes a new checkpoint, with which a run of the plan on Spark goes on. Users call `bl.savepoint.restore`."""
     opened = _open(session, master, shards, plan.name)
     ship(opened, modules_of(plan))
-    saved = load(opened, savepoint)
+    saved = load(absolute(savepoint), HadoopFiles(opened).read)
     opened.conf.set("spark.sql.shuffle.partitions", str(shards or saved.manifest["shards"]))
     described = describe(plan, shards or saved.manifest["shards"])
-    refused = [found for found in differences(saved.manifest, described) if found.remedy != Remedy.RESTORE]
-    if refused:
-        raise CheckpointError(refusal(refused, f"the savepoint {saved.path}", {}))
+    saved.require_fitting(described)
     target = Checkpoint(opened, absolute(checkpoint))
     if target.files.names(target.path):
-        raise CheckpointError(f"{target.path} is not empty; restore into a new folder")
+        raise not_empty(target.path, "restore")
     lock = target.lock("beamlike restore")
     try:
         manifest = new_manifest(described)
@@ -244,12 +145,7 @@ def restore(
         target.save({**manifest, "whole": True})
     finally:
         lock.release()
-    return [
-        f"{kind} {name!r} is gone: what the savepoint has of it is left out"
-        for kind in ("source", "stage")
-        for name in saved.manifest[f"{kind}s"]
-        if name not in described[f"{kind}s"]
-    ]
+    return [*saved.left_out(described)]
 
 
 def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
@@ -324,14 +220,28 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
     for name, source in plan.sources.items():
         if isinstance(source.source, ReadInFiles):
             if name in saved.offsets:
-                Lists(target, name).keep(_files_read(saved, target.session, name))
+                Lists(target, name).keep(_files_read(saved, target.session, name), saved.cut.get(name, {}))
             lines.append(NO_OFFSET)
+            continue
+        if name in saved.positions:
+            lines += _offsets_of(name, source, saved)
             continue
         for part, line in enumerate(saved.offsets.get(name, [NO_OFFSET])):
             files.copy(saved.source(name, part), target.of_spark("sources", str(len(lines))))
             lines.append(line)
     # Control is new.
     files.write(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
+
+
+def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str]:
+    """The lines for a source that was read in process."""
+    if not isinstance(source.source, PlacedOnSpark):
+        kind = type(source.source).__name__
+        raise CheckpointError(
+            f"source {name!r}: {kind} does not say where Spark reads on from where it was in process: it has no "
+            "offsets_of_spark(position)"
+        )
+    return source.source.offsets_of_spark(saved.positions[name])
 
 
 def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]:

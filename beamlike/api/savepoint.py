@@ -1,0 +1,76 @@
+"""Savepoints: the state of a run as files, and how another plan, number of shards or runner takes it up."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from beamlike.io.files.paths import absolute, path_text
+from beamlike.local import savepoint as in_process
+from beamlike.plan.manifest import Runner
+from beamlike.plan.model import Plan
+from beamlike.runtime.checkpoint import saved_manifest
+from beamlike.runtime.savepoint import Savepoint
+
+__all__ = ["restore", "save"]
+
+
+def save(
+    checkpoint: str | os.PathLike[str],
+    savepoint: str | os.PathLike[str],
+    *,
+    session: Any = None,
+    master: str | None = None,
+) -> Savepoint:
+    """Saves the run of a checkpoint, which must not be running, in a new folder. The checkpoint stays as it is.
+
+    For a run on Spark, `checkpoint` and `savepoint` are folders that Spark reaches; it works in `session`, or in one
+    that is made on `master`. Gives the `Savepoint`, with its path and its last batch. Raises `CheckpointError` where
+    there is nothing to save, or it is not whole.
+
+    Example:
+        >>> bl.savepoint.save("checkpoint", "savepoints/monday").batch  # doctest: +SKIP
+        41
+    """
+    path = absolute(path_text(checkpoint))
+    manifest = saved_manifest(path)
+    if manifest is not None and manifest["runner"] == Runner.LOCAL:
+        return in_process.save(path, path_text(savepoint))
+    from beamlike.spark.savepoint import savepoint as on_spark
+
+    return on_spark.save(path, path_text(savepoint), session=session, master=master)
+
+
+def restore(
+    savepoint: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    plan: Plan,
+    *,
+    runner: str = Runner.SPARK,
+    shards: int | None = None,
+    session: Any = None,
+    master: str | None = None,
+) -> list[str]:
+    """Makes a new checkpoint, with which a run of the plan goes on where the saved one was; gives what was left out.
+
+    `savepoint` is a folder that `save` made, and `checkpoint` one that is new. The run may go on by another `runner`
+    than before: "local" is for `bl.LocalRunner`. On Spark it has so many `shards`, by default those of the savepoint;
+    it works in `session`, or in one that is made on `master`. The savepoint stays as it is, and can be restored again.
+    Raises `CheckpointError` where the plan cannot go on with that state, or the checkpoint is not new.
+
+    Example:
+        >>> bl.savepoint.restore("savepoints/monday", "checkpoint-2", p.plan(), shards=16)  # doctest: +SKIP
+        []
+        >>> run = p.run(bl.SparkRunner(checkpoint="checkpoint-2"))  # doctest: +SKIP
+    """
+    source, target = path_text(savepoint), path_text(checkpoint)
+    if runner == Runner.LOCAL:
+        given: dict[str, Any] = {"shards": shards, "session": session, "master": master}
+        if of_spark := [name for name, value in given.items() if value is not None]:
+            raise ValueError(f"restore: {', '.join(of_spark)}= is for runner='spark'")
+        return in_process.restore(source, target, plan)
+    if runner != Runner.SPARK:
+        raise ValueError(f"restore: runner must be 'spark' or 'local', not {runner!r}")
+    from beamlike.spark.savepoint import savepoint as on_spark
+
+    return on_spark.restore(source, target, plan, shards=shards, session=session, master=master)

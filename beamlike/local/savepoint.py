@@ -1,0 +1,175 @@
+"""Savepoints of runs in process: as those of a run on Spark that has one shard, so that either takes up the other's."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import polars as pl
+
+from beamlike.errors import CheckpointError
+from beamlike.io.files.intake import Place
+from beamlike.io.files.paths import absolute
+from beamlike.io.sources import PlacedOnSpark, ReadInFiles
+from beamlike.local.checkpoint import LocalCheckpoint
+from beamlike.local.feed import require_resumable
+from beamlike.local.journal import Begun, Journal
+from beamlike.plan.manifest import Runner, describe, new_manifest
+from beamlike.plan.model import Plan, SourcePlan
+from beamlike.runtime.checkpoint import stored
+from beamlike.runtime.envelope import Topology
+from beamlike.runtime.kept_inputs import INPUTS, keep_inputs, load_inputs
+from beamlike.runtime.resharding import put_together, take_apart
+from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
+from beamlike.system.durable import make_folder, sync_tree
+from stages.facts import from_facts, to_facts
+from stages.progress.inputs import Inputs
+from stages.state.store import DictStore
+
+_SHARD: Final = 0
+_STATE: Final = pl.Schema({"shard": pl.Int32(), "key": pl.String(), "value": pl.Binary()})
+
+
+def save(checkpoint: str, savepoint: str) -> Savepoint:
+    """Saves the run of a checkpoint, which must not be running, in a new folder. Users call `bl.savepoint.save`."""
+    source, target = LocalCheckpoint.of(checkpoint), absolute(savepoint)
+    if os.path.isdir(target) and os.listdir(target):
+        raise not_empty(target, "save")
+    manifest = source.manifest()
+    if manifest is None:
+        raise no_run(source.path)
+    with ExitStack() as held:
+        held.enter_context(source.lock("beamlike savepoint"))
+        journal = source.journal({**manifest, "begun": True})
+        held.callback(journal.close)
+        with stored("write", target):
+            return _save(source, manifest, journal, target)
+
+
+def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, target: str) -> Savepoint:
+    last = journal.last
+    begun = -1 if last is None else last[0].number
+    done = begun if last is not None and last[1] else begun - 1
+    require_to_save(manifest, done, begun, source.path)
+    saved = Savepoint(target, manifest, done, {}, attrs.evolve(source.tally(), batch=None))
+    make_folder(saved.at("state", "0"))
+    make_folder(saved.at("files"))
+    rows = [(_SHARD, f"{stage}/{key}", value) for stage, key, value in journal.values()]
+    pl.DataFrame(rows, schema=_STATE, orient="row").write_parquet(saved.at("state", "0", "part-0.parquet"))
+    for name, facts in manifest["sources"].items():
+        position = journal.position(name)
+        if "files listed by" in facts:
+            places = {file: from_facts(Place, place) for file, place in position.items()}
+            ordered = sorted(places, key=lambda file: places[file].number)
+            read = [file for file in ordered if places[file].pieces is None]
+            Path(saved.files_of(name)).write_text(json.dumps(read))
+            saved.offsets[name] = []
+            cut = {file: places[file] for file in ordered if file not in read}
+            saved.cut[name] = {file: (place.pieces or 0, place.rows or 0) for file, place in cut.items()}
+        else:
+            saved.positions[name] = position
+    sync_tree(target)
+    facts_file = saved.at(FACTS)
+    Path(f"{facts_file}.tmp").write_text(saved.to_json())
+    os.replace(f"{facts_file}.tmp", facts_file)
+    sync_tree(target)
+    return saved
+
+
+def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
+    """Makes a new checkpoint, with which a run of the plan in process goes on. Users call `bl.savepoint.restore`."""
+    target = LocalCheckpoint.of(checkpoint)
+    require_resumable(plan)
+    saved = load(absolute(savepoint), target.files.latest)
+    described = describe(plan, 1, Runner.LOCAL)
+    saved.require_fitting(described)
+    if os.path.isdir(target.path) and os.listdir(target.path):
+        raise not_empty(target.path, "restore")
+    with ExitStack() as held:
+        held.enter_context(target.lock("beamlike restore"))
+        manifest = new_manifest(described)
+        target.save({**manifest, "restoring": True})
+        journal = target.journal(manifest)
+        held.callback(journal.close)
+        state = _state(saved, plan)
+        positions = {name: _position(name, source, saved) for name, source in plan.sources.items()}
+        now = max((load_inputs(name, state).now for name in plan.producers), default=0)
+        journal.fill(Begun(0, now, now, {}), state, positions)
+        target.keep_tally(saved.tally)
+        # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
+        target.save(manifest)
+    return [*saved.left_out(described)]
+
+
+def _state(saved: Savepoint, plan: Plan) -> DictStore:
+    """The state of all old shards as that of one."""
+    store, now = DictStore(), Topology.of(plan, (_SHARD,))
+    before = Topology(tuple(range(saved.manifest["shards"])), now.keys)
+    kept = [*_values(saved, plan)]
+    for name, stage in plan.stages.items():
+        shards = [(shard, values) for shard, of, values in kept if of == name and INPUTS in values]
+        pieces = [
+            piece for shard, values in shards for piece in take_apart(stage, shard, values, before, now)
+        ]
+        if pieces:
+            put_together(stage, pieces, store)
+    for name in plan.sources:
+        own = next((values[INPUTS] for _, of, values in kept if of == name and INPUTS in values), None)
+        if own is not None:
+            store.put(name, INPUTS, own)
+        elif (known := _seen_by_stages(name, plan, store)) is not None:
+            keep_inputs(name, store, known)
+    return store
+
+
+def _values(saved: Savepoint, plan: Plan) -> Iterator[tuple[int, str, dict[str, bytes]]]:
+    """By old shard, and source or stage: what it has in the store."""
+    for file in sorted(Path(saved.at("state")).rglob("*.parquet")):
+        rows = pl.read_parquet(file, hive_partitioning=False).cast(_STATE)
+        for (shard,), part in rows.partition_by("shard", as_dict=True).items():
+            values = dict(part.select("key", "value").iter_rows())
+            for name in plan.producers:
+                prefix = f"{name}/"
+                mine = {key.removeprefix(prefix): values[key] for key in values if key.startswith(prefix)}
+                yield shard, name, mine
+
+
+def _seen_by_stages(source: str, plan: Plan, store: DictStore) -> Inputs | None:
+    """What is known of a source that a run on Spark has read: a stage that reads it keeps that."""
+    for name, stage in plan.stages.items():
+        known = load_inputs(name, store)
+        if source in stage.inputs and source in known.sources:
+            times = {source: known.times.get(source, known.now)}
+            return Inputs({source: known.sources[source]}, {}, known.now, times)
+    return None
+
+
+def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, Any]:
+    """Where the source is read on; a new one from its beginning."""
+    if name in saved.positions:
+        return saved.positions[name]
+    if name not in saved.offsets:
+        return {}
+    if isinstance(source.source, ReadInFiles):
+        return {file: to_facts(place) for file, place in _places(name, saved)}
+    if isinstance(source.source, PlacedOnSpark):
+        return source.source.position_of(saved.offsets[name])
+    kind = type(source.source).__name__
+    raise CheckpointError(
+        f"source {name!r}: {kind} does not say where it is read on in process from where Spark was: it has no "
+        "position_of(offsets)"
+    )
+
+
+def _places(name: str, saved: Savepoint) -> Iterator[tuple[str, Place]]:
+    with stored("read", saved.files_of(name)):
+        read = json.loads(Path(saved.files_of(name)).read_text())
+    for number, file in enumerate(read):
+        yield file, Place(number)
+    for number, (file, (pieces, rows)) in enumerate(saved.cut.get(name, {}).items(), start=len(read)):
+        yield file, Place(number, pieces, rows)

@@ -1,0 +1,115 @@
+"""What a savepoint has, whichever runner made it, and what is asked of one, and of a run that is to be saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from beamlike.errors import CheckpointError
+from beamlike.plan.manifest import Remedy, checked, differences, refusal
+from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.system.path_names import file_name
+from stages.facts import SPARSE, from_facts, to_facts
+
+FACTS: Final = "savepoint.json"
+_BESIDE: Final = {"Rows": "rows in memory", "TestStream": "test streams"}
+
+
+@attrs.frozen
+class Savepoint:
+    """What was saved: the run's manifest, its last batch, by source the lines of Spark's offset log, its tally.
+
+    `positions` are of sources that were read in process, `cut` of sources of files: by file of which not all was read
+    how many pieces of at most how many rows were.
+    """
+
+    path: str
+    manifest: dict[str, Any]
+    batch: int
+    offsets: dict[str, list[str]]
+    tally: Counted
+    positions: dict[str, dict[str, Any]] = attrs.field(factory=dict, metadata=SPARSE)
+    cut: dict[str, dict[str, tuple[int, int]]] = attrs.field(factory=dict, metadata=SPARSE)
+
+    def at(self, *names: str) -> str:
+        """A path in it."""
+        return "/".join([self.path.rstrip("/"), *names])
+
+    def files_of(self, name: str) -> str:
+        """The file that lists what was read of a source of files."""
+        return self.at("files", f"{file_name(name, blanks=True)}.json")
+
+    def source(self, name: str, stream: int) -> str:
+        """The folder with what Spark keeps of one stream of a source."""
+        return self.at("sources", file_name(name, blanks=True), str(stream))
+
+    def to_json(self) -> str:
+        """Its facts, which are written last: without them, there is no savepoint."""
+        facts = {name: fact for name, fact in to_facts(self).items() if name != "path"}
+        return json.dumps(facts, indent=1, sort_keys=True)
+
+    def require_fitting(self, described: Mapping[str, Any]) -> None:
+        """Raises `CheckpointError` where a plan with this description cannot go on with its state."""
+        refused = [found for found in differences(self.manifest, described) if found.remedy != Remedy.RESTORE]
+        if refused:
+            raise CheckpointError(refusal(refused, f"the savepoint {self.path}", {}))
+
+    def left_out(self, described: Mapping[str, Any]) -> Iterator[str]:
+        """What such a plan does not have any more, in words."""
+        for kind in ("source", "stage"):
+            for name in self.manifest[f"{kind}s"]:
+                if name not in described[f"{kind}s"]:
+                    yield f"{kind} {name!r} is gone: what the savepoint has of it is left out"
+
+
+def load(path: str, read: Callable[[str], str | None]) -> Savepoint:
+    """The savepoint in a folder, whose files are `read`. Raises `CheckpointError` if there is none."""
+    text = read(f"{path.rstrip('/')}/{FACTS}")
+    if text is None:
+        raise CheckpointError(f"there is no savepoint in {path}: it has no {FACTS}, which is written last")
+    try:
+        saved = from_facts(Savepoint, {**json.loads(text), "path": path})
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise CheckpointError(
+            f"the savepoint {path} is damaged, its {FACTS} is not what was written: restore another one, or a copy"
+        ) from None
+    return attrs.evolve(saved, manifest=checked(saved.manifest, f"the savepoint {path}"))
+
+
+def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoint: str) -> None:
+    """Raises `CheckpointError` for a run whose state cannot be gone on with elsewhere.
+
+    `done` is its last batch that is done, and `begun` the last one, -1 where there is none.
+    """
+    where = f"the run of the checkpoint {checkpoint}"
+    for name, facts in manifest["sources"].items():
+        if what := _BESIDE.get(facts["kind"]):
+            raise CheckpointError(
+                f"source {name!r}: {what} are kept in the checkpoint; there is no savepoint of them"
+            )
+    if manifest["restoring"]:
+        raise CheckpointError(f"{where} was not restored to its end; restore its savepoint again")
+    if manifest["draining"]:
+        raise CheckpointError(
+            f"{where} was drained: its windows are closed, and no state is left to go on with"
+        )
+    if done < 0:
+        raise CheckpointError(f"{where} has not finished a batch; there is nothing to save")
+    if begun > done and not manifest["whole"]:
+        raise CheckpointError(
+            f"{where} ended within batch {begun}, of which sinks may have a part; run it once more with the plan that "
+            "it has, to its end or until it is stopped by SIGTERM or Ctrl-C, and then take the savepoint"
+        )
+
+
+def no_run(checkpoint: str) -> CheckpointError:
+    """The error for a folder that is no checkpoint."""
+    return CheckpointError(f"there is no run to save in {checkpoint}: it has no beamlike/manifest.json")
+
+
+def not_empty(folder: str, what: str) -> CheckpointError:
+    """The error for a folder that should be new."""
+    return CheckpointError(f"{folder} is not empty; {what} into a new folder")
