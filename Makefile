@@ -32,7 +32,7 @@ rooms: setup ## draw who imports whom into docs/pictures/rooms.svg
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7"
+faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7", or ARGS="--runner local --kills 100" in process
 	$(BIN)/python -m tests.faults $(ARGS)
 
 soak: setup ## half an hour of generated input on Spark: nothing grows, nothing is lost; ARGS="--minutes 2" or "--hours 8" of a simulated clock

@@ -39,8 +39,8 @@ class Feed(Protocol):
     def next(self, inputs: Mapping[str, Inputs]) -> Next:
         """What is there now, given what is known of the sources so far."""
 
-    def bundle(self, batch: Begun) -> Bundle:
-        """What comes in a batch. Raises `CheckpointError` where one is done again whose input is not there."""
+    def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
+        """What comes in a batch. Raises `CheckpointError` where one is done `again` whose input is not there."""
 
 
 def feed_of(
@@ -96,7 +96,7 @@ class SourceFeed:
         more = bool(waiting) or any(taken.more for taken in going.values())
         return Next(going, tuple(sorted(waiting)), more)
 
-    def bundle(self, batch: Begun) -> Bundle:
+    def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
         """Reads, and makes elements of it."""
         began = self.clock()
         ingested = {}
@@ -105,10 +105,9 @@ class SourceFeed:
                 try:
                     chunk = self.intakes[name].read(taken)
                 except (LookupError, FileNotFoundError) as error:
-                    raise CheckpointError(
-                        f"batch {batch.number} cannot be done again, as source {name!r} does not have its input any "
-                        f"more: {error.args[0]}; put that back"
-                    ) from error
+                    if not again:
+                        raise
+                    raise _gone(batch.number, name, error) from error
             ingested[name] = ingest(self.plan.sources[name], chunk, batch.now)
         times = dict.fromkeys(self.plan.sources, batch.now)
         return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started)
@@ -130,8 +129,15 @@ class StepFeed:
         taken = Taken(self.step, {"step": self.step + 1})
         return Next({STEPS: taken}, more=True, ended=self.step == self.steps)
 
-    def bundle(self, batch: Begun) -> Bundle:
+    def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
         """The step."""
         number = batch.taken[STEPS].input
         self.step = number + 1
         return step_bundle(self.plan, number, self.steps, self.clock)
+
+
+def _gone(batch: int, source: str, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"batch {batch} cannot be done again, as source {source!r} does not have its input any more: "
+        f"{error.args[0] if error.args else error!r}; put that back"
+    )

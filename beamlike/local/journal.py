@@ -15,11 +15,16 @@ from typing import Any, Final, Self
 import attrs
 
 from beamlike.errors import CheckpointError
-from beamlike.io.sources import Taken
+from beamlike.io.sources import Position, Taken
 from beamlike.runtime.checkpoint import not_stored
+from beamlike.runtime.dead_letter_limit import Counted
+from stages.facts import from_json, to_json
 from stages.state.store import DictStore
 
 KEPT_BATCHES: Final = 100
+
+_RUN: Final = "@run"
+"""In the place of a stage, for what the run itself keeps; no step has such a name."""
 
 _VERSION: Final = 1
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -138,9 +143,13 @@ class Journal:
             self._connection.execute("DELETE FROM batches WHERE number <= ?", (batch.number - KEPT_BATCHES,))
         self._changed.clear()
 
-    def fill(self, batch: Begun, state: DictStore, positions: Mapping[str, Mapping[str, Any]]) -> None:
+    def fill(
+        self, batch: Begun, state: DictStore, positions: Mapping[str, Position], counted: Counted
+    ) -> None:
         """Puts what a savepoint has in a new one, as if it came of this batch."""
+        self.keep_tally(counted)
         with self._telling(), self._transaction():
+            self._put(self._changed)
             self._put(state.values)
             for source, position in positions.items():
                 self._move(source, position)
@@ -152,16 +161,23 @@ class Journal:
         put = ((*name, value, zlib.crc32(value)) for name, value in values.items() if value is not None)
         self._connection.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", put)
 
-    def _move(self, source: str, position: Mapping[str, Any]) -> None:
+    def _move(self, source: str, position: Position) -> None:
         entries = ((source, entry, json.dumps(value)) for entry, value in position.items())
         self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", entries)
 
+    def tally(self) -> Counted:
+        """What the runs so far have counted of dead letters."""
+        value = self.get(_RUN, "tally")
+        return Counted() if value is None else from_json(Counted, value)
+
+    def keep_tally(self, counted: Counted) -> None:
+        """What they have counted with the batch in hand."""
+        self.put(_RUN, "tally", to_json(counted))
+
     def values(self) -> Iterator[tuple[str, str, bytes]]:
         """All of the state, by stage and key."""
-        with (
-            self._telling(),
-            closing(self._connection.execute("SELECT * FROM state ORDER BY stage, key")) as rows,
-        ):
+        select = "SELECT * FROM state WHERE stage != ? ORDER BY stage, key"
+        with self._telling(), closing(self._connection.execute(select, (_RUN,))) as rows:
             for stage, key, value, total in rows:
                 yield stage, key, self._whole(stage, key, value, total)
 

@@ -134,7 +134,7 @@ class LiveRun(Shown):
         """Until there is nothing more to take, or the run is to stop."""
         last = self._opened.journal.last
         if last is not None and not last[1]:
-            self._take(last[0])
+            self._take(last[0], again=True)
         while self._phase is Phase.GOING and not self._has_ended():
             due = time.monotonic() + self._interval
             found = self._look()
@@ -166,9 +166,9 @@ class LiveRun(Shown):
         opened.journal.begin(batch)
         return batch
 
-    def _take(self, batch: Begun) -> None:
+    def _take(self, batch: Begun, *, again: bool = False) -> None:
         self._opened.desk.begin(batch.number)
-        self.batches.append(self._opened.process(batch))
+        self.batches.append(self._opened.process(batch, again=again))
         self._opened.finish(batch, self.batches[-1])
         self._opened.desk.end()
 

@@ -23,6 +23,7 @@ from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
 from beamlike.runtime.ingest import require_files
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
@@ -106,6 +107,7 @@ class Opened:
             checkpoint,
             manifest,
             run_sinks,
+            DeadLetterLimit(plan.max_dead_letters, journal.tally(), keep=journal.keep_tally),
             desk,
             options.on_batch,
             held,
@@ -122,9 +124,10 @@ class Opened:
         """Whether it plays test streams, which have an end of their own."""
         return steps_of(self.plan) is not None
 
-    def process(self, batch: Begun) -> BatchRecord:
-        """Does a batch that was begun: its sinks have it."""
-        record = self.engine.take(self.feed.bundle(batch), batch.number, self.sinks)
+    def process(self, batch: Begun, *, again: bool) -> BatchRecord:
+        """Does a batch that was begun, maybe `again`: its sinks have it."""
+        bundle = self.feed.bundle(batch, again=again)
+        record = self.engine.take(bundle, batch.number, self.sinks)
         for name, inputs in self.engine.inputs.items():
             keep_inputs(name, self.journal, inputs)
         return record

@@ -56,7 +56,7 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
     begun = -1 if last is None else last[0].number
     done = begun if last is not None and last[1] else begun - 1
     require_to_save(manifest, done, begun, source.path)
-    saved = Savepoint(target, manifest, done, {}, attrs.evolve(source.tally(), batch=None))
+    saved = Savepoint(target, manifest, done, {}, attrs.evolve(journal.tally(), batch=None))
     make_folder(saved.at("state", "0"))
     make_folder(saved.at("files"))
     rows = [(_SHARD, f"{stage}/{key}", value) for stage, key, value in journal.values()]
@@ -99,8 +99,7 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         state = _state(saved, plan)
         positions = {name: _position(name, source, saved) for name, source in plan.sources.items()}
         now = max((load_inputs(name, state).now for name in plan.producers), default=0)
-        journal.fill(Begun(0, now, now, {}), state, positions)
-        target.keep_tally(saved.tally)
+        journal.fill(Begun(0, now, now, {}), state, positions, saved.tally)
         # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
         target.save(manifest)
     return [*saved.left_out(described)]

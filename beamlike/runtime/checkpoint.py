@@ -1,4 +1,4 @@
-"""The folder of a run that can be continued, on whatever runner: its manifest, its lock, and what it has counted."""
+"""The folder of a run that can be continued, on whatever runner: its manifest and its lock."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.plan.manifest import Remedy, Runner, differences, new_manifest, parse, refusal
-from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
-from stages.facts import from_json, to_json
 
 OURS: Final = "beamlike"
 """The folder in a checkpoint that no engine below writes to."""
@@ -104,15 +102,6 @@ class CheckpointFolder:
     def save(self, manifest: Mapping[str, Any]) -> None:
         """From now on this is its manifest."""
         self.files.replace(self.at(MANIFEST), json.dumps(manifest, indent=1, sort_keys=True))
-
-    def tally(self) -> Counted:
-        """What the runs on it have counted of dead letters so far; nothing for a new one."""
-        text = self.files.latest(self.at("tally.json"))
-        return from_json(Counted, text) if text else Counted()
-
-    def keep_tally(self, counted: Counted) -> None:
-        """What they have counted up to now, whether the last batch is done again or not."""
-        self.files.replace(self.at("tally.json"), to_json(counted).decode())
 
 
 def saved_manifest(path: str) -> dict[str, Any] | None:

@@ -40,6 +40,7 @@ class OpenRun:
         checkpoint: CheckpointFolder,
         manifest: dict[str, Any],
         sinks: RunSinks,
+        limit: DeadLetterLimit,
         desk: Desk,
         on_batch: OnBatch | None,
         held: ExitStack,
@@ -57,7 +58,6 @@ class OpenRun:
             sinks.start()
             manifest["begun"] = True
             checkpoint.save(manifest)
-        limit = DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally)
         with storing():
             outcome = Outcome.open(records, plan, desk, fresh=False, tasks=tasks)
         outcome.storing = storing

@@ -19,6 +19,7 @@ from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import Leftovers
+from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
 from beamlike.runtime.ingest import require_files
@@ -88,6 +89,7 @@ class Opened:
             checkpoint,
             manifest,
             sinks,
+            DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally),
             desk,
             options.on_batch,
             held,

@@ -1,4 +1,4 @@
-"""The long trials: a job on Spark is killed again and again, executors of a small cluster, and attempts at one task."""
+"""The long trials: a job is killed again and again, on Spark also executors of a cluster, and tasks have copies."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import click
 import pytest
 
 from tests.faults.attempts import AS_IT_SHOULD_BE
+from tests.faults.local_trials import deaths, survive_in_process
 from tests.faults.trials import CLUSTER, Life, attempts, executors, is_death, lives, survive
 from tests.support.databases import postgres
 
@@ -35,10 +36,18 @@ _NAMES = {"later": "all", "nobody": "exception"}
     "--executors", "lost", default=8, show_default=True, type=click.IntRange(0), help="Executors killed."
 )
 @click.option("--seed", default=1, show_default=True, type=int, help="Where and when.")
+@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option("--attempts/--no-attempts", "at_once", default=True, help="Of several at one task, one counts.")
-def main(kills: int, workers: int, lost: int, seed: int, *, at_once: bool) -> None:
-    """Prints what was killed; status 1, with the differences, if a row is lost, doubled or another."""
+def main(kills: int, workers: int, lost: int, seed: int, runner: str, *, at_once: bool) -> None:
+    """Prints what was killed; status 1, with the differences, if a row is lost, doubled or another.
+
+    In process there are only kills, of the whole job.
+    """
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
+    if runner == "local":
+        _survive_in_process(folder / "local", kills, seed)
+        shutil.rmtree(folder)
+        return
     if kills:
         _survive(folder / "alone", lives(seed, kills, workers), seed=seed)
     if lost:
@@ -59,6 +68,21 @@ def _attempt(folder: Path) -> None:
     if any(AS_IT_SHOULD_BE not in line for line in found):
         click.echo(f"its checkpoint and sinks are left in {folder}")
         sys.exit(1)
+
+
+def _survive_in_process(folder: Path, kills: int, seed: int) -> None:
+    started = time.monotonic()
+    planned = deaths(seed, kills)
+    try:
+        for number, death in enumerate(survive_in_process(folder, planned, seed=seed), start=1):
+            click.echo(f"{number:3d}  {time.monotonic() - started:6.1f} s  {death}")
+    except AssertionError as error:
+        click.echo(error)
+        click.echo(f"its input, checkpoint, sinks and log are left in {folder}")
+        sys.exit(1)
+    took, died = time.monotonic() - started, sum(death.count for death in planned)
+    each = f", {took / died:.2f} s each" if died else ""
+    click.echo(f"seed {seed}: {died} runs in process died in {took:.0f} s{each}; every row is there, once")
 
 
 def _survive(folder: Path, planned: list[Life], *, seed: int, **choices: object) -> None:

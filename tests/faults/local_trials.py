@@ -38,9 +38,20 @@ class Death:
     wires: Sequence[Wire]
     after: float | None = None
 
+    @property
+    def count(self) -> int:
+        """So many runs die."""
+        return len(self.wires)
+
+    def __str__(self) -> str:
+        last = self.wires[-1]
+        where = last.place if self.after is None else f"{1000 * self.after:.0f} ms after {last.place}"
+        before = "".join(f"an exception at {wire.place}, " for wire in self.wires[:-1])
+        return f"{before}SIGKILL at {where} of batch {last.batch}"
+
 
 def deaths(seed: int, count: int) -> list[Death]:
-    """At all places in turn; before every third, a run in the same process fails."""
+    """So many processes are killed, at all places in turn; before every third, a run in it fails."""
     rng = random.Random(seed)
     places = cycle(rng.sample(_PLACES, len(_PLACES)))
     made: list[Death] = []

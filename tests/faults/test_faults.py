@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 import beamlike as bl
 from tests.faults import moods, plays
 from tests.faults.job import plan_and_runner
+from tests.faults.local_trials import deaths, survive_in_process
 from tests.faults.outcome import Outcome, expected, outcome
 from tests.faults.pipeline import DATABASE, TABLES, pipeline
 from tests.faults.trials import Trial, is_death, lives, survive
@@ -50,6 +51,18 @@ def test_so_many_deaths_are_planned_of_both_kinds() -> None:
     died = {wire.victim for life in planned for wire in life.wires if is_death(wire, life.tries)}
     assert died == {"all", "driver", "later", "nobody", "worker"}
     assert {wire.place for wire in wires} == {*IN_WORKERS, *ON_DRIVER}
+
+
+def test_a_run_in_process_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    planned = deaths(seed=11, count=6)
+    assert len(list(survive_in_process(tmp_path / "job", planned, seed=11))) == 6
+
+
+def test_processes_are_killed_at_every_place() -> None:
+    planned = deaths(seed=7, count=40)
+    assert {death.wires[-1].place for death in planned} == {*IN_WORKERS, *ON_DRIVER}
+    assert any(death.after is not None for death in planned)
+    assert any(death.count > 1 for death in planned)
 
 
 @pytest.mark.slow

@@ -12,11 +12,13 @@ from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import describe
 from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import CheckpointFolder, require_fitting, saved_manifest
+from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.runtime.digests import other_streams
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep, order_text
 from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.system.path_names import is_remote
+from stages.facts import from_json, to_json
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -75,6 +77,15 @@ class Checkpoint(CheckpointFolder):
                 spark.sync()
 
         return sync
+
+    def tally(self) -> Counted:
+        """What the runs on it have counted of dead letters so far; nothing for a new one."""
+        text = self.files.latest(self.at("tally.json"))
+        return from_json(Counted, text) if text else Counted()
+
+    def keep_tally(self, counted: Counted) -> None:
+        """What they have counted up to now, whether the last batch is done again or not."""
+        self.files.replace(self.at("tally.json"), to_json(counted).decode())
 
     def control(self) -> str:
         """The folder of control files, which exists after this."""

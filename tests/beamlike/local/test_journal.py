@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ import beamlike as bl
 from beamlike.io.sources import Taken
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.journal import KEPT_BATCHES, Begun, Journal
+from beamlike.runtime.dead_letter_limit import Counted
 from stages.state.store import DictStore
 
 
@@ -69,10 +71,12 @@ def test_only_the_last_batches_are_kept(tmp_path: Path) -> None:
 
 def test_what_is_saved_begins_another_one(tmp_path: Path) -> None:
     with closing(opened(tmp_path)) as journal:
-        journal.fill(begun(0), DictStore({("stage", "a"): b"1"}), {"numbers": {"next": 5}})
+        journal.fill(begun(0), DictStore({("stage", "a"): b"1"}), {"numbers": {"next": 5}}, Counted(7))
         assert journal.last == (begun(0), True)
         assert journal.get("stage", "a") == b"1"
         assert journal.position("numbers") == {"next": 5}
+        assert journal.tally() == Counted(7)
+        assert [*journal.values()] == [("stage", "a", b"1")]
 
 
 # Damage
@@ -89,7 +93,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "checkpoint" / "beamlike"
 
 
-def again() -> None:
+def again(**options: Any) -> None:
     p = bl.Pipeline("scores")
     source = bl.JSONLines("data", {"user": str, "at": int})
     plays = p.read(
@@ -97,7 +101,7 @@ def again() -> None:
     )
     counted = plays.window_into(bl.Sessions("1m")).group_by("user").aggregate(n=bl.count())
     counted.write("out", bl.JSONLines("out"))
-    p.run(bl.LocalRunner(checkpoint="checkpoint"))
+    p.run(bl.LocalRunner(checkpoint="checkpoint", **options))
 
 
 def more() -> None:
@@ -190,3 +194,19 @@ def test_storage_that_is_full_is_told_and_the_next_run_goes_on(run: Path, size: 
     records = (run / "records.jsonl").read_text().splitlines()
     last = [json.loads(line) for line in records if line.startswith('{"batch"')][-1]
     assert (last["batch"], last["stages"]["plays.aggregate"]["live"]) == (1, 10_000)
+
+
+def test_input_that_is_gone_is_told_where_a_batch_is_done_again(run: Path) -> None:
+    more()
+
+    def fail(record: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        again(on_batch=fail)
+    Path("data/1.jsonl").unlink()
+    told = r"batch 1 cannot be done again, as source 'plays' does not have its input any more: .*1\.jsonl' is gone"
+    with pytest.raises(bl.CheckpointError, match=told):
+        again()
+    more()
+    again()

@@ -1,0 +1,120 @@
+"""What a checkpoint costs in process: milliseconds of a batch with it and without, by how many windows are open.
+
+`python -m benchmarks.checkpoint` fills the state with so many windows of a day, each of a user of its own, and then
+takes batches of a thousand plays of random users, with a checkpoint and without in turns.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import click
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+import beamlike as bl
+from beamlike.records.model import BatchRecord
+
+BATCH = 1_000
+_SKIPPED = 3  # batches after the filling, which are not counted
+_DAY = 86_400
+
+
+@attrs.frozen
+class Cost:
+    """Of the batches of one run: median milliseconds, and with a checkpoint the median of kilobytes that it wrote."""
+
+    open: int
+    checkpoint: bool
+    milliseconds: float
+    kilobytes: float | None
+
+
+def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
+    """One run."""
+    ticks: list[float] = []
+    written: list[int] = []
+
+    def tick(record: BatchRecord) -> None:
+        ticks.append(time.perf_counter())
+        written.append(_written())
+
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "plays")
+        _write(data, windows, batches)
+        options = {"checkpoint": f"{folder}/checkpoint"} if checkpoint else {}
+        _pipeline(data).run(bl.LocalRunner(on_batch=tick, **options))
+    # Those with plays: a run without a checkpoint has one more, which closes all windows.
+    last = batches + _SKIPPED + 1
+    times = np.diff(ticks[:last])[_SKIPPED:]
+    sizes = np.diff(written[:last])[_SKIPPED:]
+    kilobytes = float(statistics.median(sizes)) / 1e3 if checkpoint else None
+    return Cost(windows, checkpoint, 1e3 * float(statistics.median(times)), kilobytes)
+
+
+def _written() -> int:
+    """Bytes that this process has had written; what goes to a pipe or a terminal counts, too."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("wchar:")).split()[1])
+
+
+def _write(data: Path, windows: int, batches: int) -> None:
+    """A file that opens a window for each user, then one of random users for each batch."""
+    data.mkdir()
+    rng = np.random.default_rng(1)
+    for number in range(batches + _SKIPPED + 1):
+        users = np.arange(windows) if number == 0 else rng.integers(0, windows, BATCH)
+        at = np.sort(rng.integers(0, _DAY // 2, len(users)))
+        path = data / f"{number:04d}.parquet"
+        pl.DataFrame({"user": users, "at": at}).write_parquet(path)
+        os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+
+
+def _pipeline(data: Path) -> bl.Pipeline:
+    p = bl.Pipeline("plays")
+    source = bl.Parquet(data, max_files_per_trigger=1)
+    watermark = bl.BoundedOutOfOrderness("1d")
+    plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=watermark)
+    counted = plays.window_into(bl.FixedWindows("1d")).group_by("user").aggregate(plays=bl.count())
+    counted.write("out", bl.Callback(lambda frame, batch: None))
+    return p
+
+
+@click.command()
+@click.option("--windows", multiple=True, type=click.IntRange(1), default=[1_000, 100_000, 1_000_000])
+@click.option("--batches", default=100, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Of which the best counts."
+)
+def main(windows: Sequence[int], batches: int, rounds: int) -> None:
+    """Prints a table."""
+    table = Table("open windows", "without, ms", "with a checkpoint, ms", "written, kB")
+    for count in windows:
+        runs = [
+            measure(count, batches, checkpoint=checkpoint)
+            for _ in range(rounds)
+            for checkpoint in (False, True)
+        ]
+        without, kept = (
+            min((run for run in runs if run.checkpoint is checkpoint), key=lambda run: run.milliseconds)
+            for checkpoint in (False, True)
+        )
+        table.add_row(
+            f"{count:,}",
+            f"{without.milliseconds:.1f}",
+            f"{kept.milliseconds:.1f}",
+            f"{kept.kilobytes:.0f}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
