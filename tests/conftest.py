@@ -1,17 +1,26 @@
-"""Hypothesis profiles: `default`, `ci` (always the same examples), `thorough` (many): HYPOTHESIS_PROFILE."""
+"""Hypothesis profiles, chosen by HYPOTHESIS_PROFILE.
+
+`default`; `ci`: always the same examples; `small`: an example that fails is made as small as it can be, which may take
+minutes for each, so others only show the seed with which to run it again; `thorough`: many.
+"""
 
 from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.spark_fixtures import spark
 
 __all__ = ["spark"]
 
 settings.register_profile(
-    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "small", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "default",
+    settings.get_profile("small"),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target],
 )
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)

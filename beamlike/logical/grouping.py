@@ -16,8 +16,7 @@ from beamlike.logical.origins import Group, Late, OfStage
 from beamlike.logical.windowing import continued, pane_columns, require_groupable
 from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.infer import Shape
-from beamlike.steps.joins import Matched, Newest
-from beamlike.steps.pairs import Paired
+from beamlike.steps.joins import Matched, Newest, Paired
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 
 

@@ -19,7 +19,8 @@ from beamlike.logical.node import Node
 from beamlike.logical.windowing import has_one_pane
 from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.infer import Shape, flat
-from beamlike.steps.joins import LEFT, RIGHT, AsSide, How, Matched
+from beamlike.steps.joins import AsSide, How, Matched
+from stages.joins.base import LEFT, RIGHT
 from windowing.panes import Accumulation
 
 Free = Callable[[str], str]
@@ -74,7 +75,7 @@ def joined(
     )
     both = _grouped(sides, keys, step, free(f"{step}.cogroup"), free)
     schemas = {side: node.schema for side, node in sides.items()}
-    matched = Matched(step, how, own, tuple(left.schema), columns, schemas, both.shape.system)  # type: ignore[arg-type]
+    matched = Matched(step, own, tuple(left.schema), columns, both.shape.system, how, schemas)  # type: ignore[arg-type]
     user = pl.Schema({**left.schema, **{name: right.schema[of] for name, of in columns.items()}})
     after: Node = attrs.evolve(
         both, name=step, base=step, origin=matched, inputs=(both,), shape=Shape(user, both.shape.system)

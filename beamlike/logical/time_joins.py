@@ -16,11 +16,10 @@ from beamlike.logical.joins import Free, keys_of, require_fresh, require_same_ty
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
 from beamlike.steps.infer import Shape
-from beamlike.steps.joins import LEFT, RIGHT
-from beamlike.steps.pairs import Paired
+from beamlike.steps.joins import Paired
 from stages.joins.asof import AsOfJoin
 from stages.joins.asof import How as HowAsOf
-from stages.joins.base import TimeJoin
+from stages.joins.base import LEFT, RIGHT, TimeJoin
 from stages.joins.interval import How as HowWithin
 from stages.joins.interval import IntervalJoin
 from windowing.columns import EVENT_TIME

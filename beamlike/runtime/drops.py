@@ -11,7 +11,7 @@ import attrs
 
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, StageRecord
-from stages.grouping.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
+from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
 
 _LOG = logging.getLogger("beamlike")
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Self
 
 import attrs
 import polars as pl
 
 from beamlike.steps.base import Select, Step
-
-LEFT: Final = "left"
-RIGHT: Final = "right"
+from stages.joins.base import LEFT, RIGHT
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 
@@ -56,20 +54,56 @@ class AsSide(Step):
 
 
 @attrs.frozen
-class Matched(Step):
+class Paired(Step):
+    """Makes rows of pairs, in which `LEFT` and `RIGHT` are structs; of a side that is null all columns are.
+
+    `left` has the columns of left rows; those that are in `keys` are taken from the pair itself. `right` has the
+    columns that are taken of right rows, by the name that they get; `kept` are the system columns.
+    """
+
+    kind: ClassVar[str] = "pairs"
+    keys: tuple[str, ...]
+    left: tuple[str, ...]
+    right: Mapping[str, str]
+    kept: tuple[str, ...]
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """A row for each."""
+        return frame.select(self.flat(), *self.kept)
+
+    def flat(self) -> list[pl.Expr]:
+        """The columns of a row."""
+        left = [pl.col(name) if name in self.keys else pl.col(LEFT).struct.field(name) for name in self.left]
+        return left + [pl.col(RIGHT).struct.field(of).alias(name) for name, of in self.right.items()]
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        """Keys and both sides."""
+        return wanted.intersection(self.kept) | {*self.keys, LEFT, RIGHT}
+
+    def narrowed(self, wanted: frozenset[str]) -> Self:
+        """Without columns that nobody wants."""
+        return attrs.evolve(
+            self,
+            left=tuple(name for name in self.left if name in wanted),
+            right={name: of for name, of in self.right.items() if name in wanted},
+            kept=tuple(column for column in self.kept if column in wanted),
+        )
+
+    def detail(self) -> str:
+        """By what."""
+        return f"on {', '.join(self.keys)}"
+
+
+@attrs.frozen
+class Matched(Paired):
     """Joins the rows of the two sides of a group: `LEFT` and `RIGHT` are lists of structs.
 
-    `left` has the columns of left rows; those that are in `keys` are taken from the group. `right` has the columns
-    that are taken of right rows, by the name that they get. Where a key is null, nothing matches.
+    Where a key is null, nothing matches.
     """
 
     kind: ClassVar[str] = "join"
     how: How
-    keys: tuple[str, ...]
-    left: tuple[str, ...]
-    right: Mapping[str, str]
     sides: Mapping[str, pl.Schema]
-    kept: tuple[str, ...]
 
     @property
     def keeps_rows(self) -> bool:
@@ -78,7 +112,9 @@ class Matched(Step):
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Pairs and rows without a match, in the order of their groups."""
-        parts = [self._flat(part) for part in self._parts(frame.with_row_index(_PLACE))]
+        parts = [
+            part.select(self.flat(), *self.kept, _PLACE) for part in self._parts(frame.with_row_index(_PLACE))
+        ]
         return pl.concat(parts).sort(_PLACE, maintain_order=True).drop(_PLACE)
 
     def _parts(self, groups: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
@@ -98,24 +134,6 @@ class Matched(Step):
         other = RIGHT if side == LEFT else LEFT
         nobody = pl.lit(None, pl.Struct(self.sides[other])).alias(other)
         return groups.with_columns(nobody).explode(side)
-
-    def _flat(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        left = [name if name in self.keys else pl.col(LEFT).struct.field(name) for name in self.left]
-        right = [pl.col(RIGHT).struct.field(of).alias(name) for name, of in self.right.items()]
-        return rows.select(*left, *right, *self.kept, _PLACE)
-
-    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Keys and both sides."""
-        return wanted.intersection(self.kept) | {*self.keys, LEFT, RIGHT}
-
-    def narrowed(self, wanted: frozenset[str]) -> Matched:
-        """Without columns that nobody wants."""
-        return attrs.evolve(
-            self,
-            left=tuple(name for name in self.left if name in wanted),
-            right={name: of for name, of in self.right.items() if name in wanted},
-            kept=tuple(column for column in self.kept if column in wanted),
-        )
 
     def detail(self) -> str:
         """How, and by what."""

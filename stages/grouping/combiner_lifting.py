@@ -6,15 +6,16 @@ This changes no pane where neither the hold nor the lateness of an element depen
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 import polars as pl
 
 from stages.aggregates.builtin import Collect
 from stages.aggregates.combine_fn import Combine
 from stages.grouping.layout import COUNT, NEW_HOLD, Layout
+from windowing import placing
 from windowing.columns import PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
-from windowing.custom import CustomWindows, spread
+from windowing.custom import CustomWindows
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.windows import WindowFn
 
@@ -24,7 +25,6 @@ ELEMENTS: Final = "__elements"
 LEAST_ROWS: Final = 1_000
 """Fewer rows than this are sent as they are: lifting costs about a millisecond."""
 
-_ROW: Final = "__row"
 _NOT_SMALLER: Final = (Collect, Combine)
 """Lists of all values stay as long as they were; the pickles of a user's accumulators may be of any size."""
 
@@ -62,18 +62,10 @@ def count_in(rows: pl.DataFrame) -> int:
 
 def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(a row per (element, window), the elements in no window), lifted or not."""
-    outside = pl.col(WINDOW_START).is_null()
     if is_lifted(arrivals):
+        outside = pl.col(WINDOW_START).is_null()
         return arrivals.filter(~outside), arrivals.filter(outside)
-    if isinstance(arrivals.schema.get(WINDOW_START), pl.List):
-        return spread(cast(CustomWindows, windows), arrivals), arrivals.filter(outside)
-    if WINDOW_START in arrivals.columns:
-        return arrivals, arrivals.clear()
-    if not windows.gaps:
-        return windows.assign(arrivals), arrivals.clear()
-    placed = windows.assign(arrivals.with_row_index(_ROW))
-    inside = pl.int_range(len(arrivals), dtype=pl.UInt32, eager=True).is_in(placed[_ROW].implode())
-    return placed.drop(_ROW), arrivals.filter(~inside)
+    return placing.place(arrivals, windows)
 
 
 def lift(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
-
 import attrs
 import polars as pl
 
+from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, with_reason
 from stages.grouping.merging import MERGED_COLUMNS, Combined
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.columns import WINDOW_COLUMNS
 from windowing.overlap import meets
 from windowing.windows import WindowFn
-
-REASON: Final = "reason"
-LATE: Final = "late"
-"""Its window had been collected: the watermark was past its end and the allowed lateness."""
-CLOSED_WINDOW: Final = "closed"
-"""The trigger of its window had finished."""
-NO_WINDOW: Final = "no window"
-"""It was in a gap between windows."""
-
-
-def late_schema(schema: pl.Schema, columns: Sequence[str]) -> pl.Schema:
-    """These columns of the arrivals, the reason, event time and window."""
-    system = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
-    return pl.Schema({**{name: schema[name] for name in columns}, REASON: pl.String(), **system})
 
 
 @attrs.frozen
@@ -59,19 +43,8 @@ class Late:
         met = arrivals.admitted.clear()
         if len(closed.rows):
             met = self._of_windows(arrivals.admitted, self._closed_windows(closed))
-        nowhere = arrivals.outside.with_columns(
-            pl.lit(None, pl.Int64).alias(column) for column in WINDOW_COLUMNS
-        )
-        return pl.concat(
-            [
-                self._with_reason(arrivals.late, LATE),
-                self._with_reason(met, CLOSED_WINDOW),
-                self._with_reason(nowhere, NO_WINDOW),
-            ]
-        )
-
-    def _with_reason(self, rows: pl.DataFrame, reason: str) -> pl.DataFrame:
-        return rows.with_columns(pl.lit(reason).alias(REASON)).select(list(self.schema))
+        reasons = ((arrivals.late, LATE), (met, CLOSED_WINDOW), (arrivals.outside, NO_WINDOW))
+        return pl.concat([with_reason(rows, reason, self.schema) for rows, reason in reasons])
 
     def _closed_windows(self, closed: Combined) -> pl.DataFrame:
         """The windows of the arrivals, as they were before they met the state, that became part of closed ones."""

@@ -18,12 +18,6 @@ def ready(layout: Layout, moment: Moment) -> pl.Expr:
     return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, moment)
 
 
-def expires_at(layout: Layout) -> pl.Expr:
-    """The watermark, in microseconds, at which a window is collected: its end plus the allowed lateness."""
-    windowing = layout.windowing
-    return pl.min_horizontal(WINDOW_END, windowing.last_collection) + windowing.allowed_lateness
-
-
 def fire(
     rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
 ) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -14,6 +14,7 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import ARRIVAL, Aggregate
+from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
 from stages.grouping.combiner_lifting import (
     count_in,
     elements_in,
@@ -23,8 +24,8 @@ from stages.grouping.combiner_lifting import (
     lifts_early,
     place,
 )
-from stages.grouping.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, Dropped, Late, LeftOut, late_schema
-from stages.grouping.firing import collect, expires_at, fire, let_go, ready
+from stages.grouping.dropped import Dropped, Late, LeftOut
+from stages.grouping.firing import collect, fire, let_go, ready
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals
 from stages.grouping.rejected import refuse
@@ -42,6 +43,7 @@ from stages.operator import (
 )
 from stages.progress.watermarks import Times, Watermarks
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.lateness import collected_at
 from windowing.overlap import in_company, meets
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.triggers.base import ROOT, WATERMARK, Moment
@@ -175,7 +177,7 @@ class Grouping(OneTable):
         """
         elements, refused = refuse(arrivals[MAIN], self.layout)
         placed, outside = place(elements, self.windowing.windows)
-        in_time = expires_at(self.layout) > before.input
+        in_time = collected_at(self.windowing.allowed_lateness) > before.input
         admitted = placed.filter(in_time)
         incoming = reduce_arrivals(self._lifted(admitted, before, arrived), self.layout, self.merging)
         wanted = self.late_columns is not None
@@ -318,7 +320,7 @@ class Grouping(OneTable):
         self, rows: pl.DataFrame, before: Watermarks, then: Moment, now: Moment
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Windows whose time is over go, with a last pane; others for which a time has come fire if they are ready."""
-        over = expires_at(self.layout) <= now.watermark
+        over = collected_at(self.windowing.allowed_lateness) <= now.watermark
         last = collect(rows.filter(over & ~pl.col(CLOSED)), self.layout, before, now)
         rows = rows.filter(~over)
         come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
@@ -378,7 +380,7 @@ class Grouping(OneTable):
             return due
         holds = pl.col(OUTSTANDING_HOLD).is_not_null() if self.layout.retracts else pl.lit(False)
         let_go = pl.when(holds & ~moment.window_is_over()).then(WINDOW_END)
-        return pl.min_horizontal(expires_at(self.layout), due, let_go)
+        return pl.min_horizontal(collected_at(self.windowing.allowed_lateness), due, let_go)
 
 
 def _split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -9,13 +9,16 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
+from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table, Visit
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
-from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
-from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME, format_duration
+from windowing.columns import EVENT_TIME
+from windowing.lateness import in_time
+from windowing.time import MAX_TIME, format_duration
 from windowing.triggers.base import WATERMARK
+from windowing.windows import GlobalWindows
 
 NEXT: Final = "__next"
 """Of a version: the time of the one that takes its place; null: there is none."""
@@ -72,8 +75,8 @@ class Versions(Kept):
 class AsOfJoin(TimeJoin):
     """Rows of the left side with the newest version, of the right one, that is not after them; `tolerance` in us.
 
-    A left row waits until all versions up to its time have come. Of a version
-    that is corrected after its time, the correction counts for the rows still to come.
+    A left row waits until all versions up to its time have come. Where a version is corrected after its time, the
+    correction counts for the rows still to come.
     """
 
     how: How
@@ -117,27 +120,30 @@ class AsOfJoin(TimeJoin):
         rows = arrivals[MAIN]
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
         left, versions = numbered.filter(~ON_THE_RIGHT), numbered.filter(ON_THE_RIGHT)
-        in_time = self.in_time(before.input)
-        due = self._due(state, left.filter(in_time), before, now)
+        may_come = in_time(before.input, self.allowed_lateness)
+        due = self._due(state, left.filter(may_come), before, now)
         panes = self._joined(due, self._versions(state, versions, due, now))
-        late = left.filter(~in_time)
+        late = left.filter(~may_come)
         return Given(
             panes,
             len(rows),
             len(rows),
             len(due) + len(versions),
-            {"late": len(late)} if len(late) else {},
+            {LATE: len(late)} if len(late) else {},
             self.shown(late),
         )
 
     def _due(self, state: State, left: pl.DataFrame, before: Watermarks, now: Times) -> pl.DataFrame:
         """The rows of the left side that need not wait any more."""
-        waits = left.with_columns(
-            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
-            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
-            pl.lit(1, pl.Int64).alias(PENDING),
-            pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD),
-        ).select(list(self.waiting.schema))
+        waits = (
+            GlobalWindows()
+            .assign(left)
+            .with_columns(
+                pl.lit(1, pl.Int64).alias(PENDING),
+                pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD),
+            )
+            .select(list(self.waiting.schema))
+        )
         visit = state.visit(self.waiting, waits)
         pool = pl.concat([visit.rows, visit.incoming])
         come = pl.col(EVENT_TIME) < now.time(WATERMARK)

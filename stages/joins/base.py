@@ -8,10 +8,11 @@ from typing import Final
 import attrs
 import polars as pl
 
+from stages.dropped import LATE, late_schema, with_reason
 from stages.operator import MAIN, Input, Operator
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+from windowing.columns import EVENT_TIME
 from windowing.triggers.base import WATERMARK
+from windowing.windows import GlobalWindows
 
 LEFT: Final = "left"
 RIGHT: Final = "right"
@@ -56,17 +57,8 @@ class TimeJoin(Operator):
         """The keys and the struct of a side."""
         return pl.Schema({**{key: self.schema[key] for key in self.keys}, side: self.schema[side]})
 
-    def in_time(self, watermark: int) -> pl.Expr:
-        """Whether a row is not too late, given the input watermark of the step before."""
-        lateness = self.allowed_lateness
-        return pl.col(EVENT_TIME) >= max(watermark, MIN_TIME + lateness) - lateness
-
     def shown(self, late: pl.DataFrame) -> pl.DataFrame:
         """What was too late, with the reason, if somebody wants to see it."""
         if not self.late:
             return pl.DataFrame()
-        return late.with_columns(
-            pl.lit("late").alias("reason"),
-            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
-            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
-        ).select(*self.schema, "reason", EVENT_TIME, *WINDOW_COLUMNS)
+        return with_reason(GlobalWindows().assign(late), LATE, late_schema(self.schema, self.schema.names()))

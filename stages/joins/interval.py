@@ -12,15 +12,17 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
+from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
 from stages.operator import HOLD, MAIN, PENDING, Given, Kept, Spread, State, Table
 from stages.progress.watermarks import Times, Watermarks
+from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME
+from windowing.lateness import in_time
 from windowing.time import MAX_TIME, MIN_TIME, format_duration
 from windowing.triggers.base import WATERMARK
 
-NUMBER: Final = "__number"
 MATCHED: Final = "__matched"
 GOES: Final = "__goes"
 """Of a row: the watermark (us) at which it goes."""
@@ -161,8 +163,8 @@ class IntervalJoin(TimeJoin):
     ) -> Given:
         """Pairs of what has come with what is there and with each other, then rows without a partner."""
         rows = arrivals[MAIN]
-        in_time = self.in_time(before.input)
-        late, usable = rows.filter(~in_time), rows.filter(in_time)
+        may_come = in_time(before.input, self.allowed_lateness)
+        late, usable = rows.filter(~may_come), rows.filter(may_come)
         usable = usable.with_columns(
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
             pl.lit(False).alias(MATCHED),
@@ -178,7 +180,7 @@ class IntervalJoin(TimeJoin):
             self._left(state, self.right, right, left, (self.low, self.high), paired, now),
         ]
         panes = pl.concat([paired.select(list(self.given)), *alone])
-        dropped = {"late": len(late)} if len(late) else {}
+        dropped = {LATE: len(late)} if len(late) else {}
         return Given(panes, len(rows), len(rows), len(usable), dropped, self.shown(late))
 
     def _paired(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import attrs
@@ -13,9 +12,8 @@ from stages.errors import ResultError
 from stages.operator import Refused, State
 from stages.process.declarations import EventTimer
 from stages.process.frames import fitting, two_frames
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
-from stages.process.layout import Layout
-from stages.process.tables import Cells
+from stages.process.keyed import CELL, Clocks, Result, touched
+from stages.process.stateful import Stateful
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
@@ -51,22 +49,11 @@ class _Outcome:
 
 
 @attrs.frozen(slots=False, eq=False)
-class KeyedBatches(Keyed):
+class KeyedBatches(Stateful):
     """Calls `function` with frames; `output` has the columns of what it emits."""
 
     function: Function
-    layout: Layout
     output: pl.Schema
-
-    @property
-    def clocks(self) -> tuple[str, ...]:
-        """The watermark, and processing time if a timer waits for it."""
-        return (WATERMARK, PROCESSING_TIME) if "processing" in self.timers.values() else (WATERMARK,)
-
-    @cached_property
-    def cells(self) -> Cells:
-        """Fields and timers of each key and window."""
-        return Cells(self.layout)
 
     @property
     def windowed(self) -> bool:
@@ -74,27 +61,8 @@ class KeyedBatches(Keyed):
         return self.windowing.windows.span is not None or self.windowing.windows.gaps
 
     @property
-    def kept(self) -> Mapping[str, str]:
-        """Fields and timers."""
-        return self.layout.kinds
-
-    @property
-    def timers(self) -> Mapping[str, str]:
-        """By name, with their domain."""
-        return {name: timer.domain for name, timer in self.layout.timers.items()}
-
-    @property
     def _by_processing_time(self) -> list[str]:
         return [name for name, domain in self.timers.items() if domain == "processing"]
-
-    @property
-    def content(self) -> pl.Schema:
-        """Their columns."""
-        return self.layout.content
-
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """What it keeps, in words."""
-        return self.layout.facts(type_name)
 
     def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
         """One call for rows and timers; and one more as long as timers were set that are due already."""

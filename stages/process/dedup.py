@@ -13,10 +13,10 @@ import polars as pl
 
 from stages.operator import HOLD, PENDING, Kept, Spread, State, Table
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
-from stages.process.layout import expiry
 from stages.progress.watermarks import Times
 from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
+from windowing.lateness import collected_at
 from windowing.time import MAX_TIME, format_duration
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 from windowing.windows import GlobalWindows
@@ -91,7 +91,7 @@ class Seen(Kept):
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """When it is forgotten: it covers nothing more that is in time, or its window is collected."""
-        over = expiry(self.allowed_lateness)
+        over = collected_at(self.allowed_lateness)
         if self.within is None:
             return {WATERMARK: over}
         late = self.allowed_lateness if self.by == "event" else 0

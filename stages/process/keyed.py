@@ -9,19 +9,16 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
+from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
 from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
-from stages.process.layout import expiry
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
-from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_START
-from windowing.custom import CustomWindows, spread
-from windowing.time import MAX_TIME, MIN_TIME
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
+from windowing.lateness import collected_at, in_time
+from windowing.placing import place
+from windowing.time import MAX_TIME
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 from windowing.windowing import Windowing
-
-LATE: Final = "late"
-NO_WINDOW: Final = "no window"
-REASON: Final = "reason"
 
 Order = Literal["time", "arrival"]
 
@@ -158,9 +155,9 @@ class Keyed(Operator):
     ) -> Given:
         """Rows that need not wait, then those whose turn has come, and what else is due."""
         usable, refused = self.usable(arrivals[MAIN])
-        placed, nowhere = self._placed(usable)
-        in_time, late = self._judged(placed, before.input)
-        numbered = in_time.with_columns(
+        placed, nowhere = place(usable, self.windowing.windows)
+        played, late = self._judged(placed, before.input)
+        numbered = played.with_columns(
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
             pl.lit(1, pl.Int64).alias(PENDING),
             pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD),
@@ -180,27 +177,13 @@ class Keyed(Operator):
             result.fired,
         )
 
-    def _placed(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """(a row per (row, window), the rows in no window)."""
-        windows = self.windowing.windows
-        if isinstance(rows.schema.get(WINDOW_START), pl.List):
-            assert isinstance(windows, CustomWindows)
-            return spread(windows, rows), rows.filter(pl.col(WINDOW_START).is_null())
-        if WINDOW_START in rows.columns:
-            return rows, rows.clear()
-        numbered = windows.assign(rows.with_row_index("__row"))
-        if not windows.gaps:
-            return numbered.drop("__row"), rows.clear()
-        inside = pl.int_range(len(rows), dtype=pl.UInt32, eager=True).is_in(numbered["__row"].implode())
-        return numbered.drop("__row"), rows.filter(~inside)
-
     def _judged(self, rows: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """(rows that may be played, those that are too late)."""
         lateness = self.windowing.allowed_lateness
-        in_time = expiry(lateness) > watermark
+        may_come = collected_at(lateness) > watermark
         if self.order == "time":
-            in_time &= pl.col(EVENT_TIME) >= max(watermark, MIN_TIME + lateness) - lateness
-        return rows.filter(in_time), rows.filter(~in_time)
+            may_come &= in_time(watermark, lateness)
+        return rows.filter(may_come), rows.filter(~may_come)
 
     def _in_order(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Iterator[pl.DataFrame]:
         """Rows that are played at once, then those whose turn in the order of time has come; the others are kept."""
@@ -223,14 +206,9 @@ class Keyed(Operator):
 
     def _shown(self, late: pl.DataFrame, nowhere: pl.DataFrame) -> pl.DataFrame:
         """What was dropped, with the reason."""
-        windows = [pl.lit(None, pl.Int64).alias(column) for column in WINDOW_COLUMNS]
-        columns = [*self.row, REASON, EVENT_TIME, *WINDOW_COLUMNS]
-        return pl.concat(
-            [
-                late.with_columns(pl.lit(LATE).alias(REASON)).select(columns),
-                nowhere.with_columns(pl.lit(NO_WINDOW).alias(REASON), *windows).select(columns),
-            ]
-        )
+        schema = late_schema(self.row, self.row.names())
+        reasons = ((late, LATE), (nowhere, NO_WINDOW))
+        return pl.concat([with_reason(rows, reason, schema) for rows, reason in reasons])
 
 
 def touched(

@@ -16,7 +16,8 @@ import polars as pl
 from stages.operator import HOLD, PENDING
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
 from stages.process.fields import FieldColumn
-from windowing.columns import WINDOW_COLUMNS, WINDOW_END
+from windowing.columns import WINDOW_COLUMNS
+from windowing.lateness import collected_at
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
@@ -88,7 +89,7 @@ class Layout:
     @property
     def expiry(self) -> pl.Expr:
         """When a window is collected (us)."""
-        return expiry(self.allowed_lateness)
+        return collected_at(self.allowed_lateness)
 
     @property
     def latest(self) -> pl.Expr:
@@ -187,10 +188,3 @@ class Layout:
             if field.ttl is not None:
                 due[WATERMARK if field.by_event else PROCESSING_TIME].append(self._gone(field))
         return {clock: pl.min_horizontal(times) for clock, times in due.items() if times}
-
-
-def expiry(allowed_lateness: int) -> pl.Expr:
-    """When a window is collected (us): the allowed lateness after its end; the global one at the end of input."""
-    end = pl.col(WINDOW_END)
-    late = pl.min_horizontal(end, MAX_TIME - allowed_lateness) + allowed_lateness
-    return pl.when(end >= GLOBAL_WINDOW_END).then(pl.lit(MAX_TIME, pl.Int64)).otherwise(late)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import attrs
@@ -11,54 +10,22 @@ import polars as pl
 
 from stages.operator import Refused, State
 from stages.process.declarations import Process
-from stages.process.keyed import CELL, TURN, Clocks, Keyed, Result, TypeName, touched
-from stages.process.layout import Layout
+from stages.process.keyed import CELL, TURN, Clocks, Result, touched
 from stages.process.play import Played, Player, Script
-from stages.process.tables import Cells
+from stages.process.stateful import Stateful
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.python_rows import BEYOND, python_has
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 AsColumns = Callable[[Sequence[Any]], tuple[pl.DataFrame, Mapping[int, str]]]
 """Results as rows of the declared columns, null where they do not fit; and which do not, by number, and why."""
 
 
 @attrs.frozen(slots=False, eq=False)
-class KeyedProcess(Keyed):
+class KeyedProcess(Stateful):
     """Plays rows and timers by the methods of a user's object; `results` makes columns of what they give."""
 
     process: Process
-    layout: Layout
     results: AsColumns
-
-    @property
-    def clocks(self) -> tuple[str, ...]:
-        """The watermark, and processing time if a timer waits for it."""
-        return (WATERMARK, PROCESSING_TIME) if "processing" in self.timers.values() else (WATERMARK,)
-
-    @cached_property
-    def cells(self) -> Cells:
-        """Fields and timers of each key and window."""
-        return Cells(self.layout)
-
-    @property
-    def kept(self) -> Mapping[str, str]:
-        """Fields and timers."""
-        return self.layout.kinds
-
-    @property
-    def timers(self) -> Mapping[str, str]:
-        """By name, with their domain."""
-        return {name: timer.domain for name, timer in self.layout.timers.items()}
-
-    @property
-    def content(self) -> pl.Schema:
-        """Their columns."""
-        return self.layout.content
-
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """What it keeps, in words."""
-        return self.layout.facts(type_name)
 
     def usable(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refused, ...]]:
         """A method can only be given what Python can hold."""

@@ -11,10 +11,10 @@ import polars as pl
 from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
-from stages.process.layout import expiry
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.lateness import collected_at
 from windowing.triggers.base import WATERMARK
 
 _SO_FAR = -1
@@ -39,7 +39,7 @@ class Totals(Kept):
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """When the window is collected."""
-        return {WATERMARK: expiry(self.allowed_lateness)}
+        return {WATERMARK: collected_at(self.allowed_lateness)}
 
     def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
         """All totals."""
@@ -84,7 +84,7 @@ class Running(Keyed):
     def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
         """Each row after what was so far."""
         visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        over = expiry(self.windowing.allowed_lateness) <= clocks.now
+        over = collected_at(self.windowing.allowed_lateness) <= clocks.now
         cells, idle = touched(visit.rows, visit.incoming, over, self.id)
         shown = [*self.schema, *self.aggregates, EVENT_TIME, *WINDOW_COLUMNS]
         if cells.is_empty():

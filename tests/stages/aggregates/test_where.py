@@ -56,7 +56,7 @@ def test_rows_for_which_the_condition_is_not_true_do_not_count(
     dtype = columns["v"]
     aggregates = EVERY | ORDERED | (NUMERIC if dtype.is_numeric() or dtype == pl.Boolean else {})
     aggregates = {**aggregates, "combined": Combine(InOrder(), "v", pl.List(dtype))}
-    if dtype == pl.Int64:
+    if dtype.is_integer():
         aggregates.pop("sum")  # these may be beyond its type
     kept = [[row for row in bundle if flagged(row)] for bundle in bundles]
     # Another row, for which no condition is true, so that there is a pane.

@@ -1,0 +1,50 @@
+"""What the operators of keyed state with fields and timers have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+import polars as pl
+
+from stages.process.keyed import Keyed, TypeName
+from stages.process.layout import Layout
+from stages.process.tables import Cells
+from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+
+
+@attrs.frozen(slots=False, eq=False)
+class Stateful(Keyed):
+    """Keeps the fields and timers of `layout` for each key and window."""
+
+    layout: Layout
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The watermark, and processing time if a timer waits for it."""
+        return (WATERMARK, PROCESSING_TIME) if "processing" in self.timers.values() else (WATERMARK,)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Fields and timers of each key and window."""
+        return Cells(self.layout)
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """Fields and timers."""
+        return self.layout.kinds
+
+    @property
+    def timers(self) -> Mapping[str, str]:
+        """By name, with their domain."""
+        return {name: timer.domain for name, timer in self.layout.timers.items()}
+
+    @property
+    def content(self) -> pl.Schema:
+        """Their columns."""
+        return self.layout.content
+
+    def facts(self, type_name: TypeName) -> dict[str, str]:
+        """What it keeps, in words."""
+        return self.layout.facts(type_name)
