@@ -69,7 +69,7 @@ class Paired(Step):
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """A row for each."""
-        return frame.select(self.flat(), *self.kept)
+        return frame.select(*self.flat(), *self.kept)
 
     def flat(self) -> list[pl.Expr]:
         """The columns of a row."""
@@ -113,7 +113,8 @@ class Matched(Paired):
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Pairs and rows without a match, in the order of their groups."""
         parts = [
-            part.select(self.flat(), *self.kept, _PLACE) for part in self._parts(frame.with_row_index(_PLACE))
+            part.select(*self.flat(), *self.kept, _PLACE)
+            for part in self._parts(frame.with_row_index(_PLACE))
         ]
         return pl.concat(parts).sort(_PLACE, maintain_order=True).drop(_PLACE)
 

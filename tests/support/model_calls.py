@@ -108,6 +108,9 @@ class Call:
             "late": moment.late, "tag": moment.tag, "at_end": moment.watermark == END,
         }  # fmt: skip
         exec(compiled(text), names)
+        for out in self.out:  # judged once the method has returned
+            if out.time < self.moment.stamp:
+                raise ValueError(f"output timestamp {out.time} is before {self.moment.stamp}")
         for name, (lent, before) in list(self.lent.items()):
             if lent != before:
                 self.write(name, lent)
@@ -188,6 +191,4 @@ class Call:
 
     def emit(self, value: Any, at: float | None = None) -> None:
         time = self.moment.stamp if at is None else at
-        if time < self.moment.stamp:
-            raise ValueError(f"output timestamp {time} is before {self.moment.stamp}")
         self.out.append(Out(self.cell.key, str(value), time))
