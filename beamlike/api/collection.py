@@ -205,6 +205,20 @@ class Collection(JoinSteps):
         """
         return self._grouped((), None).aggregate(*unnamed, **aggregates)
 
+    def group_into_batches(
+        self, *, size: int | None = None, bytes: int | None = None, max_wait: Duration | None = None
+    ) -> Collection:
+        """All rows of each window in batches, without keys; see `Grouped.group_into_batches`.
+
+        Where the rows of one shard come in any batches, `map_batches` does the same and needs no state.
+
+        Example, with the `plays` of `Collection`:
+            >>> batches = plays.group_into_batches(size=2)
+            >>> batches.map(lambda row: {"n": len(row["rows"])}, schema={"n": int}).collect()["n"].to_list()
+            [2, 1]
+        """
+        return self._grouped((), None).group_into_batches(size=size, bytes=bytes, max_wait=max_wait)
+
     def dead_letters(self, *, name: str | None = None) -> Collection:
         """The rows that this source or step could not use: Strings `step`, `error`, `row` (its columns as JSON).
 

@@ -10,6 +10,7 @@ import attrs
 from beamlike.logical.batches import batched, run_up
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped
+from beamlike.logical.into_batches import collected
 from beamlike.logical.node import Node
 from beamlike.logical.process import processed
 from beamlike.logical.registry import Registry
@@ -19,6 +20,7 @@ from stages.process.batches import Function
 from stages.process.cumulative import Previous
 from stages.process.declarations import Process, Timer
 from stages.process.keyed import Order
+from windowing.time import Duration
 
 CollectionT = TypeVar("CollectionT")
 """The class of collections, which is made of nodes and so comes after this one."""
@@ -148,3 +150,23 @@ class Grouped(Generic[CollectionT]):
         step = self.pipeline.new_name(self.name, f"{self.node.base}.running")
         made = run_up(self.node, self.keys, unnamed, aggregates, step, order=order, keep_forever=keep_forever)
         return self._collection(made)
+
+    def group_into_batches(
+        self, *, size: int | None = None, bytes: int | None = None, max_wait: Duration | None = None
+    ) -> CollectionT:
+        """The rows of each key and window in batches: the keys, and `rows`, a list of structs in order of arrival.
+
+        A batch is given when it has `size` rows; when one more row would make it larger than `bytes`, of which a text
+        or a binary has its length, a list or a struct its length as JSON, and any other value 8; when its first row has
+        waited for `max_wait` of processing time; and when its window is over or the input ends, so that no row is left.
+        A single row that is larger than `bytes` is a batch of its own. A batch has the time of its earliest row, and
+        holds the watermark there until it is given. Raises `PlanError` without `size` and `bytes`, and where rows of an
+        input without end could wait for ever.
+
+        Example, with the `plays` of `Collection`:
+            >>> batches = plays.group_by("user").group_into_batches(size=2)
+            >>> batches.map(lambda row: {"n": len(row["rows"])}, schema={"n": int}).collect()["n"].to_list()
+            [2, 1]
+        """
+        step = self.pipeline.new_name(self.name, f"{self.node.base}.group_into_batches")
+        return self._collection(collected(self.node, self.keys, size, bytes, max_wait, step))

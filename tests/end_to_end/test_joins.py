@@ -125,7 +125,7 @@ def test_sessions_are_those_of_both_sides_together() -> None:
 
 
 def everything(p: bl.Pipeline) -> dict[str, bl.Memory]:
-    """A cogroup, a join, a self-join, dedup, distinct rows and the latest, by the names of their sinks."""
+    """A cogroup, joins, dedup, distinct rows, the latest and batches, by the names of their sinks."""
     left, right = (
         side(p, name, [("abc"[n % 3] if n % 7 else None, (n * step) % 40) for n in range(30)], per_batch=7)
         for name, step in (("l", 5), ("r", 11))
@@ -138,6 +138,7 @@ def everything(p: bl.Pipeline) -> dict[str, bl.Memory]:
         "dedup": left.dedup("key", within="15s"),
         "distinct": ones.select("key", "at").distinct(),
         "latest": bl.flatten(ones, others).latest("key"),
+        "batches": left.group_by("key").group_into_batches(size=4),
     }
     sinks = {name: bl.Memory() for name in made}
     for name, sink in sinks.items():

@@ -1,0 +1,210 @@
+"""Rows in batches: those of a key are collected until there are enough of them, or until they have waited long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import attrs
+import numpy as np
+import polars as pl
+
+from stages.operator import HOLD, PENDING, Kept, State, Table
+from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
+from stages.progress.watermarks import Times
+from stages.waiting import NUMBER
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
+from windowing.time import MAX_TIME, format_duration
+from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+
+ROWS: Final = "rows"
+"""The column of a batch that has its rows."""
+
+UNTIL: Final = "__until"
+"""Of a row: the processing time (us) at which its batch is given, full or not."""
+SIZE: Final = "__bytes"
+"""Of a row: how many bytes it has."""
+_BATCH: Final = "__batch"
+
+Numbers = np.ndarray[tuple[int], np.dtype[Any]]
+
+
+@attrs.frozen
+class Limits:
+    """When a batch is full, by number of rows and by bytes, and how long (us) a row waits for others at most."""
+
+    size: int | None
+    bytes: int | None
+    max_wait: int | None
+
+    def __str__(self) -> str:
+        full = [f"{self.size} rows"] * (self.size is not None)
+        full += [f"{self.bytes} bytes"] * (self.bytes is not None)
+        wait = "" if self.max_wait is None else f", at most {format_duration(self.max_wait)}"
+        return " or ".join(full) + wait
+
+
+@attrs.frozen(slots=False, eq=False)
+class Collected(Kept):
+    """The rows of each key and window that are in no batch yet."""
+
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    timed: bool
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The watermark, by which windows end, and processing time if rows do not wait for ever."""
+        return (WATERMARK, PROCESSING_TIME) if self.timed else (WATERMARK,)
+
+    @cached_property
+    def rows(self) -> pl.Schema:
+        """The columns of a row."""
+        own = (EVENT_TIME, *WINDOW_COLUMNS, NUMBER, UNTIL, SIZE, PENDING, HOLD)
+        return pl.Schema({**self.schema, **dict.fromkeys(own, pl.Int64())})
+
+    @cached_property
+    def table(self) -> Table:
+        """Placed by key."""
+        return Table("row", "waits for its batch", self.keys, WINDOW_COLUMNS, self.rows, self.rows)
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        """When its batch is given, full or not."""
+        over = {WATERMARK: pl.col(WINDOW_END)}
+        return {**over, PROCESSING_TIME: pl.col(UNTIL)} if self.timed else over
+
+
+@attrs.frozen(slots=False, eq=False)
+class IntoBatches(Keyed):
+    """A row for each batch: the keys, and in `ROWS` its rows as structs, in the order in which they came.
+
+    A batch is given once it is full, once its first row has waited long enough, and when its window is over. It has the
+    time of its earliest row, at which it holds the watermark until then.
+    """
+
+    limits: Limits
+
+    @cached_property
+    def cells(self) -> Collected:
+        """The rows that are in no batch yet."""
+        return Collected(self.keys, self.schema, self.limits.max_wait is not None)
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """Those by which batches are given."""
+        return self.cells.clocks
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """Rows."""
+        return {ROWS: "collected"}
+
+    @property
+    def content(self) -> pl.Schema:
+        """Their columns."""
+        return self.schema
+
+    def facts(self, type_name: TypeName) -> dict[str, str]:
+        """When a batch is given."""
+        return {"batches": str(self.limits)}
+
+    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+        """The batches that are full or due."""
+        arrived = rows.with_columns(
+            self._until(clocks).alias(UNTIL),
+            (pl.lit(0, pl.Int64) if self.limits.bytes is None else _bytes_of(self.schema)).alias(SIZE),
+            pl.lit(0, pl.Int64).alias(PENDING),
+        )
+        visit = state.visit(self.cells, arrived.select(list(self.cells.rows)))
+        both = pl.concat([visit.rows, visit.incoming])
+        numbers = both.select(self.id).unique(maintain_order=True).with_row_index(CELL)
+        ordered = both.join(numbers, on=self.id, nulls_equal=True, maintain_order="left").sort(CELL, NUMBER)
+        batched = self._batched(ordered, self._due(clocks))
+        state.leave(self.cells, batched.filter(pl.col(_BATCH).is_null()).select(list(self.cells.rows)))
+        return Result(self._given(batched.filter(pl.col(_BATCH).is_not_null())))
+
+    def _until(self, clocks: Clocks) -> pl.Expr:
+        wait = self.limits.max_wait
+        return pl.lit(None if wait is None else min(clocks.processing_time, MAX_TIME - wait) + wait, pl.Int64)
+
+    def _due(self, clocks: Clocks) -> pl.Expr:
+        """Of rows: whether a batch that begins with them is given now."""
+        deadlines = self.cells.deadlines(Times()).items()
+        return pl.any_horizontal(
+            (deadline <= clocks.times[clock]).fill_null(False) for clock, deadline in deadlines
+        )
+
+    def _batched(self, rows: pl.DataFrame, due: pl.Expr) -> pl.DataFrame:
+        """Rows, those of a key and window together, with the number of their batch; null: in none yet."""
+        if rows.is_empty():
+            return rows.with_columns(pl.lit(None, pl.UInt32).alias(_BATCH))
+        cells = rows[CELL].to_numpy()
+        sizes = np.concatenate([[0], np.cumsum(rows[SIZE].to_numpy())])
+        starts, ends = self._ranges(cells, sizes)
+        complete = rows.select(due).to_series().to_numpy()[starts]
+        if self.limits.size is not None:
+            complete |= ends - starts >= self.limits.size
+        if self.limits.bytes is not None:
+            complete |= sizes[ends] - sizes[starts] >= self.limits.bytes
+        # What is followed by another one of its key has no room for it.
+        complete[:-1] |= cells[starts[1:]] == cells[starts[:-1]]
+        numbers = pl.Series(_BATCH, np.repeat(np.arange(len(starts)), ends - starts), dtype=pl.UInt32)
+        given = pl.Series(np.repeat(complete, ends - starts))
+        return rows.with_columns(pl.when(given).then(numbers).alias(_BATCH))
+
+    def _ranges(self, cells: Numbers, sizes: Numbers) -> tuple[Numbers, Numbers]:
+        """Where batches start and end, one after the other."""
+        count = len(cells)
+        places = np.arange(count)
+        # If a batch started at a place, the next one would start there.
+        following = np.searchsorted(cells, cells, "right")
+        if self.limits.size is not None:
+            following = np.minimum(following, places + self.limits.size)
+        if self.limits.bytes is not None:
+            fits = np.searchsorted(sizes, sizes[:-1] + self.limits.bytes, "right") - 1
+            following = np.minimum(following, np.maximum(fits, places + 1))
+        starts = np.concatenate([_reachable(following), [count]])
+        return starts[:-1], starts[1:]
+
+    def _given(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """A row for each batch."""
+        first = [pl.col(name).first() for name in (*self.keys, *WINDOW_COLUMNS)]
+        batches = rows.group_by(_BATCH, maintain_order=True).agg(
+            *first, pl.struct(self.schema.names()).alias(ROWS), pl.col(EVENT_TIME).min()
+        )
+        return batches.select(*self.keys, ROWS, EVENT_TIME, *WINDOW_COLUMNS)
+
+
+def _reachable(following: Numbers) -> Numbers:
+    """The places to which one comes from the first, going on from each to the one `following` it.
+
+    Steps are doubled, so that it takes the logarithm of their number.
+    """
+    count = len(following)
+    reached = np.zeros(count + 1, dtype=bool)
+    reached[0] = True
+    jump = np.append(following, count)
+    steps = 1
+    while steps <= count:
+        reached[jump[reached]] = True
+        jump = jump[jump]
+        steps *= 2
+    return np.flatnonzero(reached[:-1])
+
+
+def _bytes_of(schema: pl.Schema) -> pl.Expr:
+    """How many bytes a row has: those of texts and binaries, of lists and structs as JSON, 8 of any other value."""
+    sizes = []
+    for name, dtype in schema.items():
+        column = pl.col(name)
+        if dtype == pl.String:
+            size = column.str.len_bytes()
+        elif dtype == pl.Binary:
+            size = column.bin.size()
+        elif dtype.is_nested():
+            size = pl.struct(name).struct.json_encode().str.len_bytes()
+        else:
+            size = pl.lit(8)
+        sizes.append(size.cast(pl.Int64).fill_null(0))
+    return pl.sum_horizontal(sizes)
