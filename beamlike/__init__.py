@@ -72,6 +72,7 @@ from beamlike.io.test_stream.stream import TestStream
 from beamlike.local.runner import LocalRunner
 from beamlike.logical.punctuated import Punctuated, TimeOrderedLogs
 from beamlike.logical.watermark import source_file
+from beamlike.steps.calls import Calls
 from stages.aggregates.combine_fn import CombineFn
 from stages.process.declarations import (
     Combining,
@@ -153,6 +154,7 @@ __all__ = [
     "BoundedOutOfOrderness",
     "CalendarWindows",
     "Callback",
+    "Calls",
     "CheckpointError",
     "Collection",
     "CombineFn",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -11,10 +12,12 @@ import polars as pl
 
 from beamlike.api.handle import Handle
 from beamlike.errors import PlanError, WrongType
+from beamlike.expressions.describe import function_name
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Read
 from beamlike.rows.dtypes import SchemaLike, as_schema
 from beamlike.steps.base import Filter, Row, Select, Step, WithColumns
+from beamlike.steps.calls import CallBatches, Calls
 from beamlike.steps.columns import casts, renamed, without
 from beamlike.steps.infer import batches_schema, expressions, outputs, predicates
 from beamlike.steps.python import FlatMap, Map, MapBatches, require_arrow
@@ -167,13 +170,21 @@ class RowSteps(Handle):
         return self._step(FlatMap(name, *self._function(fn, schema, name)), base)
 
     def map_batches(
-        self, fn: Callable[[pa.Table], pa.Table], schema: SchemaLike | None = None, *, name: str | None = None
+        self,
+        fn: Callable[[pa.Table], pa.Table] | Callable[[pa.Table], Awaitable[pa.Table]],
+        schema: SchemaLike | None = None,
+        *,
+        calls: Calls | None = None,
+        name: str | None = None,
     ) -> Self:
         """The Arrow tables that `fn` gives, each for an Arrow table of the same length, row for row.
 
         Without `schema` (see `map`), `fn` is called with an empty table to find it; `name` is that of the step. Where
-        `fn` raises, or gives something else, all rows of that batch go to `dead_letters()`. Raises `PlanError` where
-        `fn` fails on the empty table, or a column has a type that Arrow does not have.
+        `fn` raises, or gives something else, all rows of that batch go to `dead_letters()`. Where `fn` is a coroutine
+        function (`async def`), such as one that asks a service, `calls` says for how many rows it is called, how often
+        at the same time, for how long, and how often again; it needs a schema, and only the rows of a call that fails
+        are dead letters. Raises `PlanError` where `fn` fails on the empty table, or a column has a type that Arrow does
+        not have.
 
         Example, with the `plays` of `Collection`:
             >>> plays.map_batches(lambda table: table.select(["user"])).collect()["user"].to_list()
@@ -181,6 +192,18 @@ class RowSteps(Handle):
         """
         name, base = self._new_name("map_batches", name)
         require_arrow(self.schema, name)
+        if inspect.iscoroutinefunction(fn):
+            if schema is None:
+                raise PlanError("give schema=, as a service is not called to find it", step=name)
+            if not isinstance(calls, Calls | None):
+                raise WrongType(f"calls= must be bl.Calls(...), not {calls!r}", step=name)
+            called = CallBatches(name, *self._function(fn, schema, name), calls or Calls())
+            return self._step(called, base, infer=False)
+        if calls is not None:
+            raise PlanError(
+                f"calls= is for coroutine functions, and {function_name(fn)} is none: write it as async def",
+                step=name,
+            )
         step = MapBatches(name, *self._function(fn, schema, name))
         if schema is None:
             step = attrs.evolve(step, schema=batches_schema(self.node.shape, step))

@@ -179,7 +179,7 @@ class MapBatches(PythonStep):
         Where that fails nobody knows by which row, so all of them are lost.
         """
         try:
-            return self._fitted(self.table(rows)).hstack(system)
+            return self.fitted(self.table(rows)).hstack(system)
         except Exception as error:
             if failures.strict or isinstance(error, MemoryError):
                 raise
@@ -189,25 +189,30 @@ class MapBatches(PythonStep):
 
     def table(self, rows: pl.DataFrame) -> pl.DataFrame:
         """What the function gives for these rows; `StepError` if it is no table of the same length."""
-        import pyarrow as pa
-
         try:
             table = self.fn(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
         except Exception as error:
             error.add_note(f"in the function of step {self.name!r} ({self.kind})")
             raise
+        return self.required(table, rows.height)
+
+    def required(self, table: Any, height: int) -> pl.DataFrame:
+        """What the function gave, which must be a table of this length."""
+        import pyarrow as pa
+
         if not isinstance(table, pa.Table | pa.RecordBatch):
             raise StepError(self.name, f"map_batches expects a pyarrow Table, got {type(table).__name__}")
         result = pl.DataFrame(table)
-        if result.height != rows.height:
+        if result.height != height:
             raise StepError(
                 self.name,
-                f"map_batches gave {result.height} rows for {rows.height}, so it cannot be said which "
+                f"map_batches gave {result.height} rows for {height}, so it cannot be said which "
                 "event time they have; give one row for each, or use flat_map, or filter before",
             )
         return result
 
-    def _fitted(self, result: pl.DataFrame) -> pl.DataFrame:
+    def fitted(self, result: pl.DataFrame) -> pl.DataFrame:
+        """The declared columns of what the function gave; `StepError` where it gave others."""
         if set(result.columns) != set(self.schema):
             raise StepError(
                 self.name,

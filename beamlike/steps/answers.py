@@ -1,0 +1,49 @@
+"""Calls of a coroutine function, some at the same time, each within a time and more than once if need be.
+
+Imported when a service is first called: asyncio takes as long to import as much of the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
+
+from windowing.time import format_duration
+
+Function = Callable[[Any], Awaitable[Any]]
+
+
+def answers(fn: Function, given: Sequence[Any], at_once: int, timeout: int, retries: int) -> list[Any]:
+    """What the function gives for each of these, or the error that it raises at last, in their order; timeout in us."""
+    # In a thread of its own, as this one may have an event loop that runs already, such as that of a notebook.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, _all(fn, given, at_once, timeout, retries)).result()
+
+
+async def _all(fn: Function, given: Sequence[Any], at_once: int, timeout: int, retries: int) -> list[Any]:
+    places = asyncio.Semaphore(at_once)
+    tries = AsyncRetrying(
+        stop=stop_after_attempt(1 + retries),
+        wait=wait_random_exponential(multiplier=0.1, max=10),
+        reraise=True,
+    )
+
+    async def one(argument: Any) -> Any:
+        async with places:
+            return await tries.copy()(_in_time, fn, argument, timeout)
+
+    return await asyncio.gather(*map(one, given), return_exceptions=True)
+
+
+async def _in_time(fn: Function, argument: Any, timeout: int) -> Any:
+    try:
+        async with asyncio.timeout(timeout / 1_000_000) as waiting:
+            return await fn(argument)
+    except TimeoutError as error:
+        if not waiting.expired():
+            raise
+        raise TimeoutError(f"no answer within {format_duration(timeout)}") from error
