@@ -78,8 +78,20 @@ def encode(
     buffer = io.BytesIO()
     buffer.write(_HEADER.pack(ENCODING, len(head)))
     buffer.write(head)
-    frame.write_ipc_stream(buffer, compression=compression)
+    # Of text inside of structs and lists, polars would write all that the rows were once cut from, for each slice anew.
+    level = pl.CompatLevel.oldest() if any(map(_has_text_inside, frame.dtypes)) else None
+    frame.write_ipc_stream(buffer, compression=compression, compat_level=level)
     return buffer.getvalue()
+
+
+def _has_text_inside(dtype: Any) -> bool:
+    if isinstance(dtype, pl.List | pl.Array):
+        inner = [dtype.inner]
+    elif isinstance(dtype, pl.Struct):
+        inner = [field.dtype for field in dtype.fields]
+    else:
+        return False
+    return any(isinstance(each, pl.String | pl.Binary) or _has_text_inside(each) for each in inner)
 
 
 def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:

@@ -39,6 +39,15 @@ STAGE = "grouping"
 
 # Bytes
 
+
+def test_a_slice_takes_no_more_than_its_rows_also_where_text_is_inside_of_structs() -> None:
+    texts = pl.DataFrame({"text": [f"{number:040}" for number in range(10_000)]})
+    inside = texts.select(row=pl.struct("text"), rows=pl.concat_list(pl.struct("text")))
+    for frame in (texts, inside):
+        assert len(encode(frame.slice(5_000, 100))) < 30_000
+        assert_frame_equal(decode(encode(frame.slice(5_000, 100)))[0], frame.slice(5_000, 100))
+
+
 TYPES = [
     pl.Int8,
     pl.Int64,
