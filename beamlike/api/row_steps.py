@@ -18,8 +18,9 @@ from beamlike.logical.origins import Read
 from beamlike.rows.dtypes import SchemaLike, as_schema
 from beamlike.steps.base import Filter, Row, Select, Step, WithColumns
 from beamlike.steps.calls import CallBatches, Calls
-from beamlike.steps.columns import casts, renamed, without
+from beamlike.steps.columns import casts, renamed, require_lists, unnested, without
 from beamlike.steps.infer import batches_schema, expressions, outputs, predicates
+from beamlike.steps.lists import Explode
 from beamlike.steps.python import FlatMap, Map, MapBatches, require_arrow
 from windowing.columns import PANE_COLUMNS
 
@@ -120,6 +121,36 @@ class RowSteps(Handle):
         """
         step, base = self._new_name("with_columns")
         return self._with_columns(expressions(self.node.shape, columns, named, step=step), step, base)
+
+    def explode(self, column: str, *, number: str | None = None) -> Self:
+        """A row for each item of the list in `column`, with the other columns beside it; an empty list gives none.
+
+        `number` names a new column, which counts the items of each list from 1. Raises `PlanError` for a column that
+        is not there or has no lists, and for a name that is taken.
+
+        Example, with the `plays` of `Collection`:
+            >>> days = plays.window_into(bl.FixedWindows("1d")).aggregate(user=bl.top("user", 2, by="points"))
+            >>> days.explode("user", number="rank").collect()[["rank", "user"]].rows()
+            [(1, 'bob'), (2, 'ada')]
+        """
+        name, base = self._new_name("explode")
+        require_lists(self.schema, column, number, name)
+        return self._step(Explode(name, column, number), base)
+
+    def unnest(self, column: str) -> Self:
+        """The rows with a column for each field of the structs in `column`, in its place.
+
+        Raises `PlanError` for a column that is not there or has no structs, and for a field whose name is taken.
+
+        Example, with the `plays` of `Collection`:
+            >>> days = plays.window_into(bl.FixedWindows("1d"))
+            >>> days.aggregate(best=bl.arg_max(["user", "points"], by="points")).unnest("best")
+            <Collection 'plays.unnest': user String, points Int64>
+        """
+        step, base = self._new_name("unnest")
+        return self._select(
+            expressions(self.node.shape, unnested(self.schema, column, step), {}, step=step), step, base
+        )
 
     def cast(self, types: SchemaLike) -> Self:
         """The rows with columns of other types, which `types` has by name; see `map` for how types are written.

@@ -289,8 +289,10 @@ def last(column: str, *, where: Where = None) -> Aggregate:
     return Last(column, where=_condition(where))
 
 
-def arg_max(column: Columns, *, by: str, where: Where = None) -> Aggregate:
+def arg_max(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
     """The value of `column` in the row with the greatest `by`; of several rows, the least value.
+
+    `by` may be several columns, of which the next decides between rows that are equal in those before.
 
     Of several columns, `arg_max(["price", "bidder"], by="price")`, it is a struct. Rows whose `by` is null or NaN are
     left out; null for no rows.
@@ -303,7 +305,7 @@ def arg_max(column: Columns, *, by: str, where: Where = None) -> Aggregate:
     return ArgMax(column, by=by, where=_condition(where))
 
 
-def arg_min(column: Columns, *, by: str, where: Where = None) -> Aggregate:
+def arg_min(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
     """The same in the row with the least `by`.
 
     Example, with the `plays` of `bl.Collection`:
@@ -314,21 +316,26 @@ def arg_min(column: Columns, *, by: str, where: Where = None) -> Aggregate:
     return ArgMin(column, by=by, where=_condition(where))
 
 
-def top(column: Columns, n: int, *, by: str | None = None, where: Where = None) -> Aggregate:
+def top(
+    column: Columns, n: int, *, by: Columns | None = None, ties: bool = False, where: Where = None
+) -> Aggregate:
     """The values of `column` in the `n` rows with the greatest `by`, or of itself, in a list, greatest first.
 
-    Of rows with equal `by`, those with lesser values come first. Of several columns the values are structs. Rows whose
-    `by` is null or NaN are left out.
+    Of rows with equal `by`, those with lesser values come first. With `ties=True` there are more than `n` where the
+    last of them is equal to others in `by`. Of several columns the values are structs; `by` may be several columns, of
+    which the next decides between rows that are equal in those before. Rows whose `by` is null or NaN are left out.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
         >>> days.aggregate(best=bl.top("user", 2, by="points")).collect()["best"].to_list()
         [['bob', 'ada']]
     """
-    return Top(column, n, by=by, where=_condition(where))
+    return Top(column, n, by=by, ties=ties, where=_condition(where))
 
 
-def bottom(column: Columns, n: int, *, by: str | None = None, where: Where = None) -> Aggregate:
+def bottom(
+    column: Columns, n: int, *, by: Columns | None = None, ties: bool = False, where: Where = None
+) -> Aggregate:
     """The same in the `n` rows with the least `by`, least first.
 
     Example, with the `plays` of `bl.Collection`:
@@ -336,7 +343,7 @@ def bottom(column: Columns, n: int, *, by: str | None = None, where: Where = Non
         >>> days.aggregate(least=bl.bottom("points", 2)).collect()["least"].to_list()
         [[3, 4]]
     """
-    return Bottom(column, n, by=by, where=_condition(where))
+    return Bottom(column, n, by=by, ties=ties, where=_condition(where))
 
 
 def sample(column: Columns, n: int, *, where: Where = None) -> Aggregate:

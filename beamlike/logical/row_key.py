@@ -14,6 +14,7 @@ from beamlike.logical.origins import Configure, DeadLetters, Flatten, Group, Lat
 from beamlike.logical.windowing import has_one_pane
 from beamlike.steps.base import Filter, Select, WindowInto, WithColumns
 from beamlike.steps.joins import Matched
+from beamlike.steps.lists import Explode
 from beamlike.steps.python import FlatMap, Map, MapBatches
 from windowing import Accumulation, GlobalWindows
 from windowing.columns import PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
@@ -80,7 +81,7 @@ def _refusal(origin: Origin) -> str | None:
             return "has the rows of several collections"
         case Late() | DeadLetters():
             return "has elements, not the rows of a grouping"
-        case FlatMap():
+        case FlatMap() | Explode():
             return "makes several rows of one"
         case Matched():
             return "has a row for each pair of a join"

@@ -64,6 +64,36 @@ def casts(schema: pl.Schema, types: SchemaLike, step: str) -> list[nw.Expr]:
     return expressions
 
 
+def unnested(schema: pl.Schema, column: str, step: str) -> list[nw.Expr]:
+    """All columns in order, and in the place of this one the fields of its structs."""
+    _require_column(schema, column, step)
+    dtype = schema[column]
+    if not isinstance(dtype, pl.Struct):
+        raise WrongType(f"unnest needs a column of structs, but {column!r} is {type_name(dtype)}", step=step)
+    fields = [field.name for field in dtype.fields]
+    taken = [name for name in fields if name in schema and name != column]
+    if taken:
+        raise DuplicateName(
+            f"the field {taken[0]!r} of {column!r} has the name of a column; rename or drop that before",
+            step=step,
+        )
+    parts = [nw.col(column).struct.field(name).alias(name) for name in fields]
+    return [each for name in schema for each in (parts if name == column else [nw.col(name)])]
+
+
+def require_lists(schema: pl.Schema, column: str, number: str | None, step: str) -> None:
+    """That the column has lists, and that their items can be numbered under that name."""
+    _require_column(schema, column, step)
+    if not isinstance(schema[column], pl.List):
+        raise WrongType(
+            f"explode needs a column of lists, but {column!r} is {type_name(schema[column])}", step=step
+        )
+    if number is not None:
+        require_column_name(number, step)
+        if number in schema:
+            raise DuplicateName(f"number={number!r} is the name of a column; choose another", step=step)
+
+
 def _require_column(schema: pl.Schema, name: object, step: str) -> None:
     if not isinstance(name, str):
         raise WrongType(f"a column is named by a string, not by {name!r}", step=step)

@@ -17,8 +17,15 @@ _BY: Final = "by"
 _VALUE: Final = "value"
 
 
+Columns = str | tuple[str, ...]
+
+
 def _one_or_several(given: Any) -> Any:
     return tuple(given) if isinstance(given, list | tuple) else given
+
+
+def _each(columns: Columns) -> tuple[str, ...]:
+    return columns if isinstance(columns, tuple) else (columns,)
 
 
 def _is_number_of_rows(owner: Aggregate, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -33,12 +40,12 @@ def _is_number_of_rows(owner: Aggregate, attribute: attrs.Attribute[Any], value:
 class _Chosen(Aggregate):
     """The values of a column of chosen rows, or structs of several columns."""
 
-    column: str | tuple[str, ...] = attrs.field(converter=_one_or_several)
+    column: Columns = attrs.field(converter=_one_or_several)
 
     @property
     def values(self) -> tuple[str, ...]:
         """The columns whose values it gives."""
-        return self.column if isinstance(self.column, tuple) else (self.column,)
+        return _each(self.column)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -49,11 +56,15 @@ class _Chosen(Aggregate):
         values = [alike(column, schema[column]) for column in self.values]
         return pl.struct(values) if isinstance(self.column, tuple) else values[0]
 
+    @property
+    def ranks(self) -> Columns:
+        """The columns by which rows are ranked: by the first, of equals by the next."""
+        return ()
+
     def order(self, rank: pl.Expr, value: pl.Expr, greatest: bool) -> tuple[list[pl.Expr], list[bool]]:
         """By what rows are sorted, nulls last, and whether descending: by rank, and of equals by their values."""
-        several = isinstance(self.column, tuple)
-        ties = [value.struct.field(column) for column in self.values] if several else [value]
-        return [rank, *ties], [greatest, *[False] * len(ties)]
+        ranks, ties = _parts(rank, self.ranks), _parts(value, self.column)
+        return [*ranks, *ties], [*[greatest] * len(ranks), *[False] * len(ties)]
 
     def value_type(self, schema: Schema) -> pl.DataType:
         """The type of that; `TypeError` where a column has values without an order, by which ties are decided."""
@@ -69,9 +80,25 @@ class _Chosen(Aggregate):
         return schema[self.column]
 
 
-def _rank(column: str, dtype: pl.DataType) -> pl.Expr:
-    """By what rows are ranked: what is no number has no rank, like null."""
-    return alike(column, dtype).fill_nan(None) if dtype.is_float() else pl.col(column)
+def _parts(value: pl.Expr, columns: Columns) -> list[pl.Expr]:
+    """A value, or the fields of the struct that stands for several columns."""
+    return (
+        [value.struct.field(column) for column in columns]
+        if isinstance(columns, tuple) and columns
+        else [value]
+    )
+
+
+def _rank(by: Columns, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
+    """By what rows are ranked, and its type: what is no number has no rank, like null, in any of the columns."""
+    each = [
+        alike(column, schema[column]).fill_nan(None) if schema[column].is_float() else pl.col(column)
+        for column in _each(by)
+    ]
+    if not isinstance(by, tuple):
+        return each[0], schema[by]
+    there = pl.all_horizontal(rank.is_not_null() for rank in each)
+    return pl.when(there).then(pl.struct(each)), pl.Struct({column: schema[column] for column in by})
 
 
 # Several rows
@@ -105,9 +132,11 @@ class _Several(_Chosen):
         return {_ROWS: merged(acc[_ROWS], self._first)}
 
     def _first(self, items: pl.DataFrame) -> pl.DataFrame:
+        return self._sorted(items).group_by(GROUP, maintain_order=True).head(self.n)
+
+    def _sorted(self, items: pl.DataFrame) -> pl.DataFrame:
         order, descending = self.order(pl.col(_BY), pl.col(_VALUE), self.greatest)
-        in_order = items.sort(GROUP, *order, descending=[False, *descending], nulls_last=True)
-        return in_order.group_by(GROUP, maintain_order=True).head(self.n)
+        return items.sort(GROUP, *order, descending=[False, *descending], nulls_last=True)
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc[_ROWS].list.eval(pl.element().struct.field(_VALUE))
@@ -116,15 +145,26 @@ class _Several(_Chosen):
 @attrs.frozen
 class _Ranked(_Several):
     n: int = attrs.field(validator=_is_number_of_rows)
-    by: str | None = attrs.field(default=None, kw_only=True)
+    by: Columns | None = attrs.field(default=None, kw_only=True, converter=_one_or_several)
+    ties: bool = attrs.field(default=False, kw_only=True)
+
+    @property
+    def ranks(self) -> Columns:
+        return self.values[0] if self.by is None else self.by
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return self.values if self.by is None else (*self.values, self.by)
+        return self.values if self.by is None else (*self.values, *_each(self.by))
 
     def rank(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-        by = self.values[0] if self.by is None else self.by
-        return _rank(by, schema[by]), schema[by]
+        return _rank(self.ranks, schema)
+
+    def _first(self, items: pl.DataFrame) -> pl.DataFrame:
+        if not self.ties:
+            return super()._first(items)
+        place = pl.int_range(pl.len()).over(GROUP)
+        last = pl.col(_BY).get(self.n - 1, null_on_oob=True).over(GROUP)
+        return self._sorted(items).filter((place < self.n) | (pl.col(_BY) == last))
 
     def value_type(self, schema: Schema) -> pl.DataType:
         if self.by is None and isinstance(self.column, tuple):
@@ -162,20 +202,24 @@ class _Best(_Chosen):
 
     idempotent: ClassVar[bool] = True
     greatest: ClassVar[bool]
-    by: str
+    by: Columns
+
+    @property
+    def ranks(self) -> Columns:
+        return self.by
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return (*self.values, self.by)
+        return (*self.values, *_each(self.by))
 
     def dtype(self, schema: Schema) -> pl.DataType:
         return self.value_type(schema)
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        return {_BY: Part(schema[self.by]), _VALUE: Part(self.value_type(schema))}
+        return {_BY: Part(_rank(self.by, schema)[1]), _VALUE: Part(self.value_type(schema))}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        rank = _rank(self.by, schema[self.by])
+        rank, _ = _rank(self.by, schema)
         return {_BY: rank, _VALUE: pl.when(rank.is_not_null()).then(self.value(schema))}
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
@@ -195,7 +239,7 @@ class ArgMax(_Best):
     """The value of the row with the greatest `by`."""
 
     greatest: ClassVar[bool] = True
-    by: str = attrs.field(kw_only=True)
+    by: Columns = attrs.field(kw_only=True, converter=_one_or_several)
 
 
 @attrs.frozen
@@ -203,4 +247,4 @@ class ArgMin(_Best):
     """The value of the row with the least `by`."""
 
     greatest: ClassVar[bool] = False
-    by: str = attrs.field(kw_only=True)
+    by: Columns = attrs.field(kw_only=True, converter=_one_or_several)

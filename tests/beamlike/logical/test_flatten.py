@@ -96,3 +96,12 @@ def test_dead_letters_of_several_sources_are_one_collection():
     lookalike = plays(p, "c").select(step="user", error="user", row="user")
     with pytest.raises(UnlikeCollections, match="rows with and without an event time"):
         bl.flatten(letters, lookalike)
+
+
+def test_columns_that_only_some_have_are_null_in_the_others():
+    p = bl.Pipeline("p")
+    both = bl.flatten(plays(p, "a").select("user"), plays(p, "b").select("score"), fill_missing=True)
+    assert list(both.schema) == ["user", "score"]
+    other = plays(p, "d").select(user=bl.lit(1, nw.Int64))
+    with pytest.raises(UnlikeCollections, match=r"'user' is Int64 in 'd.select', and String in another"):
+        bl.flatten(plays(p, "c").select("user"), other, fill_missing=True)

@@ -60,6 +60,10 @@ EVERY: dict[str, Aggregate] = {
     "top": Top("v", 2, by="by"),
     "top of itself": Top("v", 3),
     "top rows": Top(["by", "v"], 2, by="by"),
+    "top by two": Top("v", 2, by=["by", "v"]),
+    "best by two": ArgMax("flag", by=["by", "v"]),
+    "top with ties": Top("v", 2, by="by", ties=True),
+    "bottom with ties": Bottom(["v", "flag"], 1, by=["v", "by"], ties=True),
     "bottom": Bottom("v", 2, by="by"),
     "bottom of itself": Bottom("v", 3),
     "any": Some("flag"),
@@ -76,11 +80,27 @@ def order(value: Any) -> Any:
     return (1, 0) if value != value else (0, value)
 
 
-def ranked(rows: list[Row], by: str, columns: list[str], greatest: bool) -> list[Any]:
-    """The values of these columns in the rows that have a rank, in order of it and then of the values."""
-    there = [row for row in rows if row[by] is not None and row[by] == row[by]]
+def ranked(
+    rows: list[Row], by: str | list[str], columns: list[str], greatest: bool, tied: int | None = None
+) -> list[Any]:
+    """The values of these columns in the rows that have a rank, in order of it and then of the values.
+
+    The first so many and those that are `tied` with the last of them, if it is given.
+    """
+    ranks = [by] if isinstance(by, str) else by
+    there = [row for row in rows if all(row[by] is not None and row[by] == row[by] for by in ranks)]
     by_value = sorted(there, key=lambda row: [order(row[column]) for column in columns])
-    in_order = sorted(by_value, key=lambda row: row[by], reverse=greatest)
+    in_order = sorted(by_value, key=lambda row: [row[by] for by in ranks], reverse=greatest)
+    if tied is not None:
+        last = in_order[:tied][-1:]
+        in_order = [
+            *in_order[:tied],
+            *(
+                row
+                for row in in_order[tied:]
+                if [row[by] for by in ranks] == [row[by] for row in last for by in ranks]
+            ),
+        ]
     if len(columns) == 1:
         return [row[columns[0]] for row in in_order]
     return [{column: row[column] for column in columns} for row in in_order]
@@ -114,6 +134,10 @@ def expected(rows: list[Row]) -> dict[str, Any]:
         "top": ranked(rows, "by", ["v"], True)[:2],
         "top of itself": ranked(rows, "v", ["v"], True)[:3],
         "top rows": ranked(rows, "by", ["by", "v"], True)[:2],
+        "top by two": ranked(rows, ["by", "v"], ["v"], True)[:2],
+        "best by two": first(ranked(rows, ["by", "v"], ["flag"], True)),
+        "top with ties": ranked(rows, "by", ["v"], True, tied=2),
+        "bottom with ties": ranked(rows, ["v", "by"], ["v", "flag"], False, tied=1),
         "bottom": ranked(rows, "by", ["v"], False)[:2],
         "bottom of itself": ranked(rows, "v", ["v"], False)[:3],
         "any": any(flags),
@@ -181,7 +205,7 @@ def test_neither_order_nor_bundles_show(
 
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(["distinct", "about"], 0),
-    **dict.fromkeys(["mode", "best", "worst", "best rows", "worst rows", "most"]),
+    **dict.fromkeys(["mode", "best", "worst", "best rows", "worst rows", "most", "best by two"]),
     "any": False,
     "all": True,
 }

@@ -1,0 +1,44 @@
+"""The step that makes a row of each item of a list."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+import polars as pl
+
+from beamlike.steps.base import Step
+
+
+@attrs.frozen
+class Explode(Step):
+    """A row for each item of the list in `column`, beside the other columns; the column `number` counts from 1."""
+
+    kind: ClassVar[str] = "explode"
+    column: str
+    number: str | None = None
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Perhaps all lists are empty."""
+        return False
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Items instead of lists, in their order; a list without any, or null, gives no row."""
+        if self.number is None:
+            return frame.explode(self.column, empty_as_null=False, keep_nulls=False)
+        lengths = pl.col(self.column).list.len()
+        numbered = frame.with_columns(pl.int_ranges(1, lengths + 1, dtype=pl.Int64).alias(self.number))
+        return numbered.explode(self.column, self.number, empty_as_null=False, keep_nulls=False)
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        """The list, by which rows are made, and what stands beside it."""
+        return (wanted - {self.number}) | {self.column}
+
+    def narrowed(self, wanted: frozenset[str]) -> Explode:
+        """Without numbers that nobody wants."""
+        return self if self.number in wanted else attrs.evolve(self, number=None)
+
+    def detail(self) -> str:
+        """The column, and its numbers."""
+        return self.column if self.number is None else f"{self.column}, numbered as {self.number}"
