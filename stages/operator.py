@@ -65,6 +65,8 @@ class Table:
     a row of their bucket is due; where that is None, they are looked at as they come. `holds_as_a_whole`: where
     arrivals that wait hold the watermark is known only together with the rows that they become part of.
 
+    `by_key`: rows are only added, and found by key; nothing is ever due of it, or holds.
+
     `merges`: rows of a key may become one where arrivals reach them. `in_turn`: no arrival that reaches a row may be
     taken before those of its bucket that wait. `holder` is the column that says of a row which timer of it holds
     the watermark, and `timers` how many it has, where there are any.
@@ -82,6 +84,7 @@ class Table:
     holds_as_a_whole: bool = False
     merges: bool = False
     in_turn: bool = False
+    by_key: bool = False
     name: str = ""
     holder: str | None = None
     timers: pl.Expr | None = None
@@ -164,6 +167,12 @@ class State(Protocol):
 
         Nothing is changed.
         """
+
+    def find(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a table that is `by_key` which have one of these keys; null is none."""
+
+    def add(self, kept: Kept, rows: pl.DataFrame) -> None:
+        """Has these rows, too, in a table that is `by_key`."""
 
     def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
         """Has these rows in place of those that were looked at."""

@@ -13,8 +13,10 @@ from stages.state import chunks
 from stages.state.buckets import BUCKET, partition
 from stages.state.due_soon import STALE
 from stages.state.index import Index
+from stages.state.runs import Runs
 from stages.state.storage import Storage
 from stages.state.store import StateStore
+from stages.state.tables import Tables
 from stages.state.working_set import WorkingSet
 
 
@@ -34,10 +36,7 @@ class Snapshot:
 def save(stage: Stage, store: StateStore) -> Snapshot:
     """What the store has of the stage. Arrivals that waited are among its rows; no clock moves."""
     state = stage.tables(store)
-    rows = {
-        name: storage.kept.settled(WorkingSet.everything(storage), state.watermarks, state.times)
-        for name, storage in state.storages.items()
-    }
+    rows = {name: _rows(storage, state) for name, storage in state.storages.items()}
     return Snapshot(rows, state.watermarks, state.times, state.arrived)
 
 
@@ -51,7 +50,15 @@ def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
     state.save(store, stage.name, saved.watermarks, saved.arrived)
 
 
+def _rows(storage: Storage, state: Tables) -> pl.DataFrame:
+    if storage.table.by_key:
+        return Runs(storage).everything()
+    return storage.kept.settled(WorkingSet.everything(storage), state.watermarks, state.times)
+
+
 def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
+    if storage.table.by_key:
+        return Runs(storage).add(rows, times)
     buckets = storage.buckets
     for bucket, part in partition(placed := buckets.place(rows), _numbers(placed)).items():
         buckets = buckets.split(bucket, chunks.size_of(part))

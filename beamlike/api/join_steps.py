@@ -10,7 +10,7 @@ import attrs
 from beamlike.api.once_steps import OnceSteps
 from beamlike.errors import PlanError, WrongType
 from beamlike.logical.joins import joined
-from beamlike.logical.time_joins import Sides, Stamp, Within, as_of
+from beamlike.logical.time_joins import Sides, Stamp, Within, as_of, lasting
 from beamlike.logical.time_joins import within as within_interval
 from beamlike.steps.joins import How
 from stages.joins.asof import How as HowAsOf
@@ -34,6 +34,7 @@ class JoinSteps(OnceSteps):
         suffix: str = "_right",
         within: Within | None = None,
         stamp: Stamp | None = None,
+        keep_forever: bool = False,
         name: str | None = None,
     ) -> Self:
         """The rows of this collection, left, with those of `right` that have the same keys and are in the same window.
@@ -46,12 +47,16 @@ class JoinSteps(OnceSteps):
         match nothing, both without columns of the right side. Null matches nothing. `name` is that of the step.
 
         With `within=(low, high)`, two durations, rows match whose event times are that near to each other, whatever
-        windows there are: `left time + low <= right time <= left time + high`. Pairs come at once, with the later of
+        windows there are: `left time + low <= right time <= left time + high`. `high` may be an expression on the left
+        row that gives a duration, such as `bl.col("expires") - bl.col("at")`. Pairs come at once, with the later of
         the two times; what matches nothing comes when that is certain, with that moment as its time, or with its own
         time where `stamp` names its side, "left", "right" or "both", and then holds the watermark until then. A row is
         kept as long as a match may come. Neither side has windows yet, and `how` is not "semi" or "anti".
 
-        Without `within`, both sides must be in the same windows, with the same choices; the result comes when a pane of
+        With `keep_forever=True`, rows match whenever they come: each pair comes once, at once, with the later of the
+        two times, and no row is too late or ever forgotten. Neither side has windows yet, and `how` is "inner".
+
+        Otherwise both sides must be in the same windows, with the same choices; the result comes when a pane of
         the window does, as a rule at its end. Where a window may have several panes, accumulation is accumulating or
         retracting. Raises `PlanError` for what does not go together. A collection may be joined with itself.
 
@@ -73,12 +78,17 @@ class JoinSteps(OnceSteps):
             "how": how,
             "suffix": suffix,
         }
-        if within is None:
+        if keep_forever and within is not None:
+            raise PlanError("give within=(low, high) or keep_forever=True, not both", step=step)
+        if keep_forever or within is not None:
+            sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
+        if keep_forever:
+            made = lasting(sides, how, step, self.pipeline.free)
+        elif within is None:
             if stamp is not None:
                 raise PlanError(f"stamp={stamp!r} is for joins within=(low, high)", step=step)
             made = joined(self.node, right.node, **choices, step=step, free=self.pipeline.free)
         else:
-            sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
             made = within_interval(sides, within, how, stamp, step, self.pipeline.free)
         return self._made(made)
 

@@ -6,27 +6,32 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import attrs
+import narwhals as nw
 import polars as pl
 
 from beamlike.errors import PlanError, UnknownName, WrongType, nearest
+from beamlike.expressions.row_expression import ExpressionOfRows
+from beamlike.expressions.tree import expression_text
 from beamlike.logical.event_time import require_event_time, require_no_windows
 from beamlike.logical.flatten import flattened, require_same_windowing
 from beamlike.logical.grouping import require_keys
 from beamlike.logical.joins import Free, keys_of, require_fresh, require_same_types, right_columns, tagged
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
-from beamlike.steps.infer import Shape
+from beamlike.rows.dtypes import type_name
+from beamlike.steps.infer import Shape, expressions, outputs
 from beamlike.steps.joins import Paired
 from stages.joins.asof import AsOfJoin
 from stages.joins.asof import How as HowAsOf
 from stages.joins.base import LEFT, RIGHT, TimeJoin
 from stages.joins.interval import How as HowWithin
 from stages.joins.interval import IntervalJoin
+from stages.joins.lasting import LastingJoin
 from windowing.columns import EVENT_TIME
 from windowing.time import Duration, format_duration, microseconds
 
 Stamp = Literal["left", "right", "both"]
-Within = tuple[Duration, Duration]
+Within = tuple[Duration, Duration | nw.Expr]
 
 
 @attrs.frozen
@@ -94,7 +99,7 @@ class Sides:
 
 def within(sides: Sides, bounds: Within, how: str, stamp: str | None, step: str, free: Free) -> Node:
     """Pairs of rows whose times are within bounds of each other."""
-    low, high = _bounds(bounds, step)
+    low, high = _bounds(bounds, sides.left, step)
     _require_how(how, get_args(HowWithin), "within=", step)
     own = {None: (), "left": (LEFT,), "right": (RIGHT,), "both": (LEFT, RIGHT)}
     if stamp not in own:
@@ -112,6 +117,19 @@ def within(sides: Sides, bounds: Within, how: str, stamp: str | None, step: str,
         own[stamp],
         allowed_lateness=lateness,
     )
+    return sides.rows(before, operator, free(f"{step}.pairs"), step)
+
+
+def lasting(sides: Sides, how: str, step: str, free: Free) -> Node:
+    """Pairs of rows with equal keys, whenever they come."""
+    if how != "inner":
+        raise PlanError(
+            f"how must be 'inner' with keep_forever=True, not {how!r}: that a row matches nothing is never certain, as "
+            "a match may always come; within=(low, high) says until when",
+            step=step,
+        )
+    before = sides.flattened(step, free)
+    operator = LastingJoin(sides.own, before.schema)
     return sides.rows(before, operator, free(f"{step}.pairs"), step)
 
 
@@ -133,10 +151,13 @@ def as_of(sides: Sides, tolerance: Duration | None, how: str, step: str, free: F
     return sides.rows(before, operator, free(f"{step}.pairs"), step)
 
 
-def _bounds(bounds: object, step: str) -> tuple[int, int]:
+def _bounds(bounds: object, left: Node, step: str) -> tuple[int, int | ExpressionOfRows]:
     if not (isinstance(bounds, Sequence) and not isinstance(bounds, str) and len(bounds) == 2):
         raise WrongType(f"within must be two durations such as ('0s', '30m'), not {bounds!r}", step=step)
-    low, high = (_duration("within", one, step) for one in bounds)
+    low = _duration("within", bounds[0], step)
+    if isinstance(bounds[1], nw.Expr):
+        return low, _length(bounds[1], left, step)
+    high = _duration("within", bounds[1], step)
     if low > high:
         raise PlanError(
             f"within=({format_duration(low)!r}, {format_duration(high)!r}) has its lower bound after the upper one; a "
@@ -144,6 +165,20 @@ def _bounds(bounds: object, step: str) -> tuple[int, int]:
             step=step,
         )
     return low, high
+
+
+def _length(given: nw.Expr, left: Node, step: str) -> ExpressionOfRows:
+    """A duration that is computed of each left row."""
+    columns = Shape(left.schema, ())
+    (expression,) = expressions(columns, [given], {}, step=step)
+    (dtype,) = outputs(columns, [expression], step=step)[0].dtypes()
+    if not isinstance(dtype, pl.Duration):
+        raise WrongType(
+            f"the upper bound {expression_text(expression)} of within= is {type_name(dtype)}, and must be a duration, "
+            "such as the difference of two times",
+            step=step,
+        )
+    return ExpressionOfRows(expression)
 
 
 def _duration(name: str, given: Any, step: str) -> int:

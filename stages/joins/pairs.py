@@ -18,9 +18,9 @@ Places = npt.NDArray[np.int64]
 
 
 def pairs(
-    left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], low: int, high: int
+    left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], first: pl.Expr, last: pl.Expr
 ) -> Iterator[tuple[Places, Places]]:
-    """Places in `left` and in `right` of the pairs with `left time + low <= right time <= left time + high` (us).
+    """Places in `left` and in `right` of the pairs with `first <= right time <= last`, two times (us) of a left row.
 
     A key with a null in it matches nothing. They come in pieces of some million pairs.
     """
@@ -39,11 +39,11 @@ def pairs(
     width = len(distinct) + 1
     sorted_rows = right_key[places] * width + np.searchsorted(distinct, right[EVENT_TIME].to_numpy()[places])
     asked = np.flatnonzero(known[: len(left)])
-    at = left[EVENT_TIME].to_numpy()[asked]
+    bounds = left.select(first.alias("first"), last.alias("last")).to_numpy()[asked]
     base = left_key[asked] * width
-    first = np.searchsorted(sorted_rows, base + np.searchsorted(distinct, at + low, "left"), "left")
-    last = np.searchsorted(sorted_rows, base + np.searchsorted(distinct, at + high, "right") - 1, "right")
-    yield from _expanded(asked, first, np.maximum(last, first), places)
+    begin = np.searchsorted(sorted_rows, base + np.searchsorted(distinct, bounds[:, 0], "left"), "left")
+    end = np.searchsorted(sorted_rows, base + np.searchsorted(distinct, bounds[:, 1], "right") - 1, "right")
+    yield from _expanded(asked, begin, np.maximum(end, begin), places)
 
 
 def _expanded(asked: Places, first: Places, last: Places, places: Places) -> Iterator[tuple[Places, Places]]:

@@ -10,6 +10,7 @@ import polars as pl
 from stages.operator import Kept
 from stages.progress.watermarks import Times, Watermarks
 from stages.state.index import Holder, Index
+from stages.state.runs import Runs
 from stages.state.storage import Storage
 from stages.state.store import StateStore, Within
 from stages.state.working_set import WorkingSet, read_working_set
@@ -58,6 +59,15 @@ class Tables:
         storage = self.storages[kept.table.name]
         buckets = storage.between(*between)
         return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
+
+    def find(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
+        """Reads the rows that have one of these keys."""
+        return Runs(self.storages[kept.table.name]).find(keys)
+
+    def add(self, kept: Kept, rows: pl.DataFrame) -> None:
+        """Writes these beside those that are there."""
+        name = kept.table.name
+        self.indices[name] = Runs(self.storages[name]).add(rows, self.now)
 
     def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
         """Writes these in place of the rows that were looked at, and what waits."""

@@ -1,0 +1,106 @@
+"""One side of an interval join: its rows, as long as a partner of them may still come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final
+
+import attrs
+import polars as pl
+
+from stages.joins.base import LEFT
+from stages.operator import HOLD, PENDING, Kept, Spread, Table
+from stages.progress.watermarks import Times
+from stages.waiting import NUMBER
+from windowing.columns import EVENT_TIME
+from windowing.time import MAX_TIME, MIN_TIME
+from windowing.triggers.base import WATERMARK
+
+MATCHED: Final = "__matched"
+GOES: Final = "__goes"
+"""Of a row: the watermark (us) at which it goes."""
+UNTIL: Final = "__until"
+"""Of a left row, if each has an interval of its own: the last time (us) of a partner."""
+
+_SECOND: Final = 1_000_000
+_HOUR: Final = 3_600 * _SECOND
+
+
+@attrs.frozen(slots=False, eq=False)
+class Side(Kept):
+    """The rows of one side, in a column of structs: for `reach` after its time a partner of a row may come (us).
+
+    Where that is None, one may come `UNTIL` a time that each row has for itself. `outer`: a row without a partner is
+    given alone; `own_time`: with its own time, which it holds until then, or with the time at which that was certain.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    schema: pl.Schema
+    reach: int | None
+    lateness: int
+    span: int
+    outer: bool
+    own_time: bool
+    clocks = (WATERMARK,)
+
+    @cached_property
+    def rows(self) -> pl.Schema:
+        """The columns of a row."""
+        own = {
+            EVENT_TIME: pl.Int64(),
+            NUMBER: pl.Int64(),
+            MATCHED: pl.Boolean(),
+            GOES: pl.Int64(),
+            PENDING: pl.Int64(),
+            HOLD: pl.Int64(),
+        }
+        until = {UNTIL: pl.Int64()} if self.reach is None else {}
+        return pl.Schema({**self.schema, **own, **until})
+
+    @cached_property
+    def table(self) -> Table:
+        """Spread by time: those that are read together, and those that go together, lie together."""
+        by_time = Spread(EVENT_TIME, _SECOND, max(self.span, 32 * _SECOND))
+        return Table(
+            "row",
+            "waits for a partner",
+            self.keys,
+            (EVENT_TIME, GOES),
+            self.rows,
+            self.rows,
+            spread=Spread(GOES, _SECOND, _HOUR) if self.reach is None else by_time,
+            # Of an outer join, rows that come may be marked at once.
+            waits_until=None if self.outer else self.deadlines(Times()),
+            name="" if self.name == LEFT else self.name,
+        )
+
+    @property
+    def certain(self) -> pl.Expr:
+        """The time (us) from which on no partner can come."""
+        if self.reach is None:
+            # A partner is not before a row's own lower bound, and neither is this.
+            return pl.col(UNTIL).clip(MIN_TIME, MAX_TIME - self.lateness - 1) + self.lateness
+        latest = self.reach + self.lateness
+        return (pl.col(EVENT_TIME).clip(MIN_TIME + abs(latest), MAX_TIME - abs(latest) - 1) + latest).cast(
+            pl.Int64
+        )
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        """When it goes."""
+        return {WATERMARK: pl.col(GOES)}
+
+    @property
+    def stamp(self) -> pl.Expr:
+        """The time of a row that is given alone: not before its own."""
+        return pl.col(EVENT_TIME) if self.own_time else pl.max_horizontal(EVENT_TIME, self.certain)
+
+    def with_holds(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Where rows hold that may yet be given alone."""
+        alone = ~pl.col(MATCHED) if self.outer else pl.lit(False)
+        return rows.with_columns(
+            (self.certain + 1).alias(GOES),
+            pl.lit(0, pl.Int64).alias(PENDING),
+            pl.when(alone).then(self.stamp).alias(HOLD),
+        ).select(list(self.rows))

@@ -1,0 +1,66 @@
+"""Rows that are only added and found by key: in sorted runs, of which small ones become larger ones."""
+
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.joins.base import LEFT
+from stages.joins.lasting import Rows
+from stages.operator import HOLD, PENDING
+from stages.progress.watermarks import Times
+from stages.state.runs import FAN, LEVEL, RUN, Runs
+from stages.state.storage import Storage
+from stages.state.store import DictStore
+from stages.state.tables import storage
+from windowing.columns import EVENT_TIME
+
+KEPT = Rows(LEFT, ("key", "other"), pl.Schema({"key": pl.Int64(), "other": pl.String(), LEFT: pl.Int64()}))
+
+Row = tuple[int | None, str | None, int]
+
+
+def frame(rows: list[Row]) -> pl.DataFrame:
+    nothing = [pl.lit(0, pl.Int64).alias(name) for name in (EVENT_TIME, PENDING)]
+    columns = pl.DataFrame(rows, {"key": pl.Int64(), "other": pl.String(), LEFT: pl.Int64()}, orient="row")
+    return columns.with_columns(*nothing, pl.lit(None, pl.Int64).alias(HOLD)).select(list(KEPT.table.schema))
+
+
+def kept(store: DictStore) -> Storage:
+    return storage(store, "stage", KEPT)
+
+
+def put(store: DictStore, rows: list[Row]) -> None:
+    Runs(kept(store)).add(frame(rows), Times()).save(store, "stage")
+
+
+key, other = st.none() | st.integers(-3, 3), st.none() | st.sampled_from(["x", "y"])
+rows = st.lists(st.tuples(key, other, st.integers(0, 99)), max_size=6)
+
+
+@given(st.lists(rows, max_size=3 * FAN), st.lists(st.tuples(key, other), max_size=4))
+def test_what_is_found_is_what_was_added_with_these_keys(
+    batches: list[list[Row]], asked: list[tuple[int | None, str | None]]
+) -> None:
+    store = DictStore()
+    for batch in batches:
+        put(store, batch)
+    keys = pl.DataFrame(asked, {"key": pl.Int64(), "other": pl.String()}, orient="row")
+    everything = [row for batch in batches for row in batch]
+    found = Runs(kept(store)).find(keys).select("key", "other", LEFT).rows()
+    assert sorted(found) == sorted(row for row in everything if row[:2] in asked and None not in row[:2])
+    assert sorted(Runs(kept(store)).everything()[LEFT]) == sorted(row[2] for row in everything)
+
+
+def test_eight_runs_become_one_and_what_they_were_is_removed() -> None:
+    store = DictStore()
+    for number in range(FAN * FAN + 1):
+        put(store, [(number, "x", number)])
+    index = kept(store).index
+    assert index.buckets.select(RUN, LEVEL, "rows").sort(RUN)[[LEVEL, "rows"]].rows() == [
+        (2, FAN * FAN),
+        (0, 1),
+    ]
+    assert len(store.values) == 1 + 2
+    assert index.rows == FAN * FAN + 1
