@@ -1,0 +1,68 @@
+"""Runs a query of Nexmark over a folder of events, and writes its answer as Parquet.
+
+python -m benchmarks.nexmark --query 5 --data build/nexmark --out build/nexmark-q5 --runner spark
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+import beamlike as bl
+from benchmarks.nexmark.pipeline import pipeline
+from benchmarks.nexmark.queries import QUERIES
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+def run(
+    job: bl.Pipeline,
+    runner: str,
+    *,
+    cores: int | None = None,
+    shards: int | None = None,
+    rows: int | None = None,
+) -> object:
+    """Runs it to the end of its input."""
+    if runner == "local":
+        return job.run(bl.LocalRunner() if rows is None else bl.LocalRunner(chunk_rows=rows))
+    with tempfile.TemporaryDirectory() as checkpoint:
+        master = f"local[{cores or '*'}]"
+        return job.run(
+            bl.SparkRunner(checkpoint=checkpoint, drain=True, master=master, shards=shards or cores)
+        )
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--query", required=True, type=click.IntRange(min(QUERIES), max(QUERIES)))
+@click.option("--data", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", required=True, type=_FOLDER, help="A folder, new or empty.")
+@click.option("--runner", default="local", type=click.Choice(["local", "spark"]))
+@click.option(
+    "--out-of-orderness",
+    help="By how much an event may be older than one before it; by default what the files show.",
+)
+@click.option("--files-per-batch", type=click.IntRange(1), help="Of each kind; by default as many as fit.")
+@click.option("--cores", type=click.IntRange(1), help="Of Spark; by default all.")
+@click.option("--shards", type=click.IntRange(1), help="On Spark; by default as many as cores.")
+@click.option("--chunk-rows", type=click.IntRange(1), help="Of each kind in a batch in process.")
+def main(
+    query: int,
+    data: Path,
+    out: Path,
+    runner: str,
+    out_of_orderness: str | None,
+    files_per_batch: int | None,
+    cores: int | None,
+    shards: int | None,
+    chunk_rows: int | None,
+) -> None:
+    """Run a query over the events below DATA and write its rows below OUT."""
+    job = pipeline(query, data, out, out_of_orderness=out_of_orderness, files_per_batch=files_per_batch)
+    run(job, runner, cores=cores, shards=shards, rows=chunk_rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""A query as a pipeline from a folder of events to a folder with its answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+import beamlike as bl
+from benchmarks.nexmark.events import KINDS
+from benchmarks.nexmark.queries import QUERIES, Auction
+
+_TIME: Final = pl.Datetime("us", "UTC")
+SCHEMAS: Final = {
+    "persons": {
+        **dict.fromkeys(("id",), int),
+        **dict.fromkeys(("name", "email", "credit_card", "city", "state"), str),
+        "at": _TIME,
+    },
+    "auctions": {
+        "id": int,
+        "item": str,
+        "description": str,
+        "initial_bid": int,
+        "reserve": int,
+        "at": _TIME,
+        "expires": _TIME,
+        "seller": int,
+        "category": int,
+    },
+    "bids": {"auction": int, "bidder": int, "price": int, "channel": str, "url": str, "at": _TIME},
+}
+
+TO_FILES: Final = 10
+"""The query whose answer is files: a folder for each window."""
+_FOLDER: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def pipeline(
+    query: int,
+    data: Path,
+    out: Path,
+    *,
+    out_of_orderness: str | None = None,
+    files_per_batch: int | None = None,
+) -> bl.Pipeline:
+    """The query over the events below `data`, in the order of the names of the files; rows are written below `out`.
+
+    `out_of_orderness`: by how much an event may be older than one of its kind that came before it. Without it, that is
+    measured before.
+    """
+    p = bl.Pipeline(f"nexmark-{query}")
+    streams = {
+        kind: p.read(
+            kind,
+            bl.Parquet(data / kind, SCHEMAS[kind], order="path", max_files_per_trigger=files_per_batch),
+            timestamp="at",
+            watermark=bl.BoundedOutOfOrderness(out_of_orderness or measured(data / kind)),
+            max_future=None,
+        )
+        for kind in KINDS
+    }
+    side = p.read("side", bl.Parquet(data / "side.parquet", {"key": int, "value": str}))
+    side = (
+        side.with_columns(since=bl.lit(0))
+        .with_watermark(bl.MonotonousTimestamps(), "since", "us")
+        .drop("since")
+    )
+    auction = Auction(**streams, side=side)
+    answer = QUERIES[query](auction)
+    if query == TO_FILES:
+        _write_files(answer, out)
+    else:
+        answer.write("answer", bl.Parquet(out))
+    return p
+
+
+def _write_files(events: bl.Collection, out: Path) -> None:
+    """A folder of files for each window, and when it is complete, once, how many events are in them."""
+    folder = bl.window_start().dt.to_string(_FOLDER)
+    events.with_columns(folder=folder).write("answer", bl.Parquet(out, partition_by=["folder"]))
+    counts = events.aggregate(
+        events=bl.count(),
+        **{kind: bl.count(where=bl.col("kind") == kind) for kind in ("person", "auction", "bid")},
+    )
+    counts.with_columns(folder=folder).write("index", bl.JSONLines(out / "_index"))
+
+
+def measured(folder: Path) -> str:
+    """By how much an event of these files is older, at most, than one that came before it, as a duration."""
+    names = sorted(path for path in folder.rglob("*.parquet") if not path.name.startswith((".", "_")))
+    if not names:
+        return "0s"
+    newest, most = None, 0
+    for name in bl.Parquet(folder, order="path").files():
+        times = pl.scan_parquet(name).select(pl.col("at").cast(pl.Int64)).collect()["at"]
+        if len(times):
+            so_far = times.cum_max() if newest is None else times.cum_max().clip(lower_bound=newest)
+            most, newest = max(most, (so_far - times).max()), so_far[-1]
+    return f"{most}us"
