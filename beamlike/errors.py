@@ -137,7 +137,7 @@ class TooManyDeadLetters(RunError, StepError):
 
 
 class SinkError(RunError):
-    """A sink could not write a batch. On Spark, the next run on the checkpoint does the batch again.
+    """A sink could not write a batch. With a checkpoint, the next run on it does the batch again.
 
     `sink` is its name.
 
