@@ -12,17 +12,15 @@ from beamlike.plan.model import Plan, StagePlan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.build_records import source_record, with_letters
-from beamlike.runtime.file_order import FileOrder
+from beamlike.runtime.build_records import with_letters
 from beamlike.runtime.ingest import Ingested
 from beamlike.runtime.origins import shard_name
+from beamlike.runtime.source_turns import SourceTurn, SourceTurns
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.system.in_hand import desk
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
 from stages.state.store import DictStore, StateStore
-
-_NEVER: Callable[[], object] = lambda: None  # noqa: E731
 
 
 @attrs.define
@@ -38,10 +36,13 @@ class Engine:
     store: StateStore = attrs.field(factory=DictStore)
     inputs: dict[str, Inputs] = attrs.field(factory=dict)
     last: BatchRecord | None = None
-    between: Callable[[], object] = _NEVER
+    between: Callable[[], object] = lambda: None
     _arrived: dict[str, list[tuple[str, pl.DataFrame]]] = attrs.field(factory=dict, init=False)
     _letters: DeadLetterCounts = attrs.field(factory=DeadLetterCounts, init=False)
-    _file_order: FileOrder = attrs.field(factory=FileOrder, init=False)
+    _sources: SourceTurns = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._sources = SourceTurns(self.plan, self.inputs)
 
     def take(self, bundle: Bundle, number: int, sinks: BatchSinks) -> BatchRecord:
         """The batch of this number, of which these sinks get what is for them."""
@@ -65,13 +66,9 @@ class Engine:
         """What the bundle has of a source is sent on."""
         got = bundle.ingested.get(name, Ingested({}, {}))
         self._send(name, got.frames, got.letters)
-        plan, inputs = self.plan.sources[name], self.inputs.get(name, Inputs())
-        if name in inputs.sources:
-            self._file_order.look(name, plan.source, got.newest, inputs.sources[name].watermark)
-        arrived = bundle.arrived([name], bundle.times[name])
-        self.inputs[name] = inputs.receive(arrived, {name: plan.watermark}, bundle.started)
-        record = source_record(name, self.inputs[name], plan.watermark)
-        return attrs.evolve(record, elements=got.elements, dead_letters=got.dead_letters, read=got.read)
+        record = self._sources.receive(name, bundle.arrived([name], bundle.times[name]), bundle.started)
+        turn = SourceTurn(got.read, got.elements, got.dead_letters, got.newest)
+        return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
 
     def _steps(self, bundle: Bundle) -> dict[str, StageRecord]:
         """All stages take their step, each after those that it reads from."""

@@ -15,7 +15,6 @@ from beamlike.local.journal import Begun
 from beamlike.local.opening import Opened, Options, check_plan, dead_letters_of
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
-from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, seconds
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
@@ -69,7 +68,7 @@ class LiveRun(Shown):
             with seated(self._opened.desk):
                 self._take_all()
                 self._end()
-            outcome.close(self._ending)
+            self._opened.run.sinks.conclude(outcome, self._phase.ending)
         except _GivenUp:
             outcome.close("stopped")
         except KeyboardInterrupt:
@@ -125,10 +124,6 @@ class LiveRun(Shown):
     def _require_wanted(self) -> None:
         if self._phase is Phase.GIVEN_UP:
             raise _GivenUp
-
-    @property
-    def _ending(self) -> Ending:
-        return "ended" if self._phase in (Phase.GOING, Phase.DRAINED) else "stopped"
 
     def _take_all(self) -> None:
         """Until there is nothing more to take, or the run is to stop."""

@@ -114,8 +114,8 @@ class Opened:
             records=checkpoint.at(RECORDS_FILE),
             storing=lambda: stored("write", checkpoint.path),
         )
-        _require_all_batches(journal, run, checkpoint)
-        engine = Engine(plan, options.clock, journal, _load(plan, journal), run.outcome.last)
+        before = _record_before(journal, run, checkpoint)
+        engine = Engine(plan, options.clock, journal, _load(plan, journal), before)
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
         return cls(plan, options, run, journal, feed, engine, sinks, desk, options.clock())
 
@@ -173,10 +173,17 @@ def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint) -> None:
         checkpoint.files.replace(name, json.dumps({**before, **now}, indent=1, sort_keys=True))
 
 
-def _require_all_batches(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> None:
-    """Raises `CheckpointError` where the records know of a batch that the journal does not have."""
+def _record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> BatchRecord | None:
+    """The last record, unless it is of a batch that is done again.
+
+    Raises `CheckpointError` where the records know of a batch that the journal does not have.
+    """
     recorded, last = run.outcome.last, journal.last
-    if recorded is not None and recorded.batch > (-1 if last is None else last[0].number):
+    if recorded is None:
+        return None
+    if recorded.batch > (-1 if last is None else last[0].number):
         raise checkpoint.damaged(
             f"{journal.path} has no batch {recorded.batch}, which the records have: a part of it is lost"
         )
+    is_again = last is not None and not last[1] and recorded.batch == last[0].number
+    return None if is_again else recorded

@@ -26,7 +26,7 @@ from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import check_sinks, hold_sinks, require_in_process
 from beamlike.runtime.summary import Shown
 from beamlike.system.in_hand import Desk, seated
-from beamlike.system.signals import Interrupted, held_back, signals
+from beamlike.system.signals import Interrupted, signals
 
 
 class Options(Protocol):
@@ -109,9 +109,7 @@ class LocalRun(Shown):
     def _publish(self, sinks: RunSinks, outcome: Outcome) -> None:
         """All is done: whoever interrupts this gets the run, and all files."""
         try:
-            with held_back():
-                sinks.publish()
-                outcome.close("stopped" if self._stopped else "ended")
+            sinks.conclude(outcome, "stopped" if self._stopped else "ended")
         except KeyboardInterrupt:
             raise Interrupted(self) from None
 

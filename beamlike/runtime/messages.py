@@ -14,6 +14,7 @@ import attrs
 from beamlike.records.model import SourceRecord, StageRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.ingest import Ingested, Newest
+from beamlike.runtime.source_turns import SourceTurn
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary
 
@@ -73,6 +74,11 @@ class SourceMessage:
     newest: Newest
     lost: DeadLetterCounts
     letters: DeadLetterCounts
+
+    @property
+    def turn(self) -> SourceTurn:
+        """What it has to tell of the batch."""
+        return SourceTurn(self.source.read, self.source.elements, self.source.dead_letters, self.newest)
 
     @classmethod
     def of(cls, ingested: Ingested, now: int, *, ended: bool) -> SourceMessage:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from beamlike.records.lines import Ending
+
 
 class Phase(IntEnum):
     """It only goes forward."""
@@ -19,6 +21,11 @@ class Phase(IntEnum):
 
     GIVEN_UP = 3
     """The batch in hand is not finished either; the next run does it again."""
+
+    @property
+    def ending(self) -> Ending:
+        """How a run ends in it that has not failed."""
+        return "ended" if self in (Phase.GOING, Phase.DRAINED) else "stopped"
 
 
 KEPT_BATCHES = 10_000

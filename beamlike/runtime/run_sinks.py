@@ -16,8 +16,11 @@ from beamlike.io.base import Part, Sink, WrittenBySpark, output_frame
 from beamlike.io.files.files import Files
 from beamlike.io.sinks import Replacing
 from beamlike.plan.model import Plan
+from beamlike.records.lines import Ending
 from beamlike.rows.dead_letters import UNCLAIMED
+from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.sinks import start_sink, what_failed, write_part
+from beamlike.system.signals import held_back
 
 
 @attrs.define
@@ -73,6 +76,16 @@ class RunSinks:
                 sink.publish(self.run)
             except Exception as error:
                 raise SinkError(name, f"{describe(sink)} cannot be replaced: {what_failed(error)}") from error
+
+    def conclude(self, outcome: Outcome, ending: Ending, *, whole: bool = True) -> None:
+        """The end of a run: if all of its batches are `whole`, what it wrote is shown, and records say how it ended.
+
+        Whoever interrupts this does so when all of it is done.
+        """
+        with held_back():
+            if whole:
+                self.publish()
+            outcome.close(ending)
 
     def withdraw(self) -> None:
         """The run failed, if it has not been published: what it wrote goes, but for dead letters, which say why."""

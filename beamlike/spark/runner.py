@@ -32,7 +32,7 @@ from beamlike.spark.session.scratch import temporary_checkpoint
 from beamlike.spark.session.session import open_session, ship
 from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
-from beamlike.system.signals import held_back, signals
+from beamlike.system.signals import signals
 
 
 @attrs.frozen
@@ -187,7 +187,7 @@ class SparkRun(Shown):
             if (self.runner.drain or self._opened.plays) and self._phase is Phase.GOING:
                 self._halt(Phase.DRAINED)
                 self._opened.run.note("drained")
-            self._publish("ended" if self._phase in (Phase.GOING, Phase.DRAINED) else "stopped")
+            self._conclude(self._phase.ending)
         except KeyboardInterrupt:
             self._opened.run.outcome.close("stopped")
             with suppress(Py4JNetworkError):
@@ -258,15 +258,12 @@ class SparkRun(Shown):
             self.ask_to_stop()
         if self._stopper is not None:
             self._stopper.join()
-        self._publish("stopped")
+        self._conclude("stopped")
         return self._release()
 
-    def _publish(self, ending: Ending) -> None:
-        """Shows the files of a run that begins anew, if all of its batches are whole, and says how it ended."""
-        with held_back():
-            if self._is_whole():
-                self._opened.run.sinks.publish()
-            self._opened.run.outcome.close(ending)
+    def _conclude(self, ending: Ending) -> None:
+        run = self._opened.run
+        run.sinks.conclude(run.outcome, ending, whole=self._is_whole())
 
     def _go_to(self, phase: Phase) -> None:
         self._phase = max(self._phase, phase)

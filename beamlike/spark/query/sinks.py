@@ -22,12 +22,11 @@ from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import Leftovers, take_back
-from beamlike.runtime.build_records import source_record, with_letters
+from beamlike.runtime.build_records import with_letters
 from beamlike.runtime.envelope import DDL, RECORDS, Envelope, note, to_arrow
-from beamlike.runtime.file_order import FileOrder
-from beamlike.runtime.ingest import newest_of
 from beamlike.runtime.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
 from beamlike.runtime.sinks import writing
+from beamlike.runtime.source_turns import SourceTurn, SourceTurns
 from beamlike.spark.query.desks import TaskDesks, batch_of
 from beamlike.spark.query.leftovers import is_again
 from beamlike.spark.session.workers import settled
@@ -57,15 +56,15 @@ class BatchWriter:
     desk: Desk
     leftovers: Leftovers
     may_replay: bool
-    _sources: dict[str, Inputs] = attrs.field(init=False)
-    _file_order: FileOrder = attrs.field(factory=FileOrder, init=False)
+    _sources: SourceTurns = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         known = self.latest.sources if self.latest else {}
-        self._sources = {
+        inputs = {
             name: Inputs({name: SourceState(known[name].watermark if name in known else MIN_TIME)})
             for name in self.plan.sources
         }
+        self._sources = SourceTurns(self.plan, inputs)
 
     def __call__(self, envelopes: DataFrame, batch: int) -> None:
         with seated(self.desk):
@@ -135,25 +134,16 @@ class BatchWriter:
     def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
         """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
         mine = [told for origin, told in notes if origin == name and isinstance(told, SourceMessage)]
-        source = self.plan.sources[name].source
-        if self.latest is not None and name in self.latest.sources:
-            newest = newest_of(told.newest for told in mine)
-            self._file_order.look(name, source, newest, self.latest.sources[name].watermark)
+        before = self.latest.sources.get(name) if self.latest else None
         records = (told.sources for _, told in notes if isinstance(told, StageMessage))
         kept = next((sources[name] for sources in records if name in sources), None)
         if kept is not None:
             record = kept
         elif any(name in stage.inputs for stage in self.plan.stages.values()):
-            known = self.latest.sources if self.latest else {}
-            record = known.get(name) or SourceRecord(MIN_TIME)
+            record = before or SourceRecord(MIN_TIME)
         else:
             record = self._seen(name, mine, now)
-        return attrs.evolve(
-            record,
-            elements=sum(told.source.elements for told in mine),
-            dead_letters=sum(told.source.dead_letters for told in mine),
-            read=sum(told.source.read for told in mine),
-        )
+        return self._sources.tell(name, record, SourceTurn.of_all(told.turn for told in mine), before)
 
     def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
         """Where a source is that only sinks read: if nothing came it stays where it was, or becomes idle."""
@@ -165,8 +155,7 @@ class BatchWriter:
         # The time of a test stream is its own.
         times = [told.now for told in mine] if self.clock is None else [now]
         arrived = Arrived({name: summary}, ended, now=max(times, default=MIN_TIME))
-        self._sources[name] = self._sources[name].receive(arrived, {name: strategy})
-        return source_record(name, self._sources[name], strategy)
+        return self._sources.receive(name, arrived)
 
 
 def _quiet(before: StageRecord | None) -> StageRecord:
