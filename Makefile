@@ -51,6 +51,7 @@ bench: setup ## measure the example beside other frameworks, and what state, tim
 	$(BIN)/python -m benchmarks.process
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.state
+	$(BIN)/python -m benchmarks.checkpoint
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
