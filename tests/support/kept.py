@@ -1,7 +1,7 @@
-"""A run on Spark that is halfway through its input, kept in `tests/data` once for each encoding of state.
+"""A run on Spark and one in process, halfway through their input, kept in `tests/data` for each encoding of state.
 
-`python -m tests.support.kept` makes `encoding-<number>.tar.xz` anew: to be done, and the file committed, when the
-encoding is another one. Those of earlier encodings stay as they are.
+`python -m tests.support.kept` makes `encoding-<number>.tar.xz` and `local-encoding-<number>.tar.xz` anew: to be done,
+and the files committed, when the encoding is another one. Those of earlier encodings stay as they are.
 """
 
 from __future__ import annotations
@@ -79,12 +79,17 @@ def expected(folder: Path, before: int) -> list[tuple[Any, ...]]:
 
 
 def main() -> None:
-    """Makes the archive of the present encoding."""
+    """Makes the archives of the present encoding."""
+    keep("encoding", bl.SparkRunner(str(_FOLDER / "checkpoint"), shards=SHARDS, master="local[2]"))
+    keep("local-encoding", bl.LocalRunner(checkpoint=_FOLDER / "checkpoint"))
+
+
+def keep(name: str, runner: Any) -> None:
+    """Makes the archive of what such a runner leaves."""
     shutil.rmtree(_FOLDER, ignore_errors=True)
     write(_FOLDER / "plays", 0, HALF)
-    runner = bl.SparkRunner(str(_FOLDER / "checkpoint"), shards=SHARDS, master="local[2]")
     pipeline(_FOLDER / "plays", bl.Memory(), bl.Memory()).run(runner)
-    with tarfile.open(DATA / f"encoding-{ENCODING}.tar.xz", "w:xz") as archive:
+    with tarfile.open(DATA / f"{name}-{ENCODING}.tar.xz", "w:xz") as archive:
         archive.add(_FOLDER / "checkpoint", "checkpoint")
 
 
