@@ -32,6 +32,7 @@ DOCS = (
     "bad-input.md",
     "architecture.md",
     "process.md",
+    "cookbook.md",
 )
 FIRST, SECOND = (datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (0, 2))
 
@@ -151,15 +152,30 @@ def test_examples_fit_eighty_columns(example: str) -> None:
     assert printed(example, columns=80) == printed(example, columns=120)
 
 
-@pytest.mark.parametrize("name", DOCS)
-def test_the_code_of_the_docs_prints_what_is_shown_below_it(name: str, tmp_path: Path) -> None:
-    text, namespace = (ROOT / "docs" / name).read_text(), {}
+def require_printed(name: str, folder: Path, namespace: dict[str, Any], replaced: str = "") -> None:
+    """Runs the code of a page, where a name may be `replaced` by another, and compares what it prints."""
+    text = (ROOT / "docs" / name).read_text()
     blocks = list(_PYTHON.finditer(text))
     assert len(blocks) == text.count("```python")
     for block in blocks:
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.chdir(tmp_path):
-            exec(compile(block["code"], name, "exec"), namespace)
+        code = block["code"].replace(replaced, "replaced") if replaced else block["code"]
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.chdir(folder):
+            exec(compile(code, name, "exec"), namespace)
         assert out.getvalue() == re.sub("^    ", "", block["shown"] or "", flags=re.M)
+
+
+@pytest.mark.parametrize("name", DOCS)
+def test_the_code_of_the_docs_prints_what_is_shown_below_it(name: str, tmp_path: Path) -> None:
+    require_printed(name, tmp_path, {})
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_recipes_of_the_cookbook_print_the_same_on_spark(spark: Any, tmp_path: Path) -> None:
+    def on_spark(checkpoint: str | None = None, drain: bool = False) -> bl.SparkRunner:
+        return bl.SparkRunner(checkpoint, session=spark, shards=2, drain=drain or checkpoint is None)
+
+    require_printed("cookbook.md", tmp_path, {"replaced": on_spark}, replaced="bl.LocalRunner")
 
 
 def cells(text: str) -> list[list[str]]:
