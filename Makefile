@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench demo faults help lint pictures rooms setup soak test
+.PHONY: bench demo faults help lint pictures rooms setup soak test test-connectors
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv and install into it; the other targets do this by themselves
 	@$(BIN)/python -m beamlike.spark.session.java 2>/dev/null || \
@@ -31,6 +31,9 @@ rooms: setup ## draw who imports whom into docs/pictures/rooms.svg
 
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-connectors: setup ## tests against real servers, which it gets (with Maven) and starts: a broker of Kafka; says what could not be had
+	$(BIN)/python -m pytest -m connectors tests/connectors $(ARGS)
 
 faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7", or ARGS="--runner local --kills 100" in process
 	$(BIN)/python -m tests.faults $(ARGS)

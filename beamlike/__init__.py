@@ -61,12 +61,14 @@ from beamlike.io import (
     Callback,
     Console,
     JSONLines,
+    Kafka,
     Memory,
     Parquet,
     Rows,
     SparkSink,
     SparkSource,
     Table,
+    json,
 )
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.local.runner import LocalRunner
@@ -168,6 +170,7 @@ __all__ = [
     "GlobalWindows",
     "IngressTimestamps",
     "JSONLines",
+    "Kafka",
     "List",
     "LocalRunner",
     "Map",
@@ -222,6 +225,7 @@ __all__ = [
     "event_time",
     "first",
     "flatten",
+    "json",
     "last",
     "lit",
     "max",

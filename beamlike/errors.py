@@ -136,6 +136,14 @@ class TooManyDeadLetters(RunError, StepError):
     """
 
 
+class SourceError(RunError):
+    """A source could not be read. On Spark, the next run on the checkpoint goes on where this one was."""
+
+
+class DataLoss(SourceError):
+    """A source does not have any more what a run is to read next, as when a topic retains messages for a day."""
+
+
 class SinkError(RunError):
     """A sink could not write a batch. With a checkpoint, the next run on it does the batch again.
 

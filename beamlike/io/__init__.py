@@ -16,6 +16,8 @@ from beamlike.io.callback import Callback
 from beamlike.io.console import Console
 from beamlike.io.files.files import Files
 from beamlike.io.files.formats import CSV, JSONLines, Parquet
+from beamlike.io.kafka.codecs import json
+from beamlike.io.kafka.source import Kafka
 from beamlike.io.memory import Memory, Rows
 from beamlike.io.spark_sink import SparkSink
 from beamlike.io.spark_source import SparkSource
@@ -27,6 +29,7 @@ __all__ = [
     "Console",
     "Files",
     "JSONLines",
+    "Kafka",
     "Memory",
     "Parquet",
     "Part",
@@ -38,6 +41,7 @@ __all__ = [
     "Table",
     "WrittenBySpark",
     "WrittenInFrames",
+    "json",
     "output_frame",
     "output_schema",
 ]

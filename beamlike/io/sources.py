@@ -182,6 +182,23 @@ class ReadInSteps(Source, Protocol):
 
 
 @runtime_checkable
+class Decoding(ReadBySpark, Protocol):
+    """A source whose rows Spark gives as they are stored: tasks make those of `schema()` of them."""
+
+    def decode(self, frame: pl.DataFrame) -> Pieces:
+        """The rows, and what is none."""
+
+
+@runtime_checkable
+class InSplits(Source, Protocol):
+    """A source that comes in partitions, each in an order of its own: a watermark is kept for each by default."""
+
+    @property
+    def split(self) -> str:
+        """The column that tells them apart."""
+
+
+@runtime_checkable
 class ToldEventTime(Protocol):
     """A source that reads a column in another way if that is the event time."""
 

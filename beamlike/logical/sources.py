@@ -11,7 +11,7 @@ from beamlike.io.sources import ReadInSteps, told_event_time
 from beamlike.logical.event_time import event_time, event_time_column, require_no_unit
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Read
-from beamlike.logical.watermark import fitted, require_watermark
+from beamlike.logical.watermark import by_split, fitted, require_watermark
 from beamlike.rows.dtypes import require_column_name
 from beamlike.steps.infer import Shape
 from beamlike.steps.timestamps import not_negative
@@ -76,7 +76,7 @@ def read(
         return Read(source, raw, max_future=limit)
     if timestamp is not None:
         event_time_column(raw, timestamp, unit, step)
-    strategy = require_watermark(source, watermark, step)
+    strategy = by_split(source, require_watermark(source, watermark, step))
     time = event_time(raw, timestamp, unit, strategy, step)
     strategy = fitted(strategy, Shape(raw, (EVENT_TIME,)), step)
     return Read(source, raw, time, strategy, max_future=limit)

@@ -10,11 +10,11 @@ import polars as pl
 
 from beamlike.errors import PlanError, WrongType, unknown_column
 from beamlike.expressions.describe import describe
-from beamlike.io.sources import ReadInFiles, ReadInSteps
+from beamlike.io.sources import InSplits, ReadInFiles, ReadInSteps
 from beamlike.logical import punctuated
 from beamlike.rows.dtypes import type_name
 from beamlike.steps.infer import Shape
-from stages.strategies.base import Summary, WatermarkStrategy
+from stages.strategies.base import IngressTimestamps, ProcessingTimeLag, Summary, WatermarkStrategy
 from stages.strategies.validators import SourceFile
 from windowing.time import MAX_TIME
 
@@ -51,6 +51,13 @@ def source_file() -> SourceFile:
         <Collection 'logs': at Int64>
     """
     return SourceFile()
+
+
+def by_split(source: object, strategy: WatermarkStrategy) -> WatermarkStrategy:
+    """The strategy for each split of a source that has some, unless it names other ones or looks at no event time."""
+    if strategy.per_split is not None or isinstance(strategy, IngressTimestamps | ProcessingTimeLag):
+        return strategy
+    return attrs.evolve(strategy, per_split=source.split) if isinstance(source, InSplits) else strategy
 
 
 def own_watermark(source: object) -> WatermarkStrategy | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from beamlike.errors import CheckpointError, RunError
+from beamlike.errors import CheckpointError, DataLoss, RunError
 from beamlike.runtime.checkpoint import not_stored
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.build import python_reason
@@ -18,6 +18,7 @@ _DAMAGE: Final = re.compile(
     r"|STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED)"
     r"(?:\.\w+)?\] ([^\n]*)|(Checksum error: [^\n]*)|(File \S+/state/\S+ does not exist)|(batch \d+ doesn't exist)"
 )
+_LOST: Final = re.compile(r"Some data may have been lost.*?Reason: ([^\n]*?)\s*\n", re.DOTALL)
 _CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MULTILINE)
 
 
@@ -27,6 +28,11 @@ def failure(message: str, checkpoint: Checkpoint) -> Exception | None:
         found = _OURS.search(reason)
         return RunError(reason) if found is None else CheckpointError(found[1].strip())
     said = message.partition("=== Streaming Query ===")[0]
+    if found := _LOST.search(said):
+        return DataLoss(
+            f"the topic no longer retains what the run is to read next: {found[1]}; on_data_loss='skip' goes on "
+            "without these messages"
+        )
     if reason := _not_stored(said, checkpoint.path):
         return not_stored("write", checkpoint.path, reason.strip().removeprefix("Caused by: "))
     if found := _DAMAGE.search(said):

@@ -32,7 +32,9 @@ NO_EXAMPLE = {
     # It takes a cluster, or another run, to raise these.
     "bl.RunError",
     "bl.CheckpointError",
+    "bl.errors.DataLoss",
     "bl.errors.RunError",
+    "bl.errors.SourceError",
     "bl.errors.SinkInUse",
     "bl.errors.CheckpointError",
     "bl.errors.RecordsInUse",

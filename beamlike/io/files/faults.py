@@ -67,11 +67,15 @@ def unfit(raw: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
 
 def of_misfits(file: str, values: pl.DataFrame, typed: pl.DataFrame, rows: pl.Series) -> Faulty:
     """Letters for rows that are `unfit`, of which `values` has the columns as text; `rows` has each of them whole."""
+    errors = f"file {file!r}: " + why_unfit(values, typed)
+    return Faulty(pl.DataFrame({"error": errors, "row": rows}))
+
+
+def why_unfit(values: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
+    """Why rows are `unfit`, of which `values` has the columns as text."""
     both = values.hstack([typed[name].alias(f"__{name}") for name in values.columns])
     whys = [_why(name, typed.schema[name]) for name in values.columns]
-    error = pl.concat_str(whys, separator="; ", ignore_nulls=True)
-    letters = both.select(pl.concat_str(pl.lit(f"file {file!r}: "), error).alias("error"))
-    return Faulty(letters.with_columns(rows.alias("row")))
+    return both.select(pl.concat_str(whys, separator="; ", ignore_nulls=True)).to_series()
 
 
 def _why(name: str, dtype: pl.DataType) -> pl.Expr:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NoReturn
 
+import attrs
 import polars as pl
 
 from beamlike.io.base import Faulty
@@ -15,15 +16,13 @@ from beamlike.io.files.encodings import looks_like, no_text
 from beamlike.io.files.faults import (
     ERRORS,
     broken,
-    decoded,
     first_line,
     fit,
     joined,
     of_each,
-    of_lines,
-    of_misfits,
     raises,
     unfit,
+    why_unfit,
 )
 from beamlike.io.files.paths import Damaged, open_file
 from beamlike.rows.dtypes import type_name
@@ -109,14 +108,45 @@ def parse(
 
     A line that is no object, or has a value that is not of its type, is a letter instead.
     """
+    frame = _parse_whole(block, raw, typed, lambda: _lines(block))
+    if frame is not None:
+        return frame, None
+    lines = _lines(block)
+    found = _sort_out(lines, raw, typed)
+    return found.frame, joined([of_each(file, [(why, lines[index]) for index, why in found.wrong])])
+
+
+@attrs.frozen(eq=False)
+class Parsed:
+    """Lines that were parsed: the rows of those with the indexes `kept`, and of each other one what is wrong."""
+
+    frame: pl.DataFrame
+    kept: pl.Series
+    wrong: Sequence[tuple[int, str]] = ()
+
+
+def parse_lines(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) -> Parsed:
+    """The same of lines that each end with a line end. None is passed over, and each row says which line it is of."""
+    frame = _parse_whole(b"".join(lines), raw, typed, lambda: lines)
+    if frame is None or len(frame) != len(lines):
+        return _sort_out(lines, raw, typed)
+    return Parsed(frame, pl.int_range(len(lines), dtype=pl.UInt32, eager=True))
+
+
+def _parse_whole(
+    block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr], lines: Callable[[], Sequence[bytes]]
+) -> pl.DataFrame | None:
+    """All of it at once; None where something is wrong, and it has to be sorted out line by line."""
     try:
         found = _read(block, raw)
         frame = found.select(typed)
     except ERRORS:
-        return _sorted_out(file, block, raw, typed)
-    if fit(found, frame) and not (_half(block) or any(_no_texts(found, frame.schema, lambda: _lines(block)))):
-        return frame, None
-    return _sorted_out(file, block, raw, typed)
+        return None
+    return (
+        frame
+        if fit(found, frame) and not (_half(block) or any(_no_texts(found, frame.schema, lines)))
+        else None
+    )
 
 
 def infer(block: bytes) -> pl.Schema:
@@ -124,7 +154,8 @@ def infer(block: bytes) -> pl.Schema:
 
     Lines that are nested deeper than some `_DEEPEST` are left aside, too: with such types polars comes to its end.
     """
-    good = b"".join(line for line in _split(block)[0] if not _is_deep(line))
+    lines = _lines(block)
+    good = b"".join(lines[index] for index in _objects(lines)[0] if not _is_deep(lines[index]))
     if not good:
         return pl.Schema({})
     found = pl.read_ndjson(good, infer_schema_length=None).schema
@@ -179,22 +210,28 @@ def _is_deep(line: bytes) -> bool:
     return max(itertools.accumulate(steps)) > _DEEPEST
 
 
-def _split(block: bytes) -> tuple[list[bytes], list[tuple[str, bytes]]]:
-    """The lines that are objects, and the others that are not blank, each after what is wrong with it."""
-    lines = _lines(block)
-    if not lines or not (_half(block) or raises(lambda: _read(b"".join(lines), _NOTHING))):
-        return lines, []
+def _objects(lines: Sequence[bytes]) -> tuple[list[int], list[tuple[int, str]]]:
+    """The indexes of the lines that are objects, and of the others, each with what is wrong there."""
+    block = b"".join(lines)
+    if not lines or not (_half(block) or raises(lambda: _require_rows(block, len(lines)))):
+        return [*range(len(lines))], []
     # Python is slower than polars over a whole block, but faster than by halving it where some are wrong.
-    good, wrong = list[bytes](), list[tuple[str, bytes]]()
-    for line in lines:
+    good, wrong = list[int](), list[tuple[int, str]]()
+    for index, line in enumerate(lines):
         if why := _fault(line):
-            wrong.append((why, line))
+            wrong.append((index, why))
         else:
-            good.append(line)
-    for index in reversed(list(broken(good, lambda data: _read(data, _NOTHING)))):
-        line = good.pop(index)
-        wrong.append((_unread(line), line))
+            good.append(index)
+    for place in reversed(list(broken([lines[index] for index in good], lambda data: _read(data, _NOTHING)))):
+        index = good.pop(place)
+        wrong.append((index, _unread(lines[index])))
     return good, wrong
+
+
+def _require_rows(block: bytes, count: int) -> None:
+    """Raises where the lines are not so many objects: polars passes over blank ones, and reads two of one line."""
+    if (found := _read(block, _NOTHING).height) != count:
+        raise pl.exceptions.ComputeError(f"{found} objects in {count} lines")
 
 
 def _fault(line: bytes) -> str | None:
@@ -226,35 +263,32 @@ def _no_json(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _sorted_out(
-    file: str, block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr]
-) -> tuple[pl.DataFrame, Faulty | None]:
-    """The same, line by line where that is needed."""
-    lines, wrong = _split(block)
-    faults = [of_each(file, wrong)]
+def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) -> Parsed:
+    """Each line, which ends with a line end, is a row, or something is wrong with it."""
+    places, wrong = _objects(lines)
+    good = [lines[index] for index in places]
     nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
-    inside = list(broken(lines, lambda data: _read(data, nested))) if nested else []
-    for index in reversed(inside):
-        line = lines.pop(index)
-        faults.append(of_lines(file, _why(line, nested), [line]))
-    found = _read(b"".join(lines), raw, lenient=True)
-    no_texts = _no_texts(found, found.select(typed).schema, lambda: lines)
+    inside = list(broken(good, lambda data: _read(data, nested))) if nested else []
+    for place in reversed(inside):
+        wrong.append((places.pop(place), _why(good.pop(place), nested)))
+    found = _read(b"".join(good), raw, lenient=True)
+    no_texts = _no_texts(found, found.select(typed).schema, lambda: good)
     texts = [found[name].scatter(rows, None) for name, rows in no_texts]
-    frame = found.with_columns(texts).select(typed)
+    frame, kept = found.with_columns(texts).select(typed), pl.Series(places, dtype=pl.UInt32)
     if flat := [name for name in raw if name not in nested]:
-        as_text = _read(b"".join(lines), dict.fromkeys(flat, pl.String()))
+        as_text = _read(b"".join(good), dict.fromkeys(flat, pl.String()))
         bad = unfit(as_text, frame)
-        misfits = [lines[index] for index in bad.arg_true()]
-        faults.append(_misfits(file, misfits, as_text.filter(bad), frame.select(flat).filter(bad)))
-        frame = frame.filter(~bad)
-    return frame, joined(faults)
+        misfits = [good[place] for place in bad.arg_true()]
+        whys = _why_misfits(misfits, as_text.filter(bad), frame.select(flat).filter(bad))
+        wrong += zip(kept.filter(bad), whys, strict=True)
+        frame, kept = frame.filter(~bad), kept.filter(~bad)
+    return Parsed(frame, kept, wrong)
 
 
-def _misfits(file: str, lines: Sequence[bytes], texts: pl.DataFrame, typed: pl.DataFrame) -> Faulty:
-    """Letters for lines with these values, as text, that do not fit the columns of `typed`."""
+def _why_misfits(lines: Sequence[bytes], texts: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
+    """What is wrong with lines of these values, as text, that do not fit the columns of `typed`."""
     written = map(_as_written, lines, texts.iter_rows(named=True))
-    rows = pl.Series(map(decoded, lines), dtype=pl.String)
-    return of_misfits(file, pl.DataFrame(list(written), schema=texts.schema), typed, rows)
+    return why_unfit(pl.DataFrame(list(written), schema=texts.schema), typed)
 
 
 def _as_written(line: bytes, texts: dict[str, str | None]) -> dict[str, str | None]:

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import describe
 from beamlike.io.base import FromFile
-from beamlike.io.sources import ReadBySpark, ReadFromMemory, ReadInFiles, ReadInSteps
+from beamlike.io.sources import Decoding, ReadBySpark, ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
@@ -177,17 +177,22 @@ def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
             if rows.num_rows == 0:
                 continue
             task.now = rows[NOW][0].as_py()
-            # A schema that was declared may be wider than Spark's.
-            frame = pl.DataFrame(pl.from_arrow(rows)).select(
-                pl.col(name).cast(dtype) for name, dtype in plan.raw.items()
+            batch = task.send(
+                _rows_of(plan, pl.DataFrame(pl.from_arrow(rows))), origin, number * CHUNK_NUMBERS
             )
-            batch = task.send(frame.lazy(), origin, number * CHUNK_NUMBERS)
             if batch is not None:
                 yield batch
         if task.now:
             yield task.close()
 
     return run
+
+
+def _rows_of(plan: SourcePlan, frame: pl.DataFrame) -> Chunk:
+    """What Spark gives, as rows of the source. A schema that was declared may be wider than Spark's."""
+    if isinstance(plan.source, Decoding):
+        return plan.source.decode(frame.drop(NOW))
+    return frame.lazy().select(pl.col(name).cast(dtype) for name, dtype in plan.raw.items())
 
 
 def control_envelopes(

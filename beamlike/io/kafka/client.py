@@ -1,0 +1,49 @@
+"""How a cluster is reached: settings for confluent-kafka in this process, and the same for Spark's own reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Final
+
+COMMON: Final = {"isolation.level": "read_committed"}
+"""What every reader is set to: messages of transactions that were given up are not read."""
+
+_JAAS: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_PEM: Final = {
+    "ssl.ca.location": ("ssl.truststore.type", "ssl.truststore.location"),
+}
+
+
+def confluent_kafka() -> ModuleType:
+    """The client. Raises `ModuleNotFoundError` that says what to install."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "bl.Kafka needs confluent-kafka: pip install 'beamlike[kafka]'", name=error.name
+        ) from None
+    return confluent_kafka
+
+
+def for_java(options: Mapping[str, str]) -> dict[str, str]:
+    """Settings as confluent-kafka has them -> as the Java client has them, for those that differ."""
+    left = {**COMMON, **options}
+    found: dict[str, str] = {}
+    mechanism = left.pop("sasl.mechanisms", None) or left.pop("sasl.mechanism", None)
+    if mechanism is not None:
+        found["sasl.mechanism"] = mechanism
+    user, password = left.pop("sasl.username", None), left.pop("sasl.password", "")
+    if user is not None:
+        module = _JAAS[mechanism or "PLAIN"]
+        quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password)]
+        found["sasl.jaas.config"] = f'{module} required username="{quoted[0]}" password="{quoted[1]}";'
+    for name, (kind, place) in _PEM.items():
+        if name in left:
+            found |= {kind: "PEM", place: left.pop(name)}
+    return {**left, **found}

@@ -1,0 +1,125 @@
+"""What is in a message: how its bytes become columns, and columns its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, runtime_checkable
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Declared, declared
+from beamlike.io.files import jsonl
+from beamlike.rows.dtypes import SchemaLike
+from beamlike.rows.values import json_columns
+
+_NO_TEXT: Final = "not UTF-8"
+
+
+@attrs.frozen(eq=False)
+class Decoded:
+    """The rows of those bytes that could be read, which had the indexes `kept`, and what is wrong with each other."""
+
+    frame: pl.DataFrame
+    kept: pl.Series
+    wrong: Sequence[tuple[int, str]] = ()
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """A format of keys or values."""
+
+    def columns(self, name: str) -> pl.Schema:
+        """The columns that it gives; `name` is that of a column for all of it."""
+
+    def decode(self, values: pl.Series, name: str) -> Decoded:
+        """Bytes, none of them null -> rows with these columns."""
+
+    def encode(self, frame: pl.DataFrame) -> pl.Series:
+        """Rows of these columns -> bytes."""
+
+
+@attrs.frozen
+class Plain:
+    """Bytes as they are, or as text: one column."""
+
+    dtype: pl.DataType
+
+    def columns(self, name: str) -> pl.Schema:
+        """One."""
+        return pl.Schema({name: self.dtype})
+
+    def decode(self, values: pl.Series, name: str) -> Decoded:
+        """What is no text is wrong, if it should be."""
+        try:
+            read = values.cast(self.dtype)
+        except pl.exceptions.ComputeError:
+            read = pl.Series(list(map(_text, values.to_list())), dtype=self.dtype)
+        read, kept = read.alias(name), read.is_not_null()
+        wrong = [(index, _NO_TEXT) for index in (~kept).arg_true()]
+        return Decoded(read.filter(kept).to_frame(), kept.arg_true(), wrong)
+
+    def encode(self, frame: pl.DataFrame) -> pl.Series:
+        """The only column."""
+        return frame.to_series().cast(pl.Binary)
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+@attrs.frozen
+class Json:
+    """A JSON object; a column that it does not have is null."""
+
+    _schema: Declared | None = attrs.field(converter=declared)
+
+    def columns(self, name: str) -> pl.Schema:
+        """Those declared. Raises `ValueError` where none are: only a sink learns them from its rows."""
+        if self._schema is None:
+            raise ValueError("bl.json() of a source needs the columns: bl.json({'user': str, 'points': int})")
+        return pl.Schema(self._schema)
+
+    def decode(self, values: pl.Series, name: str) -> Decoded:
+        """What is no object, or has a value that is not of its type, is wrong."""
+        columns = {name: jsonl.column(name, dtype) for name, dtype in self.columns(name).items()}
+        raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
+        typed = [expression for _, expression in columns.values()]
+        lines = values.to_list()
+        if values.bin.contains(b"\n").any():  # between values; within text JSON has none
+            lines = [line.replace(b"\n", b" ") for line in lines]
+        lines = [line + b"\n" for line in lines]
+        found = jsonl.parse_lines(lines, raw, typed)
+        return Decoded(found.frame, found.kept, found.wrong)
+
+    def encode(self, frame: pl.DataFrame) -> pl.Series:
+        """An object for each row, without line ends."""
+        schema = frame.schema if self._schema is None else self.columns("")
+        objects = frame.select(json_columns(schema)).select(pl.struct(pl.all()).struct.json_encode())
+        return objects.to_series().cast(pl.Binary)
+
+
+def json(columns: SchemaLike | None = None) -> Json:
+    """The format of messages that are JSON objects, with these columns; a sink may leave them to its rows.
+
+    A column that an object does not have is null, and what is none of the columns is passed over. Raises `TypeError`
+    for what is no type.
+
+    Example:
+        >>> plays = bl.Kafka("localhost:9092", "plays", value=bl.json({"user": str, "points": int}))
+        >>> plays.schema()["points"]
+        Int64
+    """
+    return Json(columns)
+
+
+def codec(given: Any) -> Codec:
+    """What `value=` or `key=` means: a format, or `bytes`, or `str`. Raises `TypeError` for anything else."""
+    if given in (bytes, str):
+        return Plain(pl.Binary() if given is bytes else pl.String())
+    if isinstance(given, type) or not isinstance(given, Codec):
+        raise TypeError(f"must be bytes, str, or a format such as bl.json({{'user': str}}), not {given!r}")
+    return given

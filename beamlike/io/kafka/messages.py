@@ -1,0 +1,100 @@
+"""Messages as columns: what either runner reads of a topic, and the rows and dead letters that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+from beamlike.io.base import Faulty, FromFile, Pieces
+from beamlike.io.files.faults import decoded
+from beamlike.io.kafka.codecs import Codec
+
+KEY: Final = "key"
+VALUE: Final = "value"
+TOPIC: Final = "kafka_topic"
+PARTITION: Final = "kafka_partition"
+SPLIT: Final = "kafka_topic_partition"
+OFFSET: Final = "kafka_offset"
+TIMESTAMP: Final = "kafka_timestamp"
+TIMESTAMP_TYPE: Final = "kafka_timestamp_type"
+HEADERS: Final = "kafka_headers"
+
+_WHERE: Final = {TOPIC: pl.String(), PARTITION: pl.Int32(), OFFSET: pl.Int64()}
+_WHEN: Final = {TIMESTAMP: pl.Datetime("us", "UTC"), TIMESTAMP_TYPE: pl.String()}
+_HEADERS: Final = {HEADERS: pl.List(pl.Struct({"key": pl.String(), "value": pl.Binary()}))}
+_KINDS: Final = {0: "create", 1: "append"}
+_AT: Final = "__at"
+
+
+def raw_schema(*, headers: bool) -> pl.Schema:
+    """The columns of messages as they come; the kind of their timestamps is a number."""
+    own = {**_WHERE, **_WHEN, TIMESTAMP_TYPE: pl.Int32(), KEY: pl.Binary(), VALUE: pl.Binary()}
+    return pl.Schema({**own, **(_HEADERS if headers else {})})
+
+
+def row_schema(codecs: Mapping[str, Codec], *, headers: bool) -> pl.Schema:
+    """The columns of rows. Raises `ValueError` where two have the same name."""
+    schema: dict[str, pl.DataType] = {}
+    about = {**_WHERE, SPLIT: pl.String(), **_WHEN, **(_HEADERS if headers else {})}
+    parts = [(f"{name}=", codec.columns(name)) for name, codec in codecs.items()]
+    for part, columns in [*parts, ("what Kafka says of a message", about)]:
+        if twice := [name for name in columns if name in schema]:
+            raise ValueError(f"Kafka: {part} has a column {twice[0]!r}, which is there already")
+        schema.update(columns)
+    return pl.Schema(schema)
+
+
+def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: bool) -> Pieces:
+    """Messages with the columns of `raw_schema` -> rows with those of `row_schema`, and a letter for each other.
+
+    A key or value that is null, as a tombstone's, gives nulls.
+    """
+    wrong: list[tuple[int, str]] = []
+    parts = [_decoded(messages[name], codec, name, wrong) for name, codec in codecs.items()]
+    if wrong:
+        bad = pl.Series([index for index, _ in wrong], dtype=pl.UInt32).unique()
+        good = pl.int_range(len(messages), dtype=pl.UInt32, eager=True).is_in(bad.implode()).not_()
+        rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal").filter(good)
+        return Pieces([FromFile(_letters(messages, wrong), ""), FromFile(rows.lazy(), "")])
+    rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal")
+    return Pieces([FromFile(rows.lazy(), "")])
+
+
+def _decoded(values: pl.Series, codec: Codec, name: str, wrong: list[tuple[int, str]]) -> pl.DataFrame:
+    """A row for each value, nulls where there is none or it is `wrong`, to which it is added."""
+    there = values.is_not_null().arg_true()
+    found = codec.decode(values.drop_nulls(), name)
+    wrong.extend((there[index], f"its {name} is {why}") for index, why in found.wrong)
+    if len(found.frame) == len(values):
+        return found.frame
+    placed = found.frame.with_columns(there.gather(found.kept).alias(_AT))
+    every = pl.int_range(len(values), dtype=pl.UInt32, eager=True).alias(_AT).to_frame()
+    return every.join(placed, on=_AT, how="left", maintain_order="left").drop(_AT)
+
+
+def _about(messages: pl.DataFrame, *, headers: bool) -> pl.DataFrame:
+    split = pl.concat_str(pl.col(TOPIC), pl.lit("-"), pl.col(PARTITION)).alias(SPLIT)
+    kind = pl.col(TIMESTAMP_TYPE).replace_strict(_KINDS, default=None, return_dtype=pl.String)
+    return messages.select(*_WHERE, split, TIMESTAMP, kind, *(_HEADERS if headers else ()))
+
+
+def _letters(messages: pl.DataFrame, wrong: Sequence[tuple[int, str]]) -> Faulty:
+    """One for each message with something wrong, in the order in which they came."""
+    whys: dict[int, str] = {}
+    for index, why in sorted(wrong):
+        whys[index] = f"{whys[index]}; {why}" if index in whys else why
+    bad = messages[list(whys)]
+    where = pl.format("topic '{}', partition {}, offset {}: ", TOPIC, PARTITION, OFFSET)
+    errors = bad.select(where).to_series() + pl.Series(list(whys.values()), dtype=pl.String)
+    texts = {
+        name: pl.Series(
+            [None if value is None else decoded(value) for value in bad[name].to_list()], dtype=pl.String
+        )
+        for name in (KEY, VALUE)
+    }
+    row = bad.with_columns(pl.col(TIMESTAMP).dt.to_string("iso:strict"), **texts).select(
+        pl.struct(*_WHERE, TIMESTAMP, KEY, VALUE).struct.json_encode()
+    )
+    return Faulty(pl.DataFrame({"error": errors, "row": row.to_series()}))

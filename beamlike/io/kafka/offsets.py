@@ -1,0 +1,78 @@
+"""Offsets by partition: where a run begins and ends, and how much of each partition a batch takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+Offsets = Mapping[str, int]
+"""By partition, as `topic-partition`: the offset of the next message there."""
+
+Position = str | int | Mapping[tuple[str, int], int]
+"""EARLIEST, LATEST, a time in milliseconds, or offsets for partitions; those not named begin at EARLIEST."""
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+def position(given: Any, topics: tuple[str, ...], what: str) -> Position:
+    """What `start=` or `end=` means. Raises `TypeError` or `ValueError` for anything else."""
+    if given in (EARLIEST, LATEST) and isinstance(given, str):
+        return given
+    if isinstance(given, datetime):
+        moment = given if given.tzinfo is not None else given.replace(tzinfo=UTC)
+        return max(0, math.ceil(moment.timestamp() * 1000))  # Kafka knows no earlier one
+    if isinstance(given, Mapping):
+        named = (
+            given if all(isinstance(of, Mapping) for of in given.values()) else _of_one(given, topics, what)
+        )
+        found = {(topic, partition): at for topic, of in named.items() for partition, at in of.items()}
+        for (topic, partition), at in found.items():
+            if topic not in topics:
+                raise ValueError(
+                    f"Kafka: {what} has a topic {topic!r}, which is not among {', '.join(topics)}"
+                )
+            if not all(type(number) is int and number >= 0 for number in (partition, at)):
+                raise TypeError(
+                    f"Kafka: {what} must have an offset for each partition, not {partition!r}: {at!r}"
+                )
+        return found
+    raise TypeError(
+        f"Kafka: {what} must be 'earliest', 'latest', a datetime, or offsets such as {{0: 1200}}, not {given!r}"
+    )
+
+
+def _of_one(given: Mapping[Any, Any], topics: tuple[str, ...], what: str) -> Mapping[str, Mapping[Any, Any]]:
+    if len(topics) > 1:
+        raise ValueError(
+            f"Kafka: there are several topics, so {what} must name them: {{'{topics[0]}': {{0: 1200}}}}"
+        )
+    return {topics[0]: given}
+
+
+def split_name(topic: str, partition: int) -> str:
+    """`topic-partition`."""
+    return f"{topic}-{partition}"
+
+
+def split_of(name: str) -> tuple[str, int]:
+    """The topic and partition of this name."""
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)
+
+
+def in_turn(begin: Offsets, end: Offsets, most: int) -> Offsets:
+    """As far as a batch of about `most` messages goes from `begin`: of each partition a share of what it has.
+
+    Spark's own reader shares them out in the same way, so batches are the same: each partition with anything new has
+    at least one message.
+    """
+    new = {name: end[name] - at for name, at in begin.items() if end.get(name, at) > at}
+    total = sum(new.values())
+    if total <= most:
+        return {name: max(at, end.get(name, at)) for name, at in begin.items()}
+    taken = {name: most * (size / total) for name, size in new.items()}
+    steps = {name: math.ceil(share) if share < 1 else math.floor(share) for name, share in taken.items()}
+    return {name: min(at + steps.get(name, 0), max(at, end.get(name, at))) for name, at in begin.items()}

@@ -1,0 +1,272 @@
+"""Topics of Kafka as a source: read by Spark's own reader there, and by confluent-kafka in process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, ClassVar, Final, Literal, get_args
+
+import attrs
+import polars as pl
+
+from beamlike.errors import PlanError
+from beamlike.io.base import Pieces
+from beamlike.io.kafka import messages
+from beamlike.io.kafka.client import for_java
+from beamlike.io.kafka.codecs import Codec, codec
+from beamlike.io.kafka.intake import LogIntake
+from beamlike.io.kafka.log import Log
+from beamlike.io.kafka.messages import KEY, VALUE
+from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, position, split_name, split_of
+
+OnDataLoss = Literal["fail", "skip"]
+_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+
+def server_list(servers: str | Sequence[str]) -> str:
+    """Brokers as `host:port`, with commas between them. Raises `TypeError` and `ValueError` for anything else."""
+    given = [servers] if isinstance(servers, str) else servers
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+        raise TypeError(
+            f"Kafka: servers must be text such as 'localhost:9092', or a list of those, not {servers!r}"
+        )
+    found = [one.strip() for text in given for one in text.split(",")]
+    if wrong := [one for one in found if not one.rpartition(":")[2].isdigit()]:
+        raise ValueError(f"Kafka: servers must be such as 'localhost:9092', not {wrong[0]!r}")
+    return ",".join(found)
+
+
+def _topics(topics: str | Sequence[str]) -> tuple[str, ...]:
+    found = (topics,) if isinstance(topics, str) else topics
+    if (
+        not isinstance(found, list | tuple)
+        or not found
+        or not all(isinstance(one, str) and one for one in found)
+    ):
+        raise TypeError(f"Kafka: topics must be a name or a list of names, not {topics!r}")
+    return tuple(dict.fromkeys(found))
+
+
+def _codec(field: str, given: Any) -> Codec:
+    try:
+        return codec(given)
+    except TypeError as error:
+        raise TypeError(f"Kafka: {field} {error}") from None
+
+
+def _value(given: Any) -> Codec:
+    return _codec("value", given)
+
+
+def _key(given: Any) -> Codec | None:
+    return None if given is None else _codec("key", given)
+
+
+def options_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Settings of the client. Raises `TypeError` for one that is no text."""
+    if wrong := [
+        name for name, value in options.items() if not (isinstance(name, str) and isinstance(value, str))
+    ]:
+        raise TypeError(
+            f"Kafka: options must be text, as in {{'security.protocol': 'SSL'}}; {wrong[0]!r} is not"
+        )
+    return dict(options)
+
+
+@attrs.frozen(eq=False)
+class Kafka:
+    """The messages of one topic, or of several: a row each, with its key and value as columns.
+
+    `servers` are brokers such as "localhost:9092". `value` and `key` say what bytes are: `bytes` or `str`, which gives
+    a column `value` or `key`, or a format such as `bl.json({...})`, which gives its columns. Without `key=` the key is
+    not read. Other columns are `kafka_topic`, `kafka_partition`, `kafka_offset`, `kafka_timestamp`, which kind of time
+    that is (`kafka_timestamp_type`: "create", or "append" where the broker has set it), `kafka_topic_partition`, and
+    with `headers=True` `kafka_headers`. A message that is none of the format is a dead letter.
+
+    `start` is where a run begins: "earliest", "latest", a datetime, or offsets such as `{0: 1200}` by partition (of
+    several topics `{"plays": {0: 1200}}`). `end` likewise; a run in process ends by default with what is there when it
+    begins, and on Spark the run goes on as its trigger says. A run on Spark that goes on does so where it was.
+
+    A watermark is kept for each partition, unless the strategy names other splits. `max_offsets_per_trigger`: at most
+    about so many messages are a batch, shared out among the partitions. `on_data_loss`: "fail" if messages were
+    removed by the topic's retention before they were read, or "skip" them. `options` are settings of the client, as
+    confluent-kafka has them, for security above all.
+
+    In process it needs confluent-kafka, from the extra `kafka`, and on Spark the package spark-sql-kafka-0-10. Raises
+    `TypeError` and `ValueError` for what cannot be.
+
+    Example:
+        >>> plays = bl.Kafka("localhost:9092", "plays", value=bl.json({"user": str, "at": int}), key=str)
+        >>> late = bl.BoundedOutOfOrderness("5s")
+        >>> read = bl.Pipeline("p").read("plays", plays, timestamp="at", timestamp_unit="s", watermark=late)
+        >>> read.select("user", "kafka_offset")
+        <Collection 'plays.select': user String, kafka_offset Int64>
+    """
+
+    servers: str = attrs.field(converter=server_list)
+    topics: tuple[str, ...] = attrs.field(converter=_topics)
+    value: Codec = attrs.field(factory=lambda: codec(bytes), converter=_value)
+    key: Codec | None = attrs.field(default=None, kw_only=True, converter=_key)
+    start: Any = attrs.field(default=EARLIEST, kw_only=True)
+    end: Any = attrs.field(default=None, kw_only=True)
+    headers: bool = attrs.field(default=False, kw_only=True, validator=attrs.validators.instance_of(bool))
+    max_offsets_per_trigger: int | None = attrs.field(
+        default=None,
+        kw_only=True,
+        validator=attrs.validators.optional([attrs.validators.instance_of(int), attrs.validators.gt(0)]),
+    )
+    on_data_loss: OnDataLoss = attrs.field(default="fail", kw_only=True)
+    # Values may be passwords.
+    options: Mapping[str, str] = attrs.field(
+        factory=dict, kw_only=True, converter=options_of, repr=lambda given: f"[{', '.join(given)}]"
+    )
+
+    split: ClassVar[str] = messages.SPLIT
+
+    @on_data_loss.validator
+    def _is_a_choice(self, attribute: attrs.Attribute[OnDataLoss], value: object) -> None:
+        if value not in get_args(OnDataLoss):
+            raise ValueError(f"Kafka: on_data_loss must be 'fail' or 'skip', not {value!r}")
+
+    def __attrs_post_init__(self) -> None:
+        self.schema()
+        _, end = self._first, self._last
+        if end == EARLIEST:
+            raise ValueError("Kafka: end must not be 'earliest', or there is nothing to read")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it has an end."""
+        return self.end is not None
+
+    @property
+    def _first(self) -> Position:
+        return position(self.start, self.topics, "start")
+
+    @property
+    def _last(self) -> Position:
+        return position(LATEST if self.end is None else self.end, self.topics, "end")
+
+    @property
+    def _codecs(self) -> dict[str, Codec]:
+        return {**({} if self.key is None else {KEY: self.key}), VALUE: self.value}
+
+    def schema(self) -> pl.Schema:
+        """The columns of key and value, and those that Kafka adds."""
+        return messages.row_schema(self._codecs, headers=self.headers)
+
+    # In process
+
+    def log(self) -> Log:
+        """The topics as they are now."""
+        skips = self.on_data_loss == "skip"
+        return Log.open(self.servers, self.topics, self.options, headers=self.headers, skips=skips)
+
+    def first(self, log: Log) -> Offsets:
+        """Where a run begins."""
+        return log.offsets(self._first, LATEST if isinstance(self._first, int) else EARLIEST)
+
+    def last(self, log: Log) -> Offsets:
+        """Where a run ends that ends with what is there now."""
+        return log.offsets(self._last, LATEST)
+
+    def chunks(self, rows: int) -> Iterator[Pieces]:
+        """What batches in process take, up to the end."""
+        intake = LogIntake.of(self, {}, rows, ends=True)
+        with closing(intake):
+            while (taken := intake.new()) is not None:
+                yield intake.read(taken)
+
+    def resume(self, position: Offsets, rows: int) -> LogIntake:
+        """Reads on from these offsets, or from `start` if there are none yet; new partitions from their beginning."""
+        return LogIntake.of(self, position, rows, ends=self.bounded)
+
+    def offsets_of_spark(self, position: Offsets) -> list[str]:
+        """This position as Spark's log of offsets has it."""
+        found: dict[str, dict[str, int]] = {}
+        for name, at in position.items():
+            topic, partition = split_of(name)
+            found.setdefault(topic, {})[str(partition)] = at
+        return [json.dumps(found)]
+
+    def position_of(self, offsets: Sequence[str]) -> Offsets:
+        """The position that such a line is for."""
+        [line] = offsets
+        return {
+            split_name(topic, int(partition)): at
+            for topic, of in json.loads(line).items()
+            for partition, at in of.items()
+        }
+
+    # On Spark
+
+    def decode(self, frame: pl.DataFrame) -> Pieces:
+        """Messages, as either runner reads them, as rows and dead letters."""
+        return messages.rows_of(frame, self._codecs, headers=self.headers)
+
+    def read_by_spark(self, spark: Any) -> Any:
+        """A stream of messages, which `decode` takes. Raises `PlanError` where Spark has no reader of Kafka."""
+        reader = spark.readStream.format("kafka").options(**self._spark_options())
+        try:
+            stream = reader.load()
+        except Exception as error:
+            if "kafka" not in str(error).lower() or "data source" not in str(error).lower():
+                raise
+            raise PlanError(
+                "this Spark has no reader of Kafka; add it with SparkRunner(config={'spark.jars.packages': "
+                f"'{_PACKAGE}:{spark.version}'}})"
+            ) from None
+        return self._before_end(stream).selectExpr(*_raw(headers=self.headers))
+
+    def _spark_options(self) -> dict[str, str]:
+        own = {
+            "kafka.bootstrap.servers": self.servers,
+            "subscribe": ",".join(self.topics),
+            "includeHeaders": str(self.headers).lower(),
+            "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
+            **{f"kafka.{name}": value for name, value in for_java(self.options).items()},
+        }
+        if self.max_offsets_per_trigger is not None:
+            own["maxOffsetsPerTrigger"] = str(self.max_offsets_per_trigger)
+        first = self._first
+        if isinstance(first, int):
+            return {**own, "startingTimestamp": str(first), "startingOffsetsByTimestampStrategy": LATEST}
+        if isinstance(first, Mapping):
+            first = self._named(first)
+        return {**own, "startingOffsets": first}
+
+    def _named(self, position: Position) -> str:
+        """Offsets of all partitions, as Spark wants them."""
+        with closing(self.log()) as log:
+            [line] = self.offsets_of_spark(log.offsets(position, EARLIEST))
+        return line
+
+    def _before_end(self, stream: Any) -> Any:
+        """The messages before the end, if one was given: Spark's streams have none."""
+        if isinstance(self._last, str):
+            return stream
+        with closing(self.log()) as log:
+            end = {split_of(name): at for name, at in log.found(self._last).items()}
+        if not end:
+            return stream
+        cases = " ".join(
+            f"WHEN topic = '{topic}' AND partition = {partition} THEN offset < {at}L"
+            for (topic, partition), at in end.items()
+        )
+        return stream.where(f"CASE {cases} ELSE true END")
+
+
+def _raw(*, headers: bool) -> list[str]:
+    """Spark's columns of messages under the names that they have here."""
+    names = {
+        "topic": messages.TOPIC,
+        "partition": messages.PARTITION,
+        "offset": messages.OFFSET,
+        "timestamp": messages.TIMESTAMP,
+        "timestampType": messages.TIMESTAMP_TYPE,
+        "key": KEY,
+        "value": VALUE,
+        **({"headers": messages.HEADERS} if headers else {}),
+    }
+    return [f"{spark} AS {name}" for spark, name in names.items()]

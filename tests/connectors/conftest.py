@@ -1,0 +1,32 @@
+"""Servers for tests that need them: each is started once, when the first test asks for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.connectors.jars import jars
+from tests.connectors.kafka import Cluster, broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Cluster]:
+    """A broker of Kafka."""
+    with broker() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on two cores with Spark's own reader of Kafka."""
+    from beamlike.spark.session.launch import start
+
+    session = start("local[2]", "connectors", {"spark.jars": ",".join(map(os.fspath, jars("spark-kafka")))})
+    yield session
+    session.stop()

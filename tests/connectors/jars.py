@@ -1,0 +1,43 @@
+"""Jars from Maven's central repository, kept below `build/`; the tests that need some are skipped without Maven."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+
+POM = Path(__file__).with_name("pom.xml")
+
+
+def jars(profile: str) -> list[Path]:
+    """Those of a profile of `pom.xml`, downloaded once for each state of that file; skips if they cannot be had."""
+    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+    folder = ROOT / "build" / "connectors" / f"{profile}-{digest}"
+    if not folder.is_dir():
+        _download(profile, folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _download(profile: str, folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip("Maven is not installed, which gets the jars (on Debian and Ubuntu: apt install maven)")
+    partial = folder.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    copy = [
+        f"-P{profile}",
+        "dependency:copy-dependencies",
+        f"-DoutputDirectory={partial}",
+        "-DincludeScope=runtime",
+    ]
+    got = subprocess.run(
+        [maven, "-q", "-B", "-f", str(POM), *copy], capture_output=True, text=True, timeout=600
+    )
+    if got.returncode:
+        pytest.skip(f"Maven cannot get the jars of {profile}: {(got.stdout + got.stderr).strip()[-500:]}")
+    partial.rename(folder)

@@ -1,0 +1,136 @@
+"""A broker of Kafka in KRaft mode, and what tests do with its topics."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.connectors.jars import jars
+
+_SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
+controller.listener.names=CONTROLLER
+log.dirs={folder}/data
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+transaction.max.timeout.ms=900000
+"""
+
+
+@contextmanager
+def broker() -> Iterator[Cluster]:
+    """A broker that runs for this long; skips where there is none to start."""
+    java = shutil.which("java")
+    if java is None:
+        pytest.skip("there is no Java to run a broker of Kafka")
+    classes = ":".join(map(str, jars("broker")))
+    folder = Path(tempfile.mkdtemp(prefix="kafka-"))
+    try:
+        port, controller = _free_ports()
+        settings = folder / "server.properties"
+        settings.write_text(_SETTINGS.format(broker=port, controller=controller, folder=folder))
+        run = [java, "-Xmx512m", "-cp", classes]
+        name = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        formatted = [*run, "kafka.tools.StorageTool", "format", "-t", name, "-c", str(settings)]
+        subprocess.run(formatted, check=True, capture_output=True, timeout=60)
+        with (folder / "log").open("wb") as log:
+            server = subprocess.Popen([*run, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+        try:
+            cluster = Cluster(f"127.0.0.1:{port}")
+            cluster.wait(server)
+            yield cluster
+        finally:
+            server.kill()
+            server.wait()
+    finally:
+        shutil.rmtree(folder)
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+@attrs.frozen
+class Cluster:
+    """A broker, by its address."""
+
+    servers: str
+
+    def wait(self, server: subprocess.Popen[bytes]) -> None:
+        """Until it answers."""
+        from confluent_kafka import KafkaException
+
+        for _ in range(60):
+            assert server.poll() is None, "the broker has ended"
+            try:
+                self._admin().list_topics(timeout=1)  # one that was refused waits for ever longer
+            except KafkaException:
+                continue
+            return
+        raise TimeoutError("the broker does not answer")
+
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+    def _ask(self, what: str, of: Any) -> None:
+        admin = self._admin()  # it must live until it has answered
+        for answer in getattr(admin, what)([of]).values():
+            answer.result()
+
+    def topic(self, partitions: int = 1, name: str = "") -> str:
+        """A new topic, by default with a name that no other has."""
+        from confluent_kafka.admin import NewTopic
+
+        name = name or f"plays-{uuid.uuid4().hex[:8]}"
+        self._ask("create_topics", NewTopic(name, partitions, 1))
+        return name
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Has it so many partitions from now on."""
+        from confluent_kafka.admin import NewPartitions
+
+        self._ask("create_partitions", NewPartitions(topic, partitions))
+
+    def remove_before(self, topic: str, partition: int, offset: int) -> None:
+        """What retention does: messages before this one are gone."""
+        from confluent_kafka import TopicPartition
+
+        self._ask("delete_records", TopicPartition(topic, partition, offset))
+
+    def send(
+        self, topic: str, messages: Iterable[Mapping[str, Any] | bytes], partition: int = 0, **more: Any
+    ) -> None:
+        """Sends values, those that are no bytes as JSON; `more` as `produce` has it."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        for message in messages:
+            value = json.dumps(message).encode() if isinstance(message, Mapping) else message
+            producer.produce(topic, value, partition=partition, **more)
+        assert producer.flush(30) == 0
