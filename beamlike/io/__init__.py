@@ -17,7 +17,9 @@ from beamlike.io.console import Console
 from beamlike.io.files.files import Files
 from beamlike.io.files.formats import CSV, JSONLines, Parquet
 from beamlike.io.kafka.codecs import json
+from beamlike.io.kafka.sink import KafkaSink
 from beamlike.io.kafka.source import Kafka
+from beamlike.io.lake.delta import Delta
 from beamlike.io.memory import Memory, Rows
 from beamlike.io.spark_sink import SparkSink
 from beamlike.io.spark_source import SparkSource
@@ -27,9 +29,11 @@ __all__ = [
     "CSV",
     "Callback",
     "Console",
+    "Delta",
     "Files",
     "JSONLines",
     "Kafka",
+    "KafkaSink",
     "Memory",
     "Parquet",
     "Part",

@@ -170,3 +170,16 @@ class InTwoSteps(WrittenInFrames, Protocol):
 def written_by_tasks(sink: Sink) -> TypeGuard[WrittenInFrames]:
     """Whether tasks on other machines write it, rather than the driver."""
     return isinstance(sink, WrittenInFrames) and bool(getattr(sink, "distributed", False))
+
+
+def require_told_apart(frame: pl.DataFrame, key: RowKey) -> None:
+    """A pane has one row per key and window, unless a function has changed keys since the grouping."""
+    if key.pane is None:
+        return
+    own = [*key.groups, key.pane, *([key.retracted] if key.retracted else [])]
+    twice = frame.select(own).filter(pl.struct(own).is_duplicated()).head(1)
+    if len(twice):
+        raise ValueError(
+            f"two rows of one pane are alike in {', '.join(key.groups)}: {twice.row(0)}; steps after the grouping must "
+            "leave its keys as they are"
+        )

@@ -20,6 +20,7 @@ _PYTHON = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n(?P<shown>(?:    [^\n
 
 def test_the_page_about_kafka(kafka: Cluster, tmp_path: Path) -> None:
     topic = kafka.topic(name="plays")
+    kafka.topic(name="counts")
     plays = [("ada", 1), ("ada", 2), ("bob", 30)]
     kafka.send(topic, [{"user": user, "at": at} for user, at in plays])
     page = (ROOT / "docs" / "kafka.md").read_text()

@@ -29,6 +29,7 @@ DOCS = (
     "watermarks.md",
     "reports.md",
     "sinks.md",
+    "tables.md",
     "bad-input.md",
     "architecture.md",
     "process.md",

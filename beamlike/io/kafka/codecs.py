@@ -77,6 +77,11 @@ class Json:
 
     _schema: Declared | None = attrs.field(converter=declared)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the columns are those of whatever rows there are."""
+        return self._schema is None
+
     def columns(self, name: str) -> pl.Schema:
         """Those declared. Raises `ValueError` where none are: only a sink learns them from its rows."""
         if self._schema is None:

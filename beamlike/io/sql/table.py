@@ -11,7 +11,7 @@ import polars as pl
 
 from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Part
-from beamlike.io.sinks import Feed, Place, RowKey
+from beamlike.io.sinks import Feed, Place, RowKey, require_told_apart
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -195,7 +195,7 @@ class Table:
 
     def _replace(self, connection: sa.Connection, table: sa.Table, frame: pl.DataFrame, key: RowKey) -> None:
         statements, columns = _statements(), list(key.columns)
-        _require_told_apart(frame, key)
+        require_told_apart(frame, key)
         # What came last of a row is what counts.
         frame = frame.unique(columns, keep="last", maintain_order=True)
         if key.retracted is not None and not key.per_pane:
@@ -223,16 +223,3 @@ class Table:
                 "name one in the url that is there, as in 'postgresql+psycopg://...'",
                 step=self._declared().step,
             ) from None
-
-
-def _require_told_apart(frame: pl.DataFrame, key: RowKey) -> None:
-    """A pane has one row per key and window, unless a function has changed keys since the grouping."""
-    if key.pane is None:
-        return
-    own = [*key.groups, key.pane, *([key.retracted] if key.retracted else [])]
-    twice = frame.select(own).filter(pl.struct(own).is_duplicated()).head(1)
-    if len(twice):
-        raise ValueError(
-            f"two rows of one pane are alike in {', '.join(key.groups)}: {twice.row(0)}; steps after the grouping must "
-            "leave its keys as they are"
-        )

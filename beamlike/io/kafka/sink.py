@@ -1,0 +1,207 @@
+"""A topic of Kafka as a sink: a message for each row, and each batch once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, ClassVar, Final, Self
+from urllib.parse import quote
+
+import attrs
+import polars as pl
+
+from beamlike.errors import PlanError, SourceError, WrongType, unknown_column
+from beamlike.io.base import Part
+from beamlike.io.kafka.client import confluent_kafka
+from beamlike.io.kafka.codecs import Codec, Json, Plain, codec, json
+from beamlike.io.kafka.log import Log
+from beamlike.io.kafka.messages import VALUE
+from beamlike.io.kafka.source import options_of, server_list
+from beamlike.io.sinks import Feed
+from beamlike.rows.dtypes import type_name
+from stages.keys import key_text
+
+_PATIENCE: Final = 60.0  # seconds without an answer
+_PARTITIONER: Final = "murmur2_random"  # that of the Java client, so that keys meet those of other producers
+HEADERS: Final = ("beamlike-run", "beamlike-batch", "beamlike-shard", "beamlike-row")
+"""The headers of a message: with them it can be told from all others of the pipeline, also if it comes twice."""
+
+
+def _value(given: Any) -> Codec:
+    try:
+        return codec(given)
+    except TypeError as error:
+        raise TypeError(f"KafkaSink: value {error}") from None
+
+
+def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
+    names = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"KafkaSink: key must be a column or several, not {key!r}")
+    return names
+
+
+@attrs.frozen(eq=False)
+class KafkaSink:
+    """Sends each row to a topic as a message.
+
+    `value` is `bl.json()`, an object of all columns, or with columns of these; `str` or `bytes` take the column
+    `value`. `key` names the columns of the key: of one its text, or its bytes, of several a JSON object. Messages of
+    one key go to one partition, the one that the Java client would choose. The headers `beamlike-run`,
+    `beamlike-batch`, `beamlike-shard` and `beamlike-row` say which row of the run a message is.
+
+    With `transactions`, a part of a batch is sent in a transaction that also notes it as done, as the offset of a
+    consumer group of its own. So whoever reads committed messages has each row once, also if a task is tried again or
+    a run is killed and goes on. Without, for clusters that have no transactions, rows of a batch that is done again
+    are there twice. The topic must exist. Needs confluent-kafka, from the extra `kafka`.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("topic", bl.KafkaSink("localhost:9092", "plays", key="user"))
+        <Collection 'plays': user String, points Int64, at String>
+    """
+
+    servers: str = attrs.field(converter=server_list)
+    topic: str = attrs.field(validator=attrs.validators.instance_of(str))
+    value: Codec = attrs.field(factory=json, converter=_value)
+    key: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_names)
+    transactions: bool = attrs.field(default=True, kw_only=True, validator=attrs.validators.instance_of(bool))
+    # Values may be passwords.
+    options: Mapping[str, str] = attrs.field(
+        factory=dict, kw_only=True, converter=options_of, repr=lambda given: f"[{', '.join(given)}]"
+    )
+
+    distributed: ClassVar[bool] = True
+    upserts: ClassVar[bool] = False
+    per_pane: ClassVar[bool] = False
+
+    def fitted(self, rows: Feed) -> Self:
+        """The same. Raises `PlanError` for a column of key or value that the rows do not have."""
+        is_open = isinstance(self.value, Json) and self.value.is_open
+        for name in (*self.key, *(() if is_open else self.value.columns(VALUE))):
+            if name not in rows.schema:
+                raise unknown_column(name, rows.schema, rows.step)
+        if isinstance(self.value, Plain) and rows.schema[VALUE] not in (pl.String, pl.Binary):
+            raise WrongType(
+                f"a message is text or bytes, but {VALUE!r} is {type_name(rows.schema[VALUE])}",
+                step=rows.step,
+            )
+        return self
+
+    def check(self) -> None:
+        """Raises `PlanError` where the topic does not exist."""
+        with closing(Log.open(self.servers, (self.topic,), self.options, headers=False, skips=False)) as log:
+            try:
+                log.partitions()
+            except SourceError as error:
+                raise PlanError(str(error)) from None
+
+    def start(self, run: str) -> None:
+        """Forgets what is noted of an earlier run of this name; its messages stay."""
+        if not self.transactions:
+            return
+        client = confluent_kafka()
+        admin = client.admin.AdminClient(self._settings())
+        found = admin.list_consumer_groups(request_timeout=_PATIENCE).result().valid
+        names = [group.group_id for group in found if group.group_id.startswith(self._prefix(run))]
+        for answer in (admin.delete_consumer_groups(names) if names else {}).values():
+            answer.result()
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Sends the part, unless it was sent already."""
+        if frame.is_empty():
+            return
+        if not self.transactions:
+            self._send_all(frame, part)
+        else:
+            self._send_once(frame, part)
+
+    def _send_all(self, frame: pl.DataFrame, part: Part) -> None:
+        failed: list[str] = []
+        producer = confluent_kafka().Producer(
+            {**self._settings(), "enable.idempotence": True, "delivery.report.only.error": True}
+        )
+
+        def told(error: Any, message: Any) -> None:
+            failed.append(error.str())
+
+        self._produce(producer, frame, part, on_delivery=told)
+        left = producer.flush(_PATIENCE)
+        if failed or left:
+            why = failed[0] if failed else f"{left} messages were not taken within {_PATIENCE:.0f}s"
+            raise OSError(f"Kafka at {self.servers}: {why}")
+
+    def _send_once(self, frame: pl.DataFrame, part: Part) -> None:
+        client = confluent_kafka()
+        name = f"{self._prefix(part.query)}{part.sink}/{part.task}"
+        group = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        with closing(client.Consumer({**self._settings(), **group})) as ledger:
+            producer = client.Producer({**self._settings(), "transactional.id": name})
+            # Whatever another attempt has begun is over after this.
+            _insist(lambda: producer.init_transactions(_PATIENCE))
+            done = client.TopicPartition(self.topic, 0, part.batch + 1)
+            [noted] = ledger.committed([client.TopicPartition(self.topic, 0)], timeout=_PATIENCE)
+            if noted.offset >= done.offset:
+                return
+            producer.begin_transaction()
+            try:
+                self._produce(producer, frame, part)
+                group_of = ledger.consumer_group_metadata()
+                _insist(lambda: producer.send_offsets_to_transaction([done], group_of, _PATIENCE))
+                _insist(lambda: producer.commit_transaction(_PATIENCE))
+            except client.KafkaException as error:
+                if error.args[0].txn_requires_abort():
+                    producer.abort_transaction(_PATIENCE)
+                raise
+
+    def _produce(self, producer: Any, frame: pl.DataFrame, part: Part, **choices: Any) -> None:
+        """Hands all rows over to the client, which sends them meanwhile."""
+        ours = [part.query, str(part.batch), str(part.task)]
+        headers = list(zip(HEADERS, (text.encode() for text in ours), strict=False))
+        for row, (key, value) in enumerate(self._messages(frame)):
+            told = [*headers, (HEADERS[-1], str(row).encode())]
+            while True:
+                try:
+                    producer.produce(self.topic, value, key, headers=told, **choices)
+                    break
+                except BufferError:
+                    producer.poll(1.0)
+            if not row % 1_000:
+                producer.poll(0)
+
+    def _messages(self, frame: pl.DataFrame) -> Iterator[tuple[bytes | None, bytes | None]]:
+        values = self.value.encode(frame.select(VALUE) if isinstance(self.value, Plain) else frame)
+        if not self.key:
+            keys = pl.Series([None], dtype=pl.Binary).new_from_index(0, len(frame))
+        elif len(self.key) > 1:
+            keys = Json(None).encode(frame.select(self.key))
+        elif frame.schema[self.key[0]] == pl.Binary:
+            keys = frame[self.key[0]]
+        else:
+            keys = frame.select(key_text(self.key[0]).cast(pl.Binary)).to_series()
+        return zip(keys.to_list(), values.to_list(), strict=True)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.servers,
+            "log_level": 0,
+            "partitioner": _PARTITIONER,
+            **self.options,
+        }
+
+    def _prefix(self, run: str) -> str:
+        """How the names begin under which the parts of a run are noted."""
+        return f"beamlike/{quote(run, safe='')}/{self.topic}/"
+
+
+def _insist(call: Callable[[], object]) -> None:
+    """Does it again where the client says that it may be."""
+    client = confluent_kafka()
+    for _ in range(9):
+        try:
+            call()
+        except client.KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+        else:
+            return
+    call()

@@ -1,0 +1,199 @@
+"""What sinks of table formats have in common: tasks write parts that nobody sees, and one commit shows a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BytesIO
+from typing import ClassVar, Literal, Self, get_args
+from uuid import uuid4
+
+import attrs
+import polars as pl
+
+from beamlike.errors import PlanError, nearest
+from beamlike.io.base import Part
+from beamlike.io.files.part_files import part_name
+from beamlike.io.lake.types import storable, stored
+from beamlike.io.sinks import Feed, RowKey, require_told_apart
+from beamlike.rows.dtypes import type_name
+from stages.facts import from_json, to_json
+
+Mode = Literal["append", "upsert"]
+
+
+def is_mode(owner: object, attribute: attrs.Attribute[Mode], value: object) -> None:
+    """One of the two ways to write."""
+    modes = get_args(Mode)
+    if value not in modes:
+        kind = type(owner).__name__
+        raise ValueError(f"{kind}: mode may be 'append' or 'upsert', not {value!r}{nearest(value, modes)}")
+
+
+@attrs.frozen
+class Written:
+    """How much is in a part: rows, and bytes of its file."""
+
+    rows: int
+    size: int
+
+
+@attrs.define
+class Known:
+    """What a run has found out about its table: its columns, and under which name batches are noted in it."""
+
+    columns: tuple[str, ...] = ()
+    names: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(eq=False, slots=False)
+class LakeTable:
+    """The base of tables that are written in transactions."""
+
+    mode: Mode = attrs.field(default="append", validator=is_mode, kw_only=True)
+    _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
+    _known: Known = attrs.field(factory=Known, kw_only=True, repr=False)
+
+    distributed: ClassVar[bool] = True
+    per_pane: ClassVar[bool] = False
+
+    @property
+    def upserts(self) -> bool:
+        """Whether later panes replace rows."""
+        return self.mode == "upsert"
+
+    # What each format has of its own
+
+    def _columns_found(self, schema: pl.Schema) -> Mapping[str, pl.DataType]:
+        """The columns of the table, which is made with this schema if it is not there."""
+        raise NotImplementedError
+
+    def _folder(self) -> str:
+        """How the paths of parts begin."""
+        raise NotImplementedError
+
+    def _put(self, path: str, content: bytes) -> None:
+        """Writes a file to the storage of the table."""
+        raise NotImplementedError
+
+    def _get(self, path: str) -> bytes:
+        raise NotImplementedError
+
+    def _remove(self, path: str) -> None:
+        raise NotImplementedError
+
+    def _noted(self, name: str) -> int | None:
+        """The last batch that the table has under this name."""
+        raise NotImplementedError
+
+    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
+        """Commits the parts, and notes the batch."""
+        raise NotImplementedError
+
+    def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
+        """Commits rows that replace those of their keys, and the keys of those that go, and notes the batch."""
+        raise NotImplementedError
+
+    # A sink
+
+    def fitted(self, rows: Feed) -> Self:
+        """The sink, told what it gets. Raises `PlanError` for a column that no table can hold."""
+        for name, dtype in rows.schema.items():
+            try:
+                storable(dtype)
+            except TypeError as error:
+                raise PlanError(f"column {name!r}: {error}", step=rows.step) from None
+        return attrs.evolve(self, rows=rows)
+
+    def check(self) -> None:
+        """Makes the table if it is not there; else `PlanError` says how it does not fit.
+
+        A table that is there need not have those of the engine's columns that tell no rows apart.
+        """
+        feed = self._feed()
+        wanted = stored(pl.DataFrame(schema=feed.schema)).schema
+        if self.upserts and (flag := self._key().retracted) is not None and flag not in feed.user:
+            wanted = pl.Schema({name: dtype for name, dtype in wanted.items() if name != flag})
+        found = self._columns_found(wanted)
+        wrong = [
+            f"it has no column {name!r}" for name in feed.required if name in wanted and name not in found
+        ]
+        wrong += [
+            f"its column {name!r} is {type_name(found[name])}, and not {type_name(dtype)}"
+            for name, dtype in wanted.items()
+            if name in found and found[name] != dtype
+        ]
+        if wrong:
+            raise PlanError(f"the table is not as this sink needs it: {'; '.join(wrong)}", step=feed.step)
+        self._known.columns = tuple(name for name in wanted if name in found)
+
+    def start(self, run: str) -> None:
+        """A run of this name begins anew: its batches are others than those that the table may have."""
+        if self._noted(run) is not None:
+            self._known.names[run] = f"{run}/{uuid4().hex}"
+
+    def from_anywhere(self) -> Self:
+        """The same, wherever a task runs."""
+        return self
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        """Writes the part, and commits it."""
+        self.settle(part.query, part.batch, self.prepare(frame, part), again=False)
+
+    def prepare(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
+        """Writes the part to a file that no version of the table has yet."""
+        if frame.is_empty():
+            return {}
+        if not self._known.columns:
+            self.check()
+        path = f"{self._folder()}{part_name(part, uuid4().hex)}.parquet"
+        told = (self._key().pane, self._key().retracted) if self.upserts else ()
+        extra = [name for name in told if name is not None and name not in self._known.columns]
+        rows, content = stored(frame.select(*self._known.columns, *extra)), BytesIO()
+        rows.write_parquet(content)
+        self._put(path, content.getvalue())
+        return {path: to_json(Written(len(rows), content.tell())).decode()}
+
+    def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
+        """Commits the parts of a batch, of all its tasks, unless the table has the batch already.
+
+        What an attempt has left that does not count is in no version of the table, and goes when that is tidied.
+        """
+        if not parts:
+            return
+        name = self._known.names.get(run, run)
+        noted = self._noted(name)
+        is_new = noted is None or noted < batch
+        if self.upserts:
+            if is_new:
+                self._replace(name, batch, parts)
+            for path in parts:
+                self._remove(path)
+        elif is_new:
+            self._append(name, batch, {path: from_json(Written, facts) for path, facts in parts.items()})
+
+    def _replace(self, name: str, batch: int, parts: Mapping[str, str]) -> None:
+        key = self._key()
+        rows = pl.concat([pl.read_parquet(BytesIO(self._get(path))) for path in sorted(parts)])
+        require_told_apart(rows, key)
+        # What came last of a row is what counts.
+        rows = rows.unique(key.columns, keep="last", maintain_order=True)
+        gone = rows.clear()
+        if key.retracted is not None:
+            gone, rows = rows.filter(key.retracted), rows.filter(~pl.col(key.retracted))
+        self._merge(name, batch, rows.select(self._known.columns), gone.select(key.columns))
+
+    def shown_early(self) -> str | None:
+        """None: parts are seen when they are committed."""
+        return None
+
+    def _feed(self) -> Feed:
+        if self._rows is None:
+            raise RuntimeError(
+                f"{type(self).__name__}: it learns its columns from collection.write(name, table)"
+            )
+        return self._rows
+
+    def _key(self) -> RowKey:
+        key = self._feed().key
+        assert key is not None
+        return key

@@ -1,0 +1,157 @@
+"""Tables of Delta Lake."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import attrs
+import polars as pl
+import pyarrow as pa
+from pyarrow import fs
+
+from beamlike.io.files.paths import absolute, path_text
+from beamlike.io.lake.base import LakeTable, Written
+from beamlike.io.sinks import ANY, Place
+from beamlike.system.durable import make_folder, sync, sync_folders
+from beamlike.system.path_names import is_remote
+
+_GONE: Final = "__gone"
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake
+        import deltalake.fs
+        import deltalake.transaction
+    except ModuleNotFoundError as error:
+        if error.name != "deltalake":
+            raise
+        raise ModuleNotFoundError(
+            "bl.Delta needs deltalake: pip install 'beamlike[delta]'", name=error.name
+        ) from None
+    return deltalake
+
+
+@attrs.frozen(eq=False, slots=False)
+class Delta(LakeTable):
+    """A table of Delta Lake, made at the start of a run if it is not there: each batch is one version of it.
+
+    `mode="append"`: for any rows. `mode="upsert"`: for the output of a grouping; there is a row per key and window,
+    the one of the latest pane, and a pane that is taken back takes its row away.
+
+    Tasks write Parquet files, and the driver commits those of a batch in one transaction, which carries the run and
+    the number of the batch and is left out if the table has it: readers see each batch once, and whole. With "upsert"
+    the driver merges the rows of a batch. `storage_options` are those of deltalake, for object stores.
+
+    Needs deltalake, from the extra `delta`. Raises `ValueError` for another mode.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.write("table", bl.Delta("lake/plays"))
+        <Collection 'plays': user String, points Int64, at String>
+    """
+
+    path: str = attrs.field(converter=path_text)
+    # Values may be secrets.
+    storage_options: Mapping[str, str] = attrs.field(
+        factory=dict, converter=dict, kw_only=True, repr=lambda given: f"[{', '.join(given)}]"
+    )
+
+    def place(self) -> Place:
+        """The folder of the table."""
+        key = ("delta", absolute(self.path))
+        return Place("table", self.path, key=key, path=self.path, names=(f"part-{ANY}.parquet",))
+
+    def from_anywhere(self) -> Self:
+        """The same with its path as this process means it: tasks have working directories of their own."""
+        return attrs.evolve(self, path=absolute(self.path))
+
+    def _table(self) -> Any:
+        return _deltalake().DeltaTable(self.path, storage_options=dict(self.storage_options))
+
+    def _columns_found(self, schema: pl.Schema) -> Mapping[str, pl.DataType]:
+        table = _deltalake().DeltaTable
+        options = dict(self.storage_options)
+        if not table.is_deltatable(self.path, storage_options=options):
+            if not is_remote(self.path):
+                os.makedirs(self.path, exist_ok=True)
+            rows = pl.DataFrame(schema=schema).to_arrow()
+            table.create(self.path, schema=rows.schema, mode="ignore", storage_options=options)
+        found = pa.schema(self._table().schema().to_arrow()).empty_table()
+        return pl.DataFrame(pl.from_arrow(found)).schema
+
+    def _folder(self) -> str:
+        # A name that begins so is no part of the table, and passed over by whoever tidies it.
+        return "_beamlike/" if self.upserts else ""
+
+    def _files(self) -> Any:
+        handler = _deltalake().fs.DeltaStorageHandler(self.path, dict(self.storage_options))
+        return fs.PyFileSystem(handler)
+
+    def _put(self, path: str, content: bytes) -> None:
+        if is_remote(self.path):
+            with self._files().open_output_stream(path) as stream:
+                stream.write(content)
+            return
+        file = os.path.join(self.path, path)
+        make_folder(os.path.dirname(file))
+        Path(file).write_bytes(content)
+        sync(file)
+        sync_folders([os.path.dirname(file)])
+
+    def _get(self, path: str) -> bytes:
+        with self._files().open_input_stream(path) as stream:
+            content: bytes = stream.read()
+        return content
+
+    def _remove(self, path: str) -> None:
+        self._files().delete_file(path)
+
+    def _noted(self, name: str) -> int | None:
+        version: int | None = self._table().transaction_version(name)
+        return version
+
+    def _noting(self, name: str, batch: int) -> Any:
+        delta = _deltalake()
+        return delta.CommitProperties(app_transactions=[delta.Transaction(name, batch)])
+
+    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
+        table, now = self._table(), time.time_ns() // 1_000_000
+        added = [
+            _deltalake().transaction.AddAction(
+                path, part.size, {}, now, True, json.dumps({"numRecords": part.rows})
+            )
+            for path, part in parts.items()
+        ]
+        noting = self._noting(name, batch)
+        table.create_write_transaction(added, "append", table.schema(), commit_properties=noting)
+
+    def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
+        keys, columns = gone.columns, {_quoted(column): f"new.{_quoted(column)}" for column in rows.columns}
+        flagged = (
+            rows.with_columns(pl.lit(False).alias(_GONE)),
+            gone.with_columns(pl.lit(True).alias(_GONE)),
+        )
+        source = pl.concat(flagged, how="diagonal")
+        same = [
+            f"(old.{key} = new.{key} OR (old.{key} IS NULL AND new.{key} IS NULL))"
+            for key in map(_quoted, keys)
+        ]
+        merger = self._table().merge(
+            source.to_arrow(),
+            " AND ".join(same) or "true",
+            source_alias="new",
+            target_alias="old",
+            commit_properties=self._noting(name, batch),
+        )
+        merger.when_matched_delete(f"new.{_GONE}").when_matched_update(columns).when_not_matched_insert(
+            columns, predicate=f"NOT new.{_GONE}"
+        ).execute()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

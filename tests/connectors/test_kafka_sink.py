@@ -1,0 +1,171 @@
+"""Topics as a sink: each row once, whatever is killed or tried again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import beamlike as bl
+from beamlike.io import Part
+from tests.connectors.kafka import Cluster
+
+pytestmark = pytest.mark.connectors
+
+ROWS = pl.DataFrame({"user": ["ada", "bob", None], "points": [1, 2, 3]})
+
+
+def read(kafka: Cluster, topic: str) -> pl.DataFrame:
+    """What a reader of committed messages sees."""
+    source = bl.Kafka(kafka.servers, topic, value=str, key=str, headers=True)
+    return bl.Pipeline("p").read("out", source).collect()
+
+
+def rows_of(kafka: Cluster, topic: str) -> list[Any]:
+    return [json.loads(value) for value in read(kafka, topic)["value"]]
+
+
+def test_a_row_is_a_message_with_its_key_and_with_headers_that_say_which_it_is(kafka: Cluster) -> None:
+    topic = kafka.topic(4)
+    sink = bl.KafkaSink(kafka.servers, topic, key="user")
+    sink.write(ROWS, Part("run", 7, 2, "out"))
+    found = read(kafka, topic).sort("key", nulls_last=True)
+    assert found["key"].to_list() == ["ada", "bob", None]
+    assert [json.loads(value) for value in found["value"]] == ROWS.to_dicts()
+    headers = [{header["key"]: header["value"] for header in row} for row in found["kafka_headers"]]
+    assert headers[1] == {
+        "beamlike-run": b"run",
+        "beamlike-batch": b"7",
+        "beamlike-shard": b"2",
+        "beamlike-row": b"1",
+    }
+
+
+def test_keys_and_values_are_what_is_asked_for(kafka: Cluster) -> None:
+    topic = kafka.topic()
+    part = Part("run", 0)
+    bl.KafkaSink(kafka.servers, topic, key=["user", "points"], value=bl.json({"points": int})).write(
+        ROWS, part
+    )
+    found = read(kafka, topic)
+    assert found["key"][0] == '{"user":"ada","points":1}'
+    assert found["value"].to_list() == ['{"points":1}', '{"points":2}', '{"points":3}']
+    topic = kafka.topic()
+    frame = pl.DataFrame({"key": [b"\x00", b"k"], "value": ["a", None]})
+    bl.KafkaSink(kafka.servers, topic, key="key", value=str).write(frame, part)
+    assert read(kafka, topic).select("key", "value").rows() == [("\x00", "a"), ("k", None)]
+
+
+def test_a_part_that_comes_again_is_there_once(kafka: Cluster) -> None:
+    topic = kafka.topic()
+    sink = bl.KafkaSink(kafka.servers, topic)
+    for batch in (0, 0, 1, 0, 1):
+        sink.write(ROWS, Part("run", batch))
+    assert len(rows_of(kafka, topic)) == 2 * len(ROWS)
+    sink.write(ROWS, Part("other", 0))
+    sink.write(ROWS, Part("run", 0, 1))
+    assert len(rows_of(kafka, topic)) == 4 * len(ROWS)
+    sink.start("run")  # it begins anew, and the other one is another
+    sink.write(ROWS, Part("other", 0))
+    sink.write(ROWS, Part("run", 0))
+    assert len(rows_of(kafka, topic)) == 5 * len(ROWS)
+
+
+KILLED = """
+import os, signal, sys
+import confluent_kafka, polars as pl
+import beamlike as bl
+from beamlike.io import Part
+
+servers, topic, moment, transactions = sys.argv[1:]
+
+class Producer(confluent_kafka.Producer):
+    def flush(self, *timeout):
+        left = super().flush(*timeout)
+        if moment == "flushed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return left
+
+    def commit_transaction(self, *timeout):
+        if moment == "before":
+            self.flush(30)
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().commit_transaction(*timeout)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+confluent_kafka.Producer = Producer
+rows = pl.DataFrame({"user": ["ada", "bob", None], "points": [1, 2, 3]})
+bl.KafkaSink(servers, topic, transactions=transactions == "yes").write(rows, Part("run", 0))
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_writer_that_is_killed_before_or_after_it_commits_leaves_each_row_once(
+    kafka: Cluster, moment: str
+) -> None:
+    topic = kafka.topic()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, kafka.servers, topic, moment, "yes"], env=os.environ
+    )
+    assert killed.returncode == -signal.SIGKILL
+    bl.KafkaSink(kafka.servers, topic).write(ROWS, Part("run", 0))
+    assert rows_of(kafka, topic) == ROWS.to_dicts()
+
+
+def test_without_transactions_rows_come_twice_and_their_headers_tell(kafka: Cluster) -> None:
+    topic = kafka.topic()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, kafka.servers, topic, "flushed", "no"], env=os.environ
+    )
+    assert killed.returncode == -signal.SIGKILL
+    bl.KafkaSink(kafka.servers, topic, transactions=False).write(ROWS, Part("run", 0))
+    assert rows_of(kafka, topic) == 2 * ROWS.to_dicts()
+    assert read(kafka, topic).unique("kafka_headers").height == len(ROWS)
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_read(kafka: Cluster) -> None:
+    p = bl.Pipeline("p")
+    read = p.read("rows", bl.Rows(ROWS))
+    with pytest.raises(bl.PlanError, match=r"no column 'usr'.*did you mean 'user'"):
+        read.write("out", bl.KafkaSink(kafka.servers, "t", key="usr"))
+    with pytest.raises(bl.PlanError, match=r"'value' is Int64"):
+        read.rename({"points": "value"}).write("out", bl.KafkaSink(kafka.servers, "t", value=str))
+    read.write("out", bl.KafkaSink(kafka.servers, "nowhere"))
+    with pytest.raises(bl.PlanError, match=r"there is no topic 'nowhere'"):
+        p.run()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("transactions", [True, False])
+def test_a_batch_that_spark_does_again_is_there_once_with_transactions(
+    kafka: Cluster, spark: Any, tmp_path: Path, transactions: bool
+) -> None:
+    plays, counts = kafka.topic(2), kafka.topic(2)
+    for partition in range(2):
+        kafka.send(plays, [{"user": f"u{n}", "at": 10 * n} for n in range(20)], partition=partition)
+    p = bl.Pipeline("counts")
+    source = bl.Kafka(kafka.servers, plays, value=bl.json({"user": str, "at": int}))
+    read_ = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    counted = read_.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count())
+    counted.write("topic", bl.KafkaSink(kafka.servers, counts, key="user", transactions=transactions))
+    fails = [True]
+
+    def look(record: Any) -> None:
+        if fails and record.sinks:
+            fails.clear()
+            raise RuntimeError("the driver is gone")
+
+    runner = bl.SparkRunner(str(tmp_path), session=spark, shards=2, on_batch=look)
+    with pytest.raises(Exception, match="the driver is gone"):
+        p.run(runner)
+    p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=2, drain=True))
+    found = [row["n"] for row in rows_of(kafka, counts)]
+    assert (sum(found) == 40) is transactions
+    assert sum(found) >= 40
