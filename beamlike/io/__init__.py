@@ -20,6 +20,7 @@ from beamlike.io.kafka.codecs import json
 from beamlike.io.kafka.sink import KafkaSink
 from beamlike.io.kafka.source import Kafka
 from beamlike.io.lake.delta import Delta
+from beamlike.io.lake.iceberg import Iceberg
 from beamlike.io.memory import Memory, Rows
 from beamlike.io.spark_sink import SparkSink
 from beamlike.io.spark_source import SparkSource
@@ -31,6 +32,7 @@ __all__ = [
     "Console",
     "Delta",
     "Files",
+    "Iceberg",
     "JSONLines",
     "Kafka",
     "KafkaSink",

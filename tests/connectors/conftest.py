@@ -10,6 +10,7 @@ import pytest
 
 from tests.connectors.jars import jars
 from tests.connectors.kafka import Cluster, broker
+from tests.connectors.s3 import Store, object_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +21,13 @@ def kafka() -> Iterator[Cluster]:
     """A broker of Kafka."""
     with broker() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[Store]:
+    """An object store."""
+    with object_store() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

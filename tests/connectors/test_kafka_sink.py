@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import polars as pl
 import pytest
 
@@ -142,30 +144,43 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(kafka: Cluste
         p.run()
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("transactions", [True, False])
-def test_a_batch_that_spark_does_again_is_there_once_with_transactions(
-    kafka: Cluster, spark: Any, tmp_path: Path, transactions: bool
-) -> None:
-    plays, counts = kafka.topic(2), kafka.topic(2)
+def counted(kafka: Cluster, out: Any) -> bl.Pipeline:
+    """Plays of a topic per minute and user, forty in all."""
+    plays = kafka.topic(2)
     for partition in range(2):
         kafka.send(plays, [{"user": f"u{n}", "at": 10 * n} for n in range(20)], partition=partition)
     p = bl.Pipeline("counts")
     source = bl.Kafka(kafka.servers, plays, value=bl.json({"user": str, "at": int}))
     read_ = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
-    counted = read_.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count())
-    counted.write("topic", bl.KafkaSink(kafka.servers, counts, key="user", transactions=transactions))
-    fails = [True]
+    read_.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count()).write("out", out)
+    return p
 
-    def look(record: Any) -> None:
-        if fails and record.sinks:
-            fails.clear()
+
+@attrs.define
+class OnceGone:
+    """The first time that a batch has written something, the driver is gone before that is noted."""
+
+    is_over: bool = False
+
+    def __call__(self, record: Any) -> None:
+        if record.sinks and not self.is_over:
+            self.is_over = True
             raise RuntimeError("the driver is gone")
 
-    runner = bl.SparkRunner(str(tmp_path), session=spark, shards=2, on_batch=look)
+
+@pytest.mark.parametrize("transactions", [True, False])
+@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_batch_that_is_done_again_is_there_once_with_transactions(
+    kafka: Cluster, request: pytest.FixtureRequest, tmp_path: Path, runner: str, transactions: bool
+) -> None:
+    topic = kafka.topic(2)
+    p = counted(kafka, bl.KafkaSink(kafka.servers, topic, key="user", transactions=transactions))
+    make: Any = bl.LocalRunner
+    if runner == "spark":
+        make = functools.partial(bl.SparkRunner, session=request.getfixturevalue("spark"), shards=2)
     with pytest.raises(Exception, match="the driver is gone"):
-        p.run(runner)
-    p.run(bl.SparkRunner(str(tmp_path), session=spark, shards=2, drain=True))
-    found = [row["n"] for row in rows_of(kafka, counts)]
-    assert (sum(found) == 40) is transactions
-    assert sum(found) >= 40
+        p.run(make(checkpoint=str(tmp_path), on_batch=OnceGone()))
+    p.run(make(checkpoint=str(tmp_path), drain=True))
+    found = sum(row["n"] for row in rows_of(kafka, topic))
+    assert (found == 40) is transactions
+    assert found >= 40

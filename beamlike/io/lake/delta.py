@@ -11,8 +11,6 @@ from typing import Any, Final, Self
 
 import attrs
 import polars as pl
-import pyarrow as pa
-from pyarrow import fs
 
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.lake.base import LakeTable, Written
@@ -81,6 +79,8 @@ class Delta(LakeTable):
                 os.makedirs(self.path, exist_ok=True)
             rows = pl.DataFrame(schema=schema).to_arrow()
             table.create(self.path, schema=rows.schema, mode="ignore", storage_options=options)
+        import pyarrow as pa
+
         found = pa.schema(self._table().schema().to_arrow()).empty_table()
         return pl.DataFrame(pl.from_arrow(found)).schema
 
@@ -89,6 +89,8 @@ class Delta(LakeTable):
         return "_beamlike/" if self.upserts else ""
 
     def _files(self) -> Any:
+        from pyarrow import fs
+
         handler = _deltalake().fs.DeltaStorageHandler(self.path, dict(self.storage_options))
         return fs.PyFileSystem(handler)
 

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake: each batch is there once and whole, appended or merged by its key."""
+"""Tables of Delta Lake and Iceberg: each batch is there once and whole, appended or merged by its key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 import beamlike as bl
 from beamlike.io import Part
@@ -59,7 +60,30 @@ class OfDelta:
         return DeltaTable(self.path).version()
 
 
-@pytest.fixture(params=[OfDelta])
+class OfIceberg:
+    """What tests do with a table of Iceberg."""
+
+    def __init__(self, folder: Path) -> None:
+        self.catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": str(folder),
+        }
+
+    def sink(self, **choices: Any) -> Any:
+        return bl.Iceberg("games.plays", self.catalog, **choices)
+
+    def table(self) -> Any:
+        return load_catalog("default", **self.catalog).load_table("games.plays")
+
+    def rows(self) -> pl.DataFrame:
+        return pl.DataFrame(pl.from_arrow(self.table().scan().to_arrow()))
+
+    def versions(self) -> int:
+        return len(self.table().snapshots())
+
+
+@pytest.fixture(params=[OfDelta, OfIceberg])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return request.param(tmp_path)
 

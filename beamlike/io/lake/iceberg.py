@@ -1,0 +1,177 @@
+"""Tables of Apache Iceberg."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import attrs
+import polars as pl
+
+from beamlike.io.lake.base import LakeTable, Written
+from beamlike.io.sinks import Place
+from beamlike.system.durable import sync, sync_folders
+from beamlike.system.path_names import is_remote
+
+_TRIES: Final = 9
+
+
+def _pyiceberg() -> Any:
+    try:
+        import pyiceberg.catalog
+        import pyiceberg.exceptions
+        import pyiceberg.expressions
+    except ModuleNotFoundError as error:
+        if error.name != "pyiceberg":
+            raise
+        raise ModuleNotFoundError(
+            "bl.Iceberg needs PyIceberg: pip install 'beamlike[iceberg]'", name=error.name
+        ) from None
+    return pyiceberg
+
+
+@cache
+def _loaded(properties: tuple[tuple[str, str], ...]) -> Any:
+    """A catalog with these properties: one for this process."""
+    catalog = dict(properties)
+    return _pyiceberg().catalog.load_catalog(catalog.pop("name", None), **catalog)
+
+
+def _identifier(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str) or "." not in value or not all(value.split(".")):
+        raise ValueError(
+            f"Iceberg: table must be a name in a namespace such as 'sales.orders', not {value!r}"
+        )
+
+
+def _properties(catalog: str | Mapping[str, str]) -> dict[str, str]:
+    """Those of a catalog; of one that is only named, PyIceberg's configuration has the others."""
+    return {"name": catalog} if isinstance(catalog, str) else dict(catalog)
+
+
+@attrs.frozen(eq=False, slots=False)
+class Iceberg(LakeTable):
+    """A table of Apache Iceberg, made at the start of a run if it is not there: a batch is one change of it.
+
+    `table` is its name with its namespace, such as "sales.orders". `catalog` is the name of a catalog that PyIceberg is
+    configured for, or the properties of one, such as `{"type": "rest", "uri": "https://..."}`.
+
+    `mode="append"`: for any rows. `mode="upsert"`: for the output of a grouping; there is a row per key and window,
+    the one of the latest pane, and a pane that is taken back takes its row away.
+
+    Tasks write Parquet files, and the driver commits those of a batch in one transaction, which carries the run and
+    the number of the batch and is left out if the table has it: readers see each batch once, and whole. With "upsert"
+    the driver replaces rows, and with them the files that they are in.
+
+    Needs PyIceberg, from the extra `iceberg`. Raises `ValueError` for another mode, or a name without a namespace.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> catalog = {"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "lake"}
+        >>> plays.write("table", bl.Iceberg("games.plays", catalog))
+        <Collection 'plays': user String, points Int64, at String>
+    """
+
+    table: str = attrs.field(validator=_identifier)
+    # Values may be secrets.
+    catalog: Mapping[str, str] = attrs.field(
+        default="default", converter=_properties, repr=lambda given: f"[{', '.join(given)}]"
+    )
+
+    def place(self) -> Place:
+        """The table."""
+        return Place(
+            "table", self.table, key=("iceberg", *sorted(map("=".join, self.catalog.items())), self.table)
+        )
+
+    def _catalog(self) -> Any:
+        return _loaded(tuple(sorted(self.catalog.items())))
+
+    def _table(self) -> Any:
+        return self._catalog().load_table(self.table)
+
+    def _columns_found(self, schema: pl.Schema) -> Mapping[str, pl.DataType]:
+        catalog = self._catalog()
+        if not catalog.table_exists(self.table):
+            catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+            catalog.create_table_if_not_exists(self.table, pl.DataFrame(schema=schema).to_arrow().schema)
+        found = self._table().schema().as_arrow().empty_table()
+        return pl.DataFrame(pl.from_arrow(found)).schema
+
+    def _folder(self) -> str:
+        return f"{self._table().location()}/{'beamlike' if self.upserts else 'data'}/"
+
+    def _put(self, path: str, content: bytes) -> None:
+        with self._table().io.new_output(path).create() as stream:
+            stream.write(content)
+        file = path.removeprefix("file://")
+        if not is_remote(file):
+            sync(file)
+            sync_folders([file.rpartition("/")[0]])
+
+    def _get(self, path: str) -> bytes:
+        with self._table().io.new_input(path).open() as stream:
+            content: bytes = stream.read()
+        return content
+
+    def _remove(self, path: str) -> None:
+        self._table().io.delete(path)
+
+    def _noted(self, name: str) -> int | None:
+        noted = self._table().properties.get(_note(name))
+        return None if noted is None else int(noted)
+
+    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
+        def add(change: Any, told: dict[str, str]) -> None:
+            # Each name has an id of its own, so none can be there already.
+            change.add_files(list(parts), snapshot_properties=told, check_duplicate_files=False)
+
+        self._commit(name, batch, add)
+
+    def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
+        def replace(change: Any, told: dict[str, str]) -> None:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Delete operation did not match any records")
+                change.delete(_any_of(pl.concat([rows.select(gone.columns), gone])), snapshot_properties=told)
+            if len(rows):
+                table = rows.to_arrow().cast(change.table_metadata.schema().select(*rows.columns).as_arrow())
+                change.append(table, snapshot_properties=told)
+
+        self._commit(name, batch, replace)
+
+    def _commit(self, name: str, batch: int, change: Callable[[Any, dict[str, str]], None]) -> None:
+        """All of a change at once, and the note of the batch; anew where another writer was quicker."""
+        told = {"beamlike.run": name, "beamlike.batch": str(batch)}
+        for left in reversed(range(_TRIES)):
+            try:
+                with self._table().transaction() as transaction:
+                    change(transaction, told)
+                    transaction.set_properties({_note(name): str(batch)})
+            except _pyiceberg().exceptions.CommitFailedException:
+                if not left:
+                    raise
+            else:
+                return
+
+
+def _note(name: str) -> str:
+    """The property of a table that has the last batch under this name: snapshots may expire."""
+    return f"beamlike.batch.{name}"
+
+
+def _any_of(keys: pl.DataFrame) -> Any:
+    """That a row has one of these keys; nulls are alike."""
+    ice = _pyiceberg().expressions
+    if not keys.columns:
+        return ice.AlwaysTrue()
+    rows = keys.unique().rows()
+    found = [
+        _all(ice, [ice.IsNull(name) if value is None else ice.EqualTo(name, value) for name, value in pairs])
+        for pairs in (list(zip(keys.columns, row, strict=True)) for row in rows)
+    ]
+    return found[0] if len(found) == 1 else ice.Or(*found)
+
+
+def _all(ice: Any, terms: list[Any]) -> Any:
+    return terms[0] if len(terms) == 1 else ice.And(*terms)

@@ -1,0 +1,77 @@
+"""An object store with the interface of S3, on this machine."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import attrs
+import pytest
+
+
+@attrs.frozen
+class Store:
+    """An endpoint, and what a client needs to reach it."""
+
+    endpoint: str
+
+    @property
+    def options(self) -> dict[str, str]:
+        """As deltalake and polars have them."""
+        return {
+            "aws_endpoint_url": self.endpoint,
+            "aws_access_key_id": "tests",
+            "aws_secret_access_key": "hunter2",
+            "aws_region": "eu-central-1",
+            "aws_allow_http": "true",
+            "aws_conditional_put": "etag",
+        }
+
+    @property
+    def of_iceberg(self) -> dict[str, str]:
+        """As PyIceberg has them."""
+        return {
+            "s3.endpoint": self.endpoint,
+            "s3.access-key-id": "tests",
+            "s3.secret-access-key": "hunter2",
+            "s3.region": "eu-central-1",
+        }
+
+    def bucket(self) -> str:
+        """A new one."""
+        import boto3
+
+        name = f"bucket-{uuid.uuid4().hex[:8]}"
+        keys = {"aws_access_key_id": "tests", "aws_secret_access_key": "hunter2"}
+        client = boto3.client("s3", endpoint_url=self.endpoint, region_name="eu-central-1", **keys)
+        client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        return name
+
+
+@contextmanager
+def object_store() -> Iterator[Store]:
+    """A store that is there for this long; skips where moto is not installed."""
+    pytest.importorskip("moto.server")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # A process of its own: clients may keep this one from running any Python while they wait.
+    run = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _wait(port, server)
+            yield Store(f"http://127.0.0.1:{port}")
+        finally:
+            server.kill()
+
+
+def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(100_000):
+        assert server.poll() is None, "the store has ended"
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=60):
+            return
+    raise TimeoutError("the store does not answer")
