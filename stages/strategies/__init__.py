@@ -1,1 +1,1 @@
-"""Watermark strategies of sources. May import `keys`, `graph`, `facts`, `errors` and all below them."""
+"""Watermark strategies of sources. May import `keys`, `graph`, `facts`, `errors`, `dropped` and all below them."""
