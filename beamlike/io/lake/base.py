@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import BytesIO
 from typing import ClassVar, Literal, Self, get_args
 from uuid import uuid4
 
@@ -71,11 +70,11 @@ class LakeTable:
         """How the paths of parts begin."""
         raise NotImplementedError
 
-    def _put(self, path: str, content: bytes) -> None:
-        """Writes a file to the storage of the table."""
+    def _save(self, rows: pl.DataFrame, path: str) -> int:
+        """Writes a file to the storage of the table: how many bytes it has."""
         raise NotImplementedError
 
-    def _get(self, path: str) -> bytes:
+    def _load(self, path: str) -> pl.DataFrame:
         raise NotImplementedError
 
     def _remove(self, path: str) -> None:
@@ -148,10 +147,8 @@ class LakeTable:
         path = f"{self._folder()}{part_name(part, uuid4().hex)}.parquet"
         told = (self._key().pane, self._key().retracted) if self.upserts else ()
         extra = [name for name in told if name is not None and name not in self._known.columns]
-        rows, content = stored(frame.select(*self._known.columns, *extra)), BytesIO()
-        rows.write_parquet(content)
-        self._put(path, content.getvalue())
-        return {path: to_json(Written(len(rows), content.tell())).decode()}
+        rows = stored(frame.select(*self._known.columns, *extra))
+        return {path: to_json(Written(len(rows), self._save(rows, path))).decode()}
 
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
         """Commits the parts of a batch, of all its tasks, unless the table has the batch already.
@@ -173,7 +170,7 @@ class LakeTable:
 
     def _replace(self, name: str, batch: int, parts: Mapping[str, str]) -> None:
         key = self._key()
-        rows = pl.concat([pl.read_parquet(BytesIO(self._get(path))) for path in sorted(parts)])
+        rows = pl.concat([self._load(path) for path in sorted(parts)])
         require_told_apart(rows, key)
         # What came last of a row is what counts.
         rows = rows.unique(key.columns, keep="last", maintain_order=True)

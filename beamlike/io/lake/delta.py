@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, Self
 
 import attrs
@@ -89,26 +88,22 @@ class Delta(LakeTable):
         return "_beamlike/" if self.upserts else ""
 
     def _files(self) -> Any:
-        from pyarrow import fs
+        return _deltalake().fs.DeltaStorageHandler(self.path, dict(self.storage_options))
 
-        handler = _deltalake().fs.DeltaStorageHandler(self.path, dict(self.storage_options))
-        return fs.PyFileSystem(handler)
-
-    def _put(self, path: str, content: bytes) -> None:
+    def _save(self, rows: pl.DataFrame, path: str) -> int:
+        file = f"{self.path}/{path}"
         if is_remote(self.path):
-            with self._files().open_output_stream(path) as stream:
-                stream.write(content)
-            return
-        file = os.path.join(self.path, path)
+            rows.write_parquet(file, storage_options=dict(self.storage_options))
+            [found] = self._files().get_file_info([path])
+            return int(found.size)
         make_folder(os.path.dirname(file))
-        Path(file).write_bytes(content)
+        rows.write_parquet(file)
         sync(file)
         sync_folders([os.path.dirname(file)])
+        return os.path.getsize(file)
 
-    def _get(self, path: str) -> bytes:
-        with self._files().open_input_stream(path) as stream:
-            content: bytes = stream.read()
-        return content
+    def _load(self, path: str) -> pl.DataFrame:
+        return pl.read_parquet(f"{self.path}/{path}", storage_options=dict(self.storage_options) or None)
 
     def _remove(self, path: str) -> None:
         self._files().delete_file(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
+from io import BytesIO
 from typing import Any, Final
 
 import attrs
@@ -102,18 +103,20 @@ class Iceberg(LakeTable):
     def _folder(self) -> str:
         return f"{self._table().location()}/{'beamlike' if self.upserts else 'data'}/"
 
-    def _put(self, path: str, content: bytes) -> None:
+    def _save(self, rows: pl.DataFrame, path: str) -> int:
+        content = BytesIO()
+        rows.write_parquet(content)
         with self._table().io.new_output(path).create() as stream:
-            stream.write(content)
+            stream.write(content.getvalue())
         file = path.removeprefix("file://")
         if not is_remote(file):
             sync(file)
             sync_folders([file.rpartition("/")[0]])
+        return content.tell()
 
-    def _get(self, path: str) -> bytes:
+    def _load(self, path: str) -> pl.DataFrame:
         with self._table().io.new_input(path).open() as stream:
-            content: bytes = stream.read()
-        return content
+            return pl.read_parquet(stream.read())
 
     def _remove(self, path: str) -> None:
         self._table().io.delete(path)
