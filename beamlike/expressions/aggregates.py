@@ -397,5 +397,4 @@ def combine(fn: CombineFn, column: str, dtype: DTypeLike, *, where: Where = None
         >>> days.aggregate(longest=bl.combine(Longest(), "user", str)).collect()["longest"].item()
         'bob'
     """
-    result: pl.DataType = as_dtype(dtype)
-    return Combine(fn, column, result, where=_condition(where))
+    return Combine(fn, column, as_dtype(dtype), where=_condition(where))
