@@ -26,6 +26,7 @@ Batch = dict[str, list[str]]
 _READERS = {
     "sessions": pl.read_parquet,
     "silences": pl.read_parquet,
+    "pairs": pl.read_parquet,
     "totals": lambda files: pl.concat(map(pl.read_ndjson, files), how="vertical_relaxed"),
     "late": lambda files: pl.concat(map(pl.read_csv, files)),
     "made": lambda files: pl.concat(map(pl.read_ndjson, files), how="vertical_relaxed").drop("mood"),

@@ -105,6 +105,7 @@ def pipeline(data: Path, out: Path, wires: Wires) -> bl.Pipeline:
         sessions.append(_sessions(read, name))
         reads.append(read)
     _silences(reads).write("silences", bl.Parquet(out / "silences"))
+    _pairs(*reads).write("pairs", bl.Parquet(out / "pairs"))
     late = bl.flatten(*(one.late() for one in sessions)).select("user", "score", "reason")
     late.write("late", bl.CSV(out / "late"))
     together = bl.flatten(*sessions)
@@ -156,6 +157,11 @@ class Silence(bl.Process):
 def _silences(reads: list[bl.Collection]) -> bl.Collection:
     schema = {"user": str, "what": str, "plays": int, "scores": int}
     return bl.flatten(*reads).group_by("user", name="silences by user").process(Silence(), schema)
+
+
+def _pairs(left: bl.Collection, right: bl.Collection) -> bl.Collection:
+    """What a user has played on both sources within two seconds, and what on one of them alone."""
+    return left.join(right, on="user", within=("-2s", "2s"), how="full", suffix="_right", name="pairs of plays")
 
 
 def _totals(sessions: bl.Collection, wires: Wires) -> bl.Collection:
