@@ -22,7 +22,7 @@ ENOUGH: Final = 1_000
 """Of so many elements a share is judged; of fewer at the end of the run."""
 
 WHY: Final[Mapping[str, str]] = {
-    LATE: "came after their windows were closed",
+    LATE: "came later than the allowed lateness",
     CLOSED_WINDOW: "came after the trigger of their windows had finished",
     NO_WINDOW: "were in a gap between windows",
 }

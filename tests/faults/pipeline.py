@@ -161,7 +161,9 @@ def _silences(reads: list[bl.Collection]) -> bl.Collection:
 
 def _pairs(left: bl.Collection, right: bl.Collection) -> bl.Collection:
     """What a user has played on both sources within two seconds, and what on one of them alone."""
-    return left.join(right, on="user", within=("-2s", "2s"), how="full", suffix="_right", name="pairs of plays")
+    return left.join(
+        right, on="user", within=("-2s", "2s"), how="full", suffix="_right", name="pairs of plays"
+    )
 
 
 def _totals(sessions: bl.Collection, wires: Wires) -> bl.Collection:

@@ -191,7 +191,7 @@ def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_ove
     ):
         run("b.jsonl", 3, 4, 500)
     done = run("c.jsonl", 600, 8)
-    assert "; 1 of 2 elements that counted dropped, as they came after their windows were closed: " in repr(
+    assert "; 1 of 2 elements that counted dropped, as they came later than the allowed lateness: " in repr(
         done
     )
     assert (
