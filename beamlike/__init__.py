@@ -12,6 +12,7 @@ from beamlike.api.cogroup import cogroup
 from beamlike.api.collection import Collection
 from beamlike.api.flatten import flatten
 from beamlike.api.pipeline import Pipeline
+from beamlike.api.sides import LookupTable, SideInput, as_dict, as_list, as_singleton, lookup
 from beamlike.errors import CheckpointError, PlanError, RunError, SinkError, StepError, TooManyDeadLetters
 from beamlike.expressions.aggregates import (
     all,
@@ -73,6 +74,7 @@ from beamlike.io import (
     Table,
     json,
 )
+from beamlike.io.refreshed import Refreshed
 from beamlike.io.test_stream.stream import TestStream
 from beamlike.local.runner import LocalRunner
 from beamlike.logical.punctuated import Punctuated, TimeOrderedLogs
@@ -179,6 +181,7 @@ __all__ = [
     "KafkaSink",
     "List",
     "LocalRunner",
+    "LookupTable",
     "Map",
     "Memory",
     "MonotonousTimestamps",
@@ -194,11 +197,13 @@ __all__ = [
     "ProcessingTimer",
     "ProcessingTimers",
     "Punctuated",
+    "Refreshed",
     "Repeatedly",
     "Rows",
     "RunError",
     "Sessions",
     "Set",
+    "SideInput",
     "SinkError",
     "SlidingWindows",
     "SparkRunner",
@@ -219,6 +224,9 @@ __all__ = [
     "approx_count_distinct",
     "arg_max",
     "arg_min",
+    "as_dict",
+    "as_list",
+    "as_singleton",
     "bottom",
     "cogroup",
     "col",
@@ -234,6 +242,7 @@ __all__ = [
     "json",
     "last",
     "lit",
+    "lookup",
     "max",
     "mean",
     "median",

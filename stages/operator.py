@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import attrs
 import polars as pl
@@ -26,12 +26,25 @@ OUTSTANDING_HOLD: Final = "__outstanding_hold"
 """Of a row of state, if its operator takes back what it gave: where that holds the output watermark; null: nowhere."""
 
 
+Placed = Literal["by key", "anywhere", "everywhere"]
+"""Where rows of an input go: to the shard of their key, to any shard, or to every one."""
+
+
 @attrs.frozen(eq=False)
 class Input:
-    """What comes to an operator in one role: `keys` place its rows on shards, `schema` has the columns of them."""
+    """What comes to an operator in one role: `schema` has the columns of its rows, `placed` says on which shards.
+
+    Where that is by key, `keys` are the columns that say so; without any, one shard has them all.
+    """
 
     keys: tuple[str, ...]
     schema: pl.Schema
+    placed: Placed = "by key"
+
+    @property
+    def shared(self) -> bool:
+        """Whether several shards can share the work."""
+        return bool(self.keys) or self.placed != "by key"
 
     def no_arrivals(self) -> pl.DataFrame:
         """The arrivals of a bundle in which only the clock moves."""
@@ -69,7 +82,8 @@ class Table:
 
     `merges`: rows of a key may become one where arrivals reach them. `in_turn`: no arrival that reaches a row may be
     taken before those of its bucket that wait. `holder` is the column that says of a row which timer of it holds
-    the watermark, and `timers` how many it has, where there are any.
+    the watermark, and `timers` how many it has, where there are any. `copied`: every shard has all of its rows. `said`
+    is what is said of a row of it that holds the watermark, where that is not by its key.
     """
 
     row: str
@@ -88,6 +102,8 @@ class Table:
     name: str = ""
     holder: str | None = None
     timers: pl.Expr | None = None
+    copied: bool = False
+    said: str = ""
 
     @cached_property
     def no_rows(self) -> pl.DataFrame:

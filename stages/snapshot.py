@@ -8,8 +8,8 @@ import attrs
 import polars as pl
 
 from stages.progress.watermarks import Times, Watermarks
+from stages.sizes import size_of
 from stages.stage import Stage
-from stages.state import chunks
 from stages.state.buckets import BUCKET, partition
 from stages.state.due_soon import STALE
 from stages.state.index import Index
@@ -61,7 +61,7 @@ def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
         return Runs(storage).add(rows, times)
     buckets = storage.buckets
     for bucket, part in partition(placed := buckets.place(rows), _numbers(placed)).items():
-        buckets = buckets.split(bucket, chunks.size_of(part))
+        buckets = buckets.split(bucket, size_of(part))
     nothing = rows.clear().with_columns(pl.lit(False).alias(STALE))
     return storage.replace([], [buckets.place(rows)], nothing, times)
 

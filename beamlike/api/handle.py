@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, Self
 
 import attrs
@@ -10,6 +11,7 @@ import polars as pl
 from beamlike.api.html import collection_html
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry
+from beamlike.logical.sides import Made
 from beamlike.rows.dtypes import schema_text
 from beamlike.steps.base import Step
 from beamlike.steps.infer import run_empty
@@ -52,16 +54,26 @@ class Handle:
         new = self.pipeline.new_name(name, f"{self.node.base}.{kind}")
         return new, self.node.base if name is None else new
 
-    def _step(self, step: Step, base: str, *, infer: bool = True, **changes: Any) -> Self:
+    def _step(
+        self, step: Step, base: str, *, infer: bool = True, hidden: Container[str] = (), **changes: Any
+    ) -> Self:
+        """After the step, without columns that are `hidden`, which only it has seen."""
         user = step.schema if isinstance(step, Map | FlatMap | MapBatches) else self.schema
         if infer:
             user = run_empty(self.node.shape, step)
+        user = pl.Schema({name: dtype for name, dtype in user.items() if name not in hidden})
         shape = attrs.evolve(self.node.shape, user=user)
         return self._next(name=step.name, base=base, origin=step, shape=shape, **changes)
 
     def _next(self, **changes: Any) -> Self:
         """What a step makes of this one."""
         return self._after(attrs.evolve(self.node, inputs=(self.node,), **changes))
+
+    def _made_beside(self, made: Made) -> Self:
+        """A new collection; its name is taken from now on, as are those of nodes that were made for it alone."""
+        for node in made.others:
+            self.pipeline.register(node.name)
+        return self._after(made.node)
 
     def _after(self, node: Node) -> Self:
         """A new collection; its name is taken from now on."""

@@ -9,8 +9,9 @@ import attrs
 from beamlike.api.collection import Collection
 from beamlike.api.columns import with_columns
 from beamlike.api.html import pipeline_html
+from beamlike.io.refreshed import Refreshed
 from beamlike.logical.registry import Registry
-from beamlike.logical.sources import source_node
+from beamlike.logical.sources import readings_node, source_node
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import Duration
 
@@ -79,6 +80,11 @@ class Pipeline(Registry):
             ['00:00:10', '00:01:10']
         """
         self.new_name(name, "")
+        if isinstance(source, Refreshed):
+            rows = readings_node(name, source, timestamp, timestamp_unit, watermark)
+            self.register(name, "a source")
+            self.register(rows.name)
+            return Collection(self, rows)
         node = source_node(name, with_columns(source), timestamp, timestamp_unit, watermark, max_future)
         self.register(name, "a source")
         return Collection(self, node)

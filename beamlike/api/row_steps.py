@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -11,17 +11,21 @@ import narwhals as nw
 import polars as pl
 
 from beamlike.api.handle import Handle
+from beamlike.api.sides import SideInput, looked_at
 from beamlike.errors import PlanError, WrongType
 from beamlike.expressions.describe import function_name
+from beamlike.logical.lookups import looked_up
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Read
+from beamlike.logical.sides import called
 from beamlike.rows.dtypes import SchemaLike, as_schema
 from beamlike.steps.base import Filter, Row, Select, Step, WithColumns
 from beamlike.steps.calls import CallBatches, Calls
 from beamlike.steps.columns import casts, renamed, require_lists, unnested, without
-from beamlike.steps.infer import batches_schema, expressions, outputs, predicates
+from beamlike.steps.infer import batches_schema, expressions, outputs, parse, predicates
 from beamlike.steps.lists import Explode
-from beamlike.steps.python import FlatMap, Map, MapBatches, require_arrow
+from beamlike.steps.python import FlatMap, Map, MapBatches, PythonStep, require_arrow
+from beamlike.steps.sides import Keep
 from windowing.columns import PANE_COLUMNS
 
 if TYPE_CHECKING:
@@ -54,10 +58,16 @@ class RowSteps(Handle):
         self.pipeline.rename(node, after)
         return type(self)(self.pipeline, after)
 
-    def filter(self, *conditions: IntoColumn, name: str | None = None) -> Self:
+    def filter(
+        self,
+        *conditions: IntoColumn | Callable[..., bool],
+        side: Mapping[str, SideInput] | None = None,
+        name: str | None = None,
+    ) -> Self:
         """The rows for which all conditions are true; where one is null, the row is left out.
 
-        `conditions` are Boolean columns, by name or as expressions, and `name` is that of the step. Raises
+        `conditions` are Boolean columns, by name or as expressions, and `name` is that of the step. With `side`, which
+        is as in `map`, there is one condition, a function that gives True or False for the dict of a row. Raises
         `PlanError` for a column that is not there and for a condition that is not Boolean.
 
         Example, with the `plays` of `Collection`:
@@ -65,10 +75,13 @@ class RowSteps(Handle):
             [4]
         """
         name, base = self._new_name("filter", name)
-        step = Filter(name, predicates(self.node.shape, conditions, step=name))
+        if side is not None:
+            return self._beside(Keep(name, *self._function(_only(conditions, name), None, name)), side, base)
+        before, given, hidden = self._with_sides(parse(conditions, {}, step=name, plain=False), name)
+        step = Filter(name, predicates(before.node.shape, given, step=name))
         # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
         chosen = not step.needs(frozenset()).isdisjoint(PANE_COLUMNS)
-        return self._step(step, base, repeats=self.node.repeats and not chosen)
+        return before._step(step, base, hidden=hidden, repeats=self.node.repeats and not chosen)
 
     def select(self, *columns: IntoColumn, **named: Any) -> Self:
         """Rows of only these columns: names or expressions. A keyword names its column; see also `named`.
@@ -81,7 +94,8 @@ class RowSteps(Handle):
             <Collection 'plays.select': user String, double Int64>
         """
         step, base = self._new_name("select")
-        return self._select(expressions(self.node.shape, columns, named, step=step), step, base)
+        before, given, _ = self._with_sides(parse(columns, named, step=step), step)
+        return before._select(expressions(before.node.shape, given, {}, step=step), step, base)
 
     def drop(self, *columns: str) -> Self:
         """The rows without these columns. Event time, window and pane stay: they are no columns of the user's.
@@ -113,14 +127,17 @@ class RowSteps(Handle):
     def with_columns(self, *columns: IntoColumn, **named: Any) -> Self:
         """The rows with these columns added or replaced. A keyword names its column; see also `named`.
 
-        Raises `PlanError` for a column that is not there, and for an expression that looks at more than one row.
+        Expressions may look at another collection: see `bl.lookup`. Raises `PlanError` for a column that is not there,
+        and for an expression that looks at more than one row.
 
         Example, with the `plays` of `Collection`:
             >>> plays.with_columns(won=bl.col("points") > 3).collect()["won"].to_list()
             [False, True, True]
         """
         step, base = self._new_name("with_columns")
-        return self._with_columns(expressions(self.node.shape, columns, named, step=step), step, base)
+        before, given, hidden = self._with_sides(parse(columns, named, step=step), step)
+        chosen = expressions(before.node.shape, given, {}, step=step)
+        return before._with_columns(chosen, step, base, hidden)
 
     def explode(self, column: str, *, number: str | None = None) -> Self:
         """A row for each item of the list in `column`, with the other columns beside it; an empty list gives none.
@@ -167,7 +184,12 @@ class RowSteps(Handle):
         return self._with_columns(expressions(self.node.shape, chosen, {}, step=step), step, base)
 
     def map(
-        self, fn: Callable[[Row], Row], schema: SchemaLike | None = None, *, name: str | None = None
+        self,
+        fn: Callable[..., Row],
+        schema: SchemaLike | None = None,
+        *,
+        side: Mapping[str, SideInput] | None = None,
+        name: str | None = None,
     ) -> Self:
         """The dicts that `fn` gives, one for the dict of each row; rows keep their event time and window.
 
@@ -176,21 +198,31 @@ class RowSteps(Handle):
         on, or for which it gives something else, goes to `dead_letters()`. Raises `PlanError` for a schema without
         columns.
 
+        `side` has other collections that `fn` looks at, by the keyword with which it is given them: see `bl.as_dict`,
+        `bl.as_list` and `bl.as_singleton`. A row then waits until the window of the side that it looks at is there, and
+        holds the watermark at its time until then.
+
         Example, with the `plays` of `Collection`:
             >>> shouted = plays.map(lambda row: {"user": row["user"].upper()}, schema={"user": str})
             >>> shouted.collect()["user"].to_list()
             ['ADA', 'BOB', 'ADA']
         """
         name, base = self._new_name("map", name)
-        return self._step(Map(name, *self._function(fn, schema, name)), base)
+        step = Map(name, *self._function(fn, schema, name))
+        return self._step(step, base) if side is None else self._beside(step, side, base)
 
     def flat_map(
-        self, fn: Callable[[Row], Iterable[Row]], schema: SchemaLike | None = None, *, name: str | None = None
+        self,
+        fn: Callable[..., Iterable[Row]],
+        schema: SchemaLike | None = None,
+        *,
+        side: Mapping[str, SideInput] | None = None,
+        name: str | None = None,
     ) -> Self:
         """The dicts that `fn` gives, any number for the dict of each row; they keep its event time and window.
 
-        `schema` and `name` are as in `map`. A row that `fn` raises on, or for which it gives something else, goes to
-        `dead_letters()`, with all its dicts.
+        `schema`, `side` and `name` are as in `map`. A row that `fn` raises on, or for which it gives something else,
+        goes to `dead_letters()`, with all its dicts.
 
         Example, with the `plays` of `Collection`:
             >>> letters = plays.flat_map(lambda row: [{"letter": one} for one in row["user"]], schema={"letter": str})
@@ -198,7 +230,8 @@ class RowSteps(Handle):
             'adabobada'
         """
         name, base = self._new_name("flat_map", name)
-        return self._step(FlatMap(name, *self._function(fn, schema, name)), base)
+        step = FlatMap(name, *self._function(fn, schema, name))
+        return self._step(step, base) if side is None else self._beside(step, side, base)
 
     def map_batches(
         self,
@@ -243,8 +276,22 @@ class RowSteps(Handle):
     def _select(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Self:
         return self._step(Select(step, chosen, self._names(chosen, step), self.node.shape.system), base)
 
-    def _with_columns(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Self:
-        return self._step(WithColumns(step, chosen, self._names(chosen, step)), base)
+    def _with_columns(
+        self, chosen: tuple[nw.Expr, ...], step: str, base: str, hidden: Container[str] = ()
+    ) -> Self:
+        return self._step(WithColumns(step, chosen, self._names(chosen, step)), base, hidden=hidden)
+
+    def _with_sides(self, given: list[nw.Expr], step: str) -> tuple[Self, Sequence[nw.Expr], Container[str]]:
+        """These rows with all that expressions look up beside them, which is hidden later, and the expressions."""
+        found = looked_up(self.node, given, step, self.pipeline)
+        if found is None:
+            return self, given, ()
+        return self._made_beside(found.made), found.expressions, found.hidden
+
+    def _beside(self, step: PythonStep, side: Mapping[str, SideInput], base: str) -> Self:
+        """After a step whose function looks at sides."""
+        looked = looked_at(side, self.pipeline, step.name)
+        return self._made_beside(called(self.node, step, looked, base, self.pipeline.free))
 
     def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
         """The columns that each expression gives."""
@@ -259,3 +306,14 @@ class RowSteps(Handle):
         if not declared:
             raise PlanError("schema= has no columns; give at least one", step=step)
         return fn, tuple(self.schema), declared
+
+
+def _only(conditions: Sequence[Any], step: str) -> Any:
+    """The function, which is alone."""
+    if len(conditions) != 1 or not callable(conditions[0]) or isinstance(conditions[0], nw.Expr):
+        raise PlanError(
+            "with side= a filter has one condition, a function; in an expression, bl.lookup(...) looks at another "
+            "collection",
+            step=step,
+        )
+    return conditions[0]

@@ -150,6 +150,8 @@ def _plan(pipeline: Registry, node: Node, input_rows: int | None) -> Plan:
 
 def _first_rows(plan: SourcePlan, most: int) -> Source:
     """Of a source that can be cut: not where steps belong together, or files are splits that end."""
+    if plan.whole:
+        return plan.source  # others look at all of it
     source, by_file = plan.source, isinstance(plan.watermark.per_split, SourceFile)
     if by_file or isinstance(source, ReadInSteps) or not isinstance(source, ReadInChunks):
         return source

@@ -5,7 +5,7 @@ This is the only place that touches narwhals' tree (`Expr._nodes`); a test holds
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import narwhals as nw
@@ -104,6 +104,26 @@ def _names(expression: nw.Expr) -> Iterator[str]:
                 yield from _names(argument)
             elif isinstance(argument, str) and not node.str_as_lit:
                 yield argument
+
+
+def with_names(expression: nw.Expr, new: Callable[[str], str]) -> nw.Expr:
+    """A resolved expression that names other columns: `new` gives the name of each."""
+    return nw.Expr(*(_with_names(node, new) for node in expression._nodes))
+
+
+def _with_names(node: Any, new: Callable[[str], str]) -> Any:
+    kwargs = dict(node.kwargs)
+    if node.name == "col":
+        kwargs["names"] = tuple(map(new, kwargs["names"]))
+    arguments = [with_names(item, new) if isinstance(item, nw.Expr) else item for item in node.exprs]
+    return type(node)(
+        node.kind,
+        node.name,
+        exprs=arguments,
+        str_as_lit=node.str_as_lit,
+        allow_multi_output=node.allow_multi_output,
+        **kwargs,
+    )
 
 
 def copied(expression: nw.Expr) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
+import polars as pl
 
+from beamlike.io.refreshed import Refreshed
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step, read_in_process
@@ -23,7 +25,8 @@ class Bundle:
     """What comes in a batch, by source: what was ingested, and the processing time (us) there; or that all end.
 
     `began`: when the runner's clock (us) began with it. Sources that are `waiting` were not asked, as they are too
-    far ahead. `started` is when the run began (us) that took it: silence before is held against no source.
+    far ahead. `started` is when the run began (us) that took it: silence before is held against no source. `over`: the
+    sources that give nothing more although others do.
     """
 
     ingested: Mapping[str, Ingested]
@@ -32,6 +35,7 @@ class Bundle:
     ended: bool = False
     waiting: frozenset[str] = frozenset()
     started: int = MIN_TIME
+    over: frozenset[str] = frozenset()
 
     def arrived(
         self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None
@@ -41,7 +45,7 @@ class Bundle:
         summaries = {name: got.summary for name, got in self.ingested.items() if name in names}
         return Arrived(
             summaries,
-            names if self.ended else frozenset(),
+            names if self.ended else names & self.over,
             reports or {},
             now,
             self.waiting & names,
@@ -57,8 +61,12 @@ def bundles(plan: Plan, rows: int, clock: Clock, inputs: Mapping[str, Inputs]) -
     steps = steps_of(plan)
     if steps is not None:
         return (step_bundle(plan, number, steps, clock) for number in range(steps + 1))
-    chunks = {name: read_in_process(source, rows) for name, source in plan.sources.items()}
-    return _chunk_bundles(plan, chunks, clock, inputs)
+    again = {name: one.source for name, one in plan.sources.items() if isinstance(one.source, Refreshed)}
+    chunks = {
+        name: read_in_process(source, rows) for name, source in plan.sources.items() if name not in again
+    }
+    readings = {name: source.readings(clock) for name, source in again.items()}
+    return _chunk_bundles(plan, chunks, readings, clock, inputs)
 
 
 def step_bundle(plan: Plan, number: int, steps: int, clock: Clock) -> Bundle:
@@ -70,23 +78,35 @@ def step_bundle(plan: Plan, number: int, steps: int, clock: Clock) -> Bundle:
 
 
 def _chunk_bundles(
-    plan: Plan, chunks: dict[str, Iterator[Chunk]], clock: Clock, inputs: Mapping[str, Inputs]
+    plan: Plan,
+    chunks: dict[str, Iterator[Chunk]],
+    readings: Mapping[str, Iterator[pl.LazyFrame | None]],
+    clock: Clock,
+    inputs: Mapping[str, Inputs],
 ) -> Iterator[Bundle]:
     """The next chunk of every source that need not wait. When no source has one, all are at the end of time.
 
-    Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same.
+    Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same. But one that
+    is read whole is over then, and one that is read again and again does not keep the others.
     """
     while True:
         waiting = ahead(plan, chunks, inputs)
         going = [name for name in chunks if name not in waiting]
         taken = {name: chunk for name in going if (chunk := _next(name, chunks[name])) is not None}
         chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
+        again = {name: _next(name, source) for name, source in readings.items()}
+        taken |= {name: reading for name, reading in again.items() if reading is not None}
         now = clock()
         ingested = {name: ingest(plan.sources[name], chunk, now) for name, chunk in taken.items()}
         times = dict.fromkeys(plan.sources, now)
-        yield Bundle(ingested, times, now, ended=not chunks, waiting=waiting)
+        yield Bundle(ingested, times, now, ended=not chunks, waiting=waiting, over=read_whole(plan))
         if not chunks:
             return
+
+
+def read_whole(plan: Plan) -> frozenset[str]:
+    """The sources that the first batch reads, and that are over then."""
+    return frozenset(name for name, source in plan.sources.items() if source.whole)
 
 
 def ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> frozenset[str]:
@@ -96,6 +116,6 @@ def ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> fro
     return must_wait(reports, drifts)
 
 
-def _next(name: str, chunks: Iterator[Chunk]) -> Chunk | None:
+def _next(name: str, chunks: Iterator[Chunk | None]) -> Chunk | None:
     with at("source", name):
         return next(chunks, None)

@@ -9,6 +9,7 @@ import polars as pl
 
 from beamlike.local.bundle import Bundle, Clock
 from beamlike.plan.model import Plan, StagePlan
+from beamlike.plan.route import address
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import BatchSinks
@@ -93,7 +94,8 @@ class Engine:
         )
         told = {shard_name(name, 0): reports[name] for name in upstream}
         inputs = task.receive(self.inputs.get(plan.name, Inputs()), bundle.arrived(sources, max(times), told))
-        turn = task.step(inputs, self._arrived.pop(plan.name, []), self.store)
+        rows = {role: self._arrived.pop(address(plan.name, role), []) for role in plan.stage.operator.inputs}
+        turn = task.step(inputs, rows, self.store)
         self.inputs[plan.name] = inputs
         for routed in turn.routed.values():
             self._send(plan.name, routed.frames, routed.letters)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Final, Protocol, Self
 
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError
 from beamlike.io.sources import Intake, Position, Resumable, Taken, intake_of
-from beamlike.local.bundle import Bundle, Clock, ahead, step_bundle
+from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.journal import Begun
+from beamlike.local.whole import WholeIntake
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.ingest import ingest
@@ -69,18 +71,19 @@ class SourceFeed:
 
     plan: Plan
     clock: Clock
-    intakes: Mapping[str, Intake]
+    intakes: Mapping[str, Intake | WholeIntake]
 
     @classmethod
     def of(
         cls, plan: Plan, rows: int, clock: Clock, position: Callable[[str], Position], held: ExitStack
     ) -> Self:
         """From these positions; what is open is closed with `held`."""
-        intakes = dict[str, Intake]()
+        intakes = dict[str, Intake | WholeIntake]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Resumable)
             apart = isinstance(source.watermark.per_split, SourceFile)
-            intakes[name] = intake_of(source.source, position(name), rows, apart=apart)
+            opened = partial(intake_of, source.source, rows=rows, apart=apart)
+            intakes[name] = WholeIntake.of(position(name), opened) if source.whole else opened(position(name))
             held.callback(intakes[name].close)
         return cls(plan, clock, intakes)
 
@@ -110,7 +113,8 @@ class SourceFeed:
                     raise _gone(batch.number, name, error) from error
             ingested[name] = ingest(self.plan.sources[name], chunk, batch.now)
         times = dict.fromkeys(self.plan.sources, batch.now)
-        return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started)
+        over = read_whole(self.plan)
+        return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started, over)
 
 
 @attrs.define

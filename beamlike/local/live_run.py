@@ -18,6 +18,7 @@ from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, seconds
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
+from beamlike.runtime.readings import with_readings_as_files
 from beamlike.runtime.summary import Shown
 from beamlike.system.in_hand import seated
 
@@ -47,6 +48,7 @@ class LiveRun(Shown):
 
     def begin(self) -> None:
         """Takes the checkpoint's lock, and holds the plan against it."""
+        self.plan = with_readings_as_files(self.plan, self.checkpoint.at("readings"), self.runner.clock)
         check_plan(self.plan, self.checkpoint, draining=self.runner.drain)
         self._held.enter_context(self.checkpoint.lock(f"the run of {self.plan.name!r}"))
         try:

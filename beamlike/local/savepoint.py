@@ -108,7 +108,7 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
 def _state(saved: Savepoint, plan: Plan) -> DictStore:
     """The state of all old shards as that of one."""
     store, now = DictStore(), Topology.of(plan, (_SHARD,))
-    before = Topology(tuple(range(saved.manifest["shards"])), now.keys)
+    before = Topology(tuple(range(saved.manifest["shards"])), now.inputs)
     kept = [*_values(saved, plan)]
     for name, stage in plan.stages.items():
         shards = [(shard, values) for shard, of, values in kept if of == name and INPUTS in values]

@@ -12,11 +12,14 @@ import polars as pl
 from beamlike.errors import DuplicateName, PlanError, WrongType, unknown_column
 from beamlike.logical.aggregates import fitted
 from beamlike.logical.node import Node
-from beamlike.logical.origins import Group, Late, OfStage
+from beamlike.logical.origins import Apply, Group, Late, OfStage
 from beamlike.logical.windowing import continued, pane_columns, require_groupable
 from beamlike.rows.dtypes import require_column_name, type_name
+from beamlike.steps.base import Step
 from beamlike.steps.infer import Shape
 from beamlike.steps.joins import Matched, Newest, Paired
+from stages.sides.lookup import LookedUp
+from stages.sides.operator import SideInputs
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 
 
@@ -44,13 +47,13 @@ def grouped(
 
 def late(grouping: Node, name: str, base: str) -> Node:
     """The elements that a grouping dropped, in the windows that dropped them."""
-    if isinstance(grouping.origin, Matched | Newest | Paired):
+    if isinstance(grouping.origin, Matched | Newest | Paired) or _has_looked_up(grouping):
         (grouping,) = grouping.inputs
     if not isinstance(grouping.origin, OfStage):
         raise PlanError(
             "only the output of a grouping, a join, or a process has late elements; call it there", step=name
         )
-    (before,) = grouping.inputs
+    before, *_ = grouping.inputs
     shape = _dropped(before.shape, name)
     after: Node = attrs.evolve(
         before,
@@ -62,6 +65,16 @@ def late(grouping: Node, name: str, base: str) -> Node:
         bounded=grouping.bounded,
     )
     return after
+
+
+def _has_looked_up(node: Node) -> bool:
+    """Whether it is a step of expressions that a lookup was made for."""
+    origin = node.inputs[0].origin if isinstance(node.origin, Step) else None
+    return (
+        isinstance(origin, Apply)
+        and isinstance(origin.operator, SideInputs)
+        and (isinstance(origin.operator.use, LookedUp))
+    )
 
 
 def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:

@@ -11,6 +11,7 @@ from beamlike.steps.base import Step
 from stages.aggregates.base import Aggregate
 from stages.joins.base import TimeJoin
 from stages.process.keyed import Keyed
+from stages.sides.operator import SideInputs
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
 
@@ -71,9 +72,9 @@ class Group:
 
 @attrs.frozen(eq=False)
 class Apply:
-    """What an operator makes of the rows of each key."""
+    """What an operator makes of the rows of its inputs: of the first, and of the sides that it has."""
 
-    operator: Keyed | TimeJoin
+    operator: Keyed | TimeJoin | SideInputs
 
 
 @attrs.frozen

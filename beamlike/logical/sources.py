@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import polars as pl
 
-from beamlike.errors import MissingFiles, WrongType
+from beamlike.errors import MissingFiles, PlanError, WrongType
+from beamlike.io.refreshed import READ_AT, Refreshed
 from beamlike.io.sources import ReadInSteps, told_event_time
 from beamlike.logical.event_time import event_time, event_time_column, require_no_unit
 from beamlike.logical.node import Node
-from beamlike.logical.origins import Read
+from beamlike.logical.origins import Configure, Read
 from beamlike.logical.watermark import by_split, fitted, require_watermark
 from beamlike.rows.dtypes import require_column_name
+from beamlike.steps.base import Step
 from beamlike.steps.infer import Shape
+from beamlike.steps.readings import RowsOfReadings
 from beamlike.steps.timestamps import not_negative
 from windowing.columns import EVENT_TIME
 from windowing.time import Duration
@@ -36,6 +40,34 @@ def source_node(
     origin = read(source, schema, timestamp, unit, watermark, name, max_future)
     shape = Shape(schema, origin.system)
     return Node(name, origin, (), shape, Windowing(), name, bounded=bool(source.bounded))
+
+
+def readings_node(name: str, source: Refreshed, timestamp: Any, unit: str | None, watermark: object) -> Node:
+    """The rows of a source that is read again and again; its only input is a node of the readings."""
+    if (timestamp, unit, watermark) != (None, None, None):
+        raise PlanError(
+            "the event time of a bl.Refreshed(...) is when it was read; leave out timestamp= and watermark=",
+            step=name,
+        )
+    schema = require_source(source, name)
+    for column in source.rows:
+        require_column_name(column, name)
+    origin = read(source, schema, READ_AT, "us", None, name)
+    one = Node(name, origin, (), Shape(schema, origin.system), Windowing(), name, bounded=False)
+    step = f"{name}.rows"
+    rows = RowsOfReadings(step, tuple(source.rows))
+    after: Node = attrs.evolve(
+        one, name=step, origin=rows, inputs=(one,), shape=Shape(source.rows, origin.system)
+    )
+    return after
+
+
+def is_read_again(node: Node) -> bool:
+    """Whether its rows are those of readings, each of which takes the place of the one before."""
+    origin = node.origin
+    if isinstance(origin, Read):
+        return isinstance(origin.source, Refreshed)
+    return isinstance(origin, Step | Configure) and is_read_again(node.inputs[0])
 
 
 def require_source(source: Any, step: str) -> pl.Schema:

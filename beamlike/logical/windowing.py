@@ -155,7 +155,7 @@ def _require_idempotent(aggregates: Mapping[str, Aggregate], step: str) -> None:
 def _require_end(before: Node, step: str) -> None:
     """The global window ends with the input: a trigger must emit before where the input has no end."""
     trigger = before.windowing.trigger
-    if before.bounded or not isinstance(before.windowing.windows, GlobalWindows) or _emits_meanwhile(trigger):
+    if before.bounded or not isinstance(before.windowing.windows, GlobalWindows) or emits_meanwhile(trigger):
         return
     raise UnboundedGrouping(
         f"the input has no end and it is in the global window, so {describe(trigger)} would never emit; "
@@ -165,7 +165,7 @@ def _require_end(before: Node, step: str) -> None:
     )
 
 
-def _emits_meanwhile(trigger: Trigger) -> bool:
+def emits_meanwhile(trigger: Trigger) -> bool:
     """Whether elements and processing time make the trigger ready while the watermark stands still.
 
     It is asked for a window that got a great many elements in the beginning of time, at the end of time.

@@ -43,7 +43,7 @@ def window_text(start: int, end: int, text: Callable[[int], str] = format_time) 
 
 def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str:
     """The key, if there is one, and the window, with its times as `text` has them; or the timer."""
-    if holder.timer is not None or holder.table:
+    if holder.timer is not None or holder.table or holder.said:
         return holder.text(text)
     window = window_text(holder.start, holder.end, text)
     return f"key {holder.key} in {window}" if holder.key else f"window {window}"

@@ -24,6 +24,7 @@ from beamlike.steps.base import WindowInto
 from stages.graph import StageGraph
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN, Operator
+from stages.sides.operator import SideInputs
 from stages.stage import Stage
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_START
 from windowing.custom import CustomWindows
@@ -74,6 +75,27 @@ class Draft:
             read.interlude,
             read.max_future,
             self.on_error,
+            self._is_whole(node),
+        )
+
+    def _is_whole(self, node: Node) -> bool:
+        """Whether a source comes to an end, and all that is made of it is looked at as a side that must be whole."""
+        read = node.origin
+        assert isinstance(read, Read)
+        return node.bounded and not isinstance(read.source, ReadInSteps) and self._feeds_sides(node.name)
+
+    def _feeds_sides(self, name: str) -> bool:
+        ways = [route for route in self.routes[name] if not route.carries_letters]
+        return bool(ways) and all(map(self._ends_in_side, ways))
+
+    def _ends_in_side(self, route: Route) -> bool:
+        if route.consumer not in self.operators:
+            return False
+        operator = self.operators[route.consumer]
+        if route.role == MAIN:
+            return self._feeds_sides(route.consumer)
+        return isinstance(operator, SideInputs) and any(
+            side.clock == route.role and side.feed == "whole" for side in operator.sides
         )
 
     def _stage(self, name: str) -> StagePlan:
@@ -87,12 +109,19 @@ class Draft:
             Stage(name, operator),
             inputs,
             self.graph.level(name),
-            bool(operator.inputs[MAIN].keys),
+            operator.inputs[MAIN].shared,
             self.nodes[name].schema,
             self.routes[name],
             {upstream: skew for upstream, skew in skews.items() if skew},
             self.on_error,
+            self._roles(name),
         )
+
+    def _roles(self, name: str) -> dict[str, tuple[str, ...]]:
+        """What a stage with several inputs reads at each."""
+        several = len(self.operators[name].inputs) > 1
+        paths = _by_role(self.to_stages[name]) if several else {}
+        return {role: _producers(some) for role, some in paths.items()}
 
     def _sink(self, write: Write) -> SinkPlan:
         return SinkPlan(
@@ -130,7 +159,7 @@ def reach(draft: Draft) -> Draft:
 def trace(draft: Draft) -> Draft:
     """The paths from these to each grouping and sink, and the graph that follows."""
     groups = {name: node for name, node in draft.nodes.items() if isinstance(node.origin, OfStage)}
-    to_stages = {name: tuple(paths_to(node.inputs[0])) for name, node in groups.items()}
+    to_stages = {name: tuple(_paths_to_stage(node)) for name, node in groups.items()}
     to_sinks = {write.name: tuple(paths_to(write.node)) for write in draft.writes}
     graph = StageGraph.from_inputs({name: _producers(to_stages.get(name, ())) for name in draft.nodes})
     return attrs.evolve(draft, to_stages=to_stages, to_sinks=to_sinks, graph=graph)
@@ -155,18 +184,36 @@ def narrow(draft: Draft) -> Draft:
     """What each producer sends to whom: only the columns that are needed there."""
     routes: dict[str, list[Route]] = {name: [] for name in draft.nodes}
     for name, paths in draft.to_stages.items():
-        for producer, route in _to_stage(draft.nodes[name], draft.operators[name], paths):
-            routes[producer].append(route)
+        for role, some in _by_role(paths).items():
+            for producer, route in _to_stage(draft.nodes[name], draft.operators[name], role, some):
+                routes[producer].append(route)
     for write in draft.writes:
         columns = tuple(write.node.shape.shown())
         for path in draft.to_sinks[write.name]:
             routes[path.producer].append(path.route(write.name, columns))
-    in_order = {name: tuple(sorted(own, key=lambda route: route.consumer)) for name, own in routes.items()}
+    in_order = {name: tuple(sorted(own, key=lambda route: route.address)) for name, own in routes.items()}
     return attrs.evolve(draft, routes=in_order)
 
 
 PASSES: Final[tuple[Callable[[Draft], Draft], ...]] = (reach, trace, cut, narrow)
 """In this order; each reads what those before it have found."""
+
+
+def _paths_to_stage(node: Node) -> Iterator[Path]:
+    """The paths to what a stage reads, each with the input at which it does."""
+    operator = node.origin.operator if isinstance(node.origin, Apply) else None
+    sides = operator.sides if isinstance(operator, SideInputs) else ()
+    for role, before in zip([MAIN, *(side.clock for side in sides)], node.inputs, strict=True):
+        for path in paths_to(before):
+            yield attrs.evolve(path, role=role)
+
+
+def _by_role(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """The paths to each input of a stage."""
+    found: dict[str, list[Path]] = {}
+    for path in paths:
+        found.setdefault(path.role, []).append(path)
+    return found
 
 
 def _producers(paths: Iterable[Path]) -> tuple[str, ...]:
@@ -200,14 +247,20 @@ def _grouping(node: Node, late: bool, letters_wanted: bool) -> Grouping:
     )
 
 
-def _to_stage(node: Node, operator: Operator, paths: Iterable[Path]) -> Iterator[tuple[str, Route]]:
+def _to_stage(
+    node: Node, operator: Operator, role: str, paths: Iterable[Path]
+) -> Iterator[tuple[str, Route]]:
     """The routes to a stage, which carry only what it needs.
 
     Where assigning windows is the last step on all of them, the stage does that, so that an element in several windows
     is shipped once; if they are a user's own, all windows of an element are shipped with it.
     """
-    (before,), paths = node.inputs, list(paths)
-    read = operator.inputs[MAIN].schema
+    read, paths = operator.inputs[role].schema, list(paths)
+    if isinstance(operator, SideInputs):
+        for path in paths:
+            yield path.producer, path.route(node.name, tuple(read))
+        return
+    (before,) = node.inputs
     columns = (*(name for name in read if name not in (EVENT_TIME, *WINDOW_COLUMNS)), EVENT_TIME)
     if before.retracting and PANE_RETRACTED not in columns:
         columns = (*columns, PANE_RETRACTED)
@@ -265,7 +318,24 @@ def _require_percentiles(stage: StagePlan, sources: Mapping[str, SourcePlan]) ->
             )
 
 
+def require_known_ends(plan: Plan) -> None:
+    """Of a side without event time nothing tells when all of it is there, unless it is read whole."""
+    for name, stage in plan.stages.items():
+        operator = stage.stage.operator
+        sides = operator.sides if isinstance(operator, SideInputs) else ()
+        for side in (side for side in sides if not side.timed):
+            elsewhere = [one for one in stage.reads(side.clock) if not plan.sources[one].whole]
+            if elsewhere:
+                raise PlanError(
+                    f"side {side.name!r} has no event time, and its source {elsewhere[0]!r} also leads elsewhere, so "
+                    "nothing tells when all of it is there; read it once more for the side alone, or give it "
+                    "timestamp= and watermark=",
+                    step=name,
+                )
+
+
 CHECKS: Final[tuple[Callable[[Plan], None], ...]] = (
+    require_known_ends,
     require_sinks_apart,
     require_one_clock,
     require_percentiles,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
+from beamlike.io.refreshed import Refreshed
 from beamlike.io.sinks import written_by_tasks
 from beamlike.io.sources import ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.logical.keyed import operator_facts
@@ -15,7 +16,9 @@ from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.base import Step
 from stages.grouping.grouping import Grouping
 from stages.joins.base import TimeJoin
+from stages.operator import MAIN
 from stages.process.keyed import Keyed
+from stages.sides.operator import SideInputs
 from windowing.columns import RESERVED_PREFIX
 from windowing.windowing import Windowing
 
@@ -84,7 +87,7 @@ def _stage(plan: StagePlan) -> Tree:
     match operator:
         case Grouping():
             facts = _grouping(operator)
-        case Keyed() | TimeJoin():
+        case Keyed() | TimeJoin() | SideInputs():
             facts = operator_facts(operator)
         case _:
             facts = {"operator": describe(operator)}
@@ -145,7 +148,8 @@ def _route_title(route: Route) -> str:
     what = {"main": "", "dead_letters": "dead letters ", "late": "late elements "}[route.output]
     if route.before:
         what += f"of {route.before[-1].name} "
-    return f"{what}-> {route.consumer}  ships {', '.join([*shipped, *carried])}"
+    side = f" as side {route.role.removeprefix('side.')!r}" if route.role != MAIN else ""
+    return f"{what}-> {route.consumer}{side}  ships {', '.join([*shipped, *carried])}"
 
 
 def _carried(columns: Iterable[str]) -> list[str]:
@@ -177,4 +181,6 @@ def _operators(plan: Plan) -> Iterable[str]:
 def _reader(source: SourcePlan) -> str:
     if isinstance(source.source, ReadFromMemory):
         return "rows kept beside the checkpoint, readStream(lists of files)"
+    if isinstance(source.source, Refreshed):
+        return "readings kept beside the checkpoint, readStream(lists of files)"
     return "readStream(lists of files)" if isinstance(source.source, ReadInFiles) else "spark reader"

@@ -25,6 +25,7 @@ from stages.grouping.grouping import Grouping
 from stages.joins.base import TimeJoin
 from stages.operator import Operator
 from stages.process.keyed import Keyed
+from stages.sides.operator import SideInputs
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import format_duration
@@ -79,6 +80,7 @@ _OF_STAGE: Final = {
             "operator",
             "order",
             "join",
+            "sides",
             "windows",
             "merging",
             "trigger",
@@ -219,6 +221,10 @@ def _operator(operator: Operator) -> dict[str, Any]:
     if isinstance(operator, TimeJoin):
         lateness = f"{operator.allowed_lateness} us"
         return {"join": operator.text, "allowed lateness": lateness, "aggregates": {}, "accumulators": {}}
+    if isinstance(operator, SideInputs):
+        sides = {side.name: f"{text(side.windows)}, {side.feed}" for side in operator.sides}
+        lateness = f"{operator.allowed_lateness} us"
+        return {"sides": str(sides), "allowed lateness": lateness, "aggregates": {}, "accumulators": {}}
     if not isinstance(operator, Grouping):
         return {"operator": text(operator), "aggregates": {}, "accumulators": {}}
     windowing = operator.windowing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import attrs
@@ -14,6 +15,7 @@ from beamlike.plan.route import Route
 from beamlike.rows.dead_letters import OnError
 from beamlike.steps.base import Step
 from stages.graph import StageGraph
+from stages.operator import MAIN
 from stages.stage import Stage
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
@@ -26,7 +28,8 @@ class SourcePlan:
     `raw` are the columns of the source itself. Its rows go through the `prelude`; then their event time is read from
     `time`, if there is one; then they go through the `interlude`, and the watermark sees them. No event time may be
     further than `max_future` microseconds after processing time, if that is given. `on_error` says what becomes of
-    rows that cannot be used.
+    rows that cannot be used. `whole`: only side inputs read it, and need all of it, so it is read in the first batch,
+    and is over then.
     """
 
     name: str
@@ -40,6 +43,7 @@ class SourcePlan:
     interlude: tuple[Step, ...] = ()
     max_future: int | None = None
     on_error: OnError = "dead_letters"
+    whole: bool = False
 
     @property
     def timed(self) -> bool:
@@ -64,7 +68,8 @@ class StagePlan:
 
     `level` is the length of the longest way from a source. `keyed` says that shards can share the work. `skews`: by
     how many microseconds event times may be set back on the way from an input, where that is so at all. `on_error`
-    says what becomes of rows that it cannot use, and of panes that a step after it cannot use.
+    says what becomes of rows that it cannot use, and of panes that a step after it cannot use. `roles`: what it reads
+    at which of its inputs, if it has several.
     """
 
     name: str
@@ -76,6 +81,11 @@ class StagePlan:
     routes: tuple[Route, ...]
     skews: dict[str, int] = attrs.field(factory=dict)
     on_error: OnError = "dead_letters"
+    roles: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    def reads(self, role: str) -> tuple[str, ...]:
+        """The names of what it reads at this input."""
+        return self.roles.get(role, self.inputs if role == MAIN else ())
 
 
 @attrs.frozen

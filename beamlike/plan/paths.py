@@ -11,11 +11,15 @@ from beamlike.logical.origins import DeadLetters, Flatten, Late, OfStage, Read
 from beamlike.plan.route import Output, Route
 from beamlike.steps.base import NotRetracted, Step
 from beamlike.steps.windows import parts
+from stages.operator import MAIN
 
 
 @attrs.frozen
 class Path:
-    """The steps after what produces the rows of a node, or `before` makes dead letters of them."""
+    """The steps after what produces the rows of a node, or `before` makes dead letters of them.
+
+    `role`: at which input of a stage it ends.
+    """
 
     producer: str
     steps: tuple[Step, ...]
@@ -23,10 +27,11 @@ class Path:
     before: tuple[Step, ...] = ()
     of: Output = "main"
     shown: tuple[str, ...] = ()
+    role: str = MAIN
 
     def route(self, consumer: str, columns: tuple[str, ...]) -> Route:
         """The path, continued to a consumer."""
-        return Route(consumer, self.steps, columns, self.output, self.before, self.of, self.shown)
+        return Route(consumer, self.steps, columns, self.output, self.before, self.of, self.shown, self.role)
 
 
 def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:

@@ -13,8 +13,23 @@ import polars as pl
 from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts, OnError
 from beamlike.steps.base import Step
 from beamlike.steps.trial import Trial
+from stages.operator import MAIN
 
 Output = Literal["main", "dead_letters", "late"]
+
+UNIT: Final = "\x1f"
+"""Between the parts of a name of ours; no name of a user's has it."""
+
+
+def address(consumer: str, role: str = MAIN) -> str:
+    """Where rows go: to a sink or to the main input of a stage by its name, to another input with its role."""
+    return consumer if role == MAIN else f"{consumer}{UNIT}{role}"
+
+
+def addressed(where: str) -> tuple[str, str]:
+    """The consumer of an address, and the role."""
+    consumer, _, role = where.partition(UNIT)
+    return consumer, role or MAIN
 
 
 @attrs.frozen
@@ -23,7 +38,8 @@ class Route:
 
     `output` is what the way begins with: the rows of the producer, those that a stage dropped, or dead letters. Those
     are what the producer could not use; or, where rows of its output `of` go through the steps `before`, what the last
-    of these could not use of its rows, whose columns are `shown`. A consumer may be reached on several ways.
+    of these could not use of its rows, whose columns are `shown`. A consumer may be reached on several ways. `role`
+    says at which of its inputs, if that is a stage.
     """
 
     consumer: str
@@ -33,6 +49,12 @@ class Route:
     before: tuple[Step, ...] = ()
     of: Output = "main"
     shown: tuple[str, ...] = ()
+    role: str = MAIN
+
+    @property
+    def address(self) -> str:
+        """Where its rows go."""
+        return address(self.consumer, self.role)
 
     @property
     def carries_letters(self) -> bool:
@@ -67,7 +89,7 @@ class Route:
 
     def of_letters(self) -> Route:
         """The route as the dead letters see it, from where they are made."""
-        return Route(self.consumer, self.steps, self.columns)
+        return Route(self.consumer, self.steps, self.columns, role=self.role)
 
     @property
     def skew(self) -> int:
@@ -77,7 +99,7 @@ class Route:
 
 @attrs.frozen
 class Routed:
-    """What each consumer gets, by its name, with dead letters among it; and how many of these there were."""
+    """What each consumer gets, by address, with dead letters among it; and how many of these there were."""
 
     frames: Mapping[str, pl.DataFrame]
     letters: DeadLetterCounts = attrs.field(factory=DeadLetterCounts)
@@ -120,7 +142,7 @@ def follow(
     frames = pl.collect_all([end for _, end in ends])
     parts: dict[str, list[pl.DataFrame]] = {}
     for (index, _), part in zip(ends, frames, strict=True):
-        name = wanted[index].consumer if index < len(wanted) else UNCLAIMED
+        name = wanted[index].address if index < len(wanted) else UNCLAIMED
         if len(part) and index < len(wanted):
             trial.passed(wanted[index].steps)
         parts.setdefault(name, []).append(part)

@@ -18,7 +18,9 @@ from beamlike.records.graph import (
 )
 from stages.grouping.grouping import Grouping
 from stages.joins.base import TimeJoin
+from stages.operator import MAIN
 from stages.process.keyed import Keyed
+from stages.sides.operator import SideInputs
 from windowing.calendars import CalendarWindows
 from windowing.triggers.base import WATERMARK
 from windowing.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
@@ -54,7 +56,9 @@ def _stage(plan: StagePlan) -> StageDescription:
         plan.level,
         table.keys,
         {},
-        {} if isinstance(operator, Grouping | Keyed | TimeJoin) else {"operator": describe(operator)},
+        {}
+        if isinstance(operator, Grouping | Keyed | TimeJoin | SideInputs)
+        else {"operator": describe(operator)},
         None,
         0,
         operator.clocks,
@@ -69,6 +73,10 @@ def _stage(plan: StagePlan) -> StageDescription:
             return attrs.evolve(described, choices=operator_facts(operator), timers=operator.timers)
         case TimeJoin():
             return attrs.evolve(described, choices=operator_facts(operator))
+        case SideInputs():
+            sides = {side.name: plan.reads(side.clock) for side in operator.sides}
+            main = plan.reads(MAIN)
+            return attrs.evolve(described, choices=operator_facts(operator), main=main, sides=sides)
     return described
 
 

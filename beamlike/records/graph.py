@@ -45,7 +45,8 @@ class StageDescription:
     microseconds. `clocks` are those that its rows of state wait for; `row` is what such a row is called, and `waits`
     what one does that holds the output watermark. `global_window`: all of time is one window. Whether its trigger fires
     at the ends of windows, and before, is not told in older records: then nothing is said of it. `timers` are those of
-    a process by name, each "event" or "processing".
+    a process by name, each "event" or "processing". `sides`: of a stage that has some, what each is fed from, and
+    `main` what it reads beside them.
     """
 
     inputs: tuple[str, ...]
@@ -64,11 +65,13 @@ class StageDescription:
     fires_at_end: bool = False
     fires_before_end: bool = True
     timers: Mapping[str, str] = attrs.field(factory=dict, metadata=SPARSE)
+    sides: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, metadata=SPARSE)
+    main: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
 
     @property
     def what(self) -> str:
         """What one without windows does, in words."""
-        known = ("operator", "process", "join")
+        known = ("operator", "process", "join", "sides")
         return next(self.choices[name] for name in known if name in self.choices)
 
     @property

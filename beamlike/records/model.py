@@ -110,7 +110,7 @@ class StageRecord:
     elements of a shard, or all, hold those of the output. `since` is the processing time (us) at which the output
     watermark reached where it is, and `finished` that at which the stage was done with the batch. `window` is the
     key and window in its own state with the least hold, where that holds the output back. `timers` are pending, and
-    `fired` have fired in this batch.
+    `fired` have fired in this batch. `sides`: where its other inputs stand, by the name of their clock.
     """
 
     input: int
@@ -133,6 +133,7 @@ class StageRecord:
     holds: Histogram = attrs.field(factory=dict, metadata=SPARSE)
     timers: int = attrs.field(default=0, metadata=SPARSE)
     fired: int = attrs.field(default=0, metadata=SPARSE)
+    sides: Mapping[str, Upstream] = attrs.field(factory=dict, metadata=SPARSE)
 
     @property
     def lag(self) -> int:
@@ -182,6 +183,7 @@ class StageRecord:
             merge_histograms(self.holds, other.holds),
             self.timers + other.timers,
             self.fired + other.fired,
+            _heard(self.sides, other.sides),
         )
 
     def following(self, before: StageRecord | None, now: int) -> StageRecord:

@@ -11,17 +11,17 @@ from windowing.columns import EVENT_TIME
 
 
 def in_order(
-    plan: StagePlan, sources: Container[str], arrived: Iterable[tuple[str, pl.DataFrame]]
+    plan: StagePlan, sources: Container[str], arrived: Iterable[tuple[str, pl.DataFrame]], *, ordered: bool
 ) -> list[pl.DataFrame]:
     """What has come, by the name of the source or stage that it is from -> in the order of the stage's inputs.
 
-    Rows of a source stay in their order. Those of a stage come from its shards, each with some of the keys. Where the
-    stage depends on the order, they are taken in order of event time, and then of their columns.
+    Rows of a source stay in their order. Those of a stage come from its shards, each with some of the keys. If they
+    are to be `ordered`, they are taken in order of event time, and then of their columns.
     """
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in plan.inputs}
     for name, frame in arrived:
         frames[name].append(frame)
-    if plan.stage.operator.ordered:
+    if ordered:
         frames = {
             name: found if name in sources or not found else [_sorted(found)]
             for name, found in frames.items()
@@ -30,4 +30,6 @@ def in_order(
 
 
 def _sorted(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(frames).sort(EVENT_TIME, pl.exclude(EVENT_TIME))
+    rows = pl.concat(frames)
+    plain = [name for name, dtype in rows.schema.items() if name != EVENT_TIME and not dtype.is_nested()]
+    return rows.sort(EVENT_TIME, *plain, maintain_order=True)

@@ -27,9 +27,17 @@ from windowing.columns import PANE_RETRACTED, PANE_TIMING
 from windowing.time import MAX_TIME
 
 
-def stage_record(step: StageResult, upstream: Mapping[str, Report], finished: int) -> StageRecord:
-    """The record of one step, given where what is upstream stands, and when (us) the stage was done with the batch."""
-    heard = {name: Upstream(report.watermark, report.idle) for name, report in upstream.items()}
+def stage_record(
+    step: StageResult, upstream: Mapping[str, Report], finished: int, sides: Mapping[str, Report]
+) -> StageRecord:
+    """The record of one step, given where what is upstream stands, and when (us) the stage was done with the batch.
+
+    `sides`: where its other inputs stand, by their clock.
+    """
+    heard, beside = (
+        {name: Upstream(report.watermark, report.idle) for name, report in reports.items()}
+        for reports in (upstream, sides)
+    )
     return StageRecord(
         step.watermarks.input,
         step.watermarks.output,
@@ -50,6 +58,7 @@ def stage_record(step: StageResult, upstream: Mapping[str, Report], finished: in
         holds=step.holds,
         timers=step.timers,
         fired=step.fired,
+        sides=beside,
     )
 
 

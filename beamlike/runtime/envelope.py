@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Final
 
 import attrs
@@ -14,11 +15,13 @@ import polars as pl
 import pyarrow as pa
 
 from beamlike.plan.model import Plan
+from beamlike.plan.route import address, addressed
 from beamlike.runtime.messages import MESSAGES, Kind, Message
 from beamlike.runtime.origins import shard_name
 from stages.facts import from_json, to_json
 from stages.keys import shard_of
-from stages.operator import MAIN, Operator
+from stages.operator import MAIN, Input, Operator
+from stages.sizes import size_of
 from stages.state.store import decode, encode
 
 ARROW: Final = pa.schema(
@@ -35,6 +38,9 @@ DDL: Final = "shard int, target string, origin string, kind string, sequence big
 
 CHUNK_BYTES: Final = 4_000_000
 """About how large a data payload may be: Spark's shuffle and Python both handle some megabytes well."""
+
+_PIECE_ROWS: Final = 10_000
+"""Of rows that may go to any shard, those of a task are divided among several if each gets so many."""
 
 RECORDS: Final = "@records"
 """The target of what only the driver wants to know."""
@@ -73,32 +79,42 @@ def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
     )
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Topology:
-    """Where envelopes go: the label of each shard, which shards a stage has, and the keys that place its rows.
+    """Where envelopes go: the label of each shard, which shards a stage has, and what places its rows.
 
-    Labels are chosen so that Spark's hash puts each on a partition of its own. `operators` are those of the stages.
+    Labels are chosen so that Spark's hash puts each on a partition of its own. `inputs` are those of all stages, by
+    address, and `operators` what is inside of these.
     """
 
     labels: tuple[int, ...]
-    keys: Mapping[str, tuple[str, ...]]
+    inputs: Mapping[str, Input]
     operators: Mapping[str, Operator] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, labels: tuple[int, ...]) -> Topology:
         operators = {name: stage.stage.operator for name, stage in plan.stages.items()}
-        keys = {name: operator.inputs[MAIN].keys for name, operator in operators.items()}
-        return cls(labels, keys, operators)
+        inputs = {
+            address(name, role): one
+            for name, operator in operators.items()
+            for role, one in operator.inputs.items()
+        }
+        return cls(labels, inputs, operators)
+
+    @cached_property
+    def stages(self) -> frozenset[str]:
+        """The names of the stages."""
+        return frozenset(name for name, role in map(addressed, self.inputs) if role == MAIN)
 
     def shards(self, stage: str) -> tuple[int, ...]:
-        """The shards of a stage: all of them, or one where there is no key to spread by."""
-        if self.keys[stage]:
+        """The shards of a stage: all of them, or one where there is nothing to spread by."""
+        if self.inputs[stage].shared:
             return tuple(range(len(self.labels)))
         return (zlib.crc32(stage.encode()) % len(self.labels),)
 
     def origins(self, producer: str) -> tuple[str, ...]:
         """The names under which a source or a stage reports its watermark."""
-        if producer not in self.keys:
+        if producer not in self.stages:
             return (producer,)
         return tuple(shard_name(producer, shard) for shard in self.shards(producer))
 
@@ -106,29 +122,52 @@ class Topology:
         """A label for what may go anywhere, spread by where it comes from."""
         return self.labels[zlib.crc32(origin.encode()) % len(self.labels)]
 
-    def lift(self, consumer: str, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows of a source's task, for a consumer: if that is a stage, the fewest that tell it the same."""
-        return self.operators[consumer].shrunk(frame) if consumer in self.operators else frame
+    def lift(self, target: str, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows of a source's task, for an address: if that is a stage's, the fewest that tell it the same."""
+        return self.operators[target].shrunk(frame) if target in self.operators else frame
 
-    def data(self, consumer: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
+    def data(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
         """The rows on their way to a stage's shards or to a sink, in chunks, numbered from `sequence`."""
-        for label, part in self._parts(consumer, frame, origin):
+        if target in self.inputs and self.inputs[target].placed == "everywhere":
+            yield from self.copies(target, frame, origin, sequence)
+            return
+        for label, part in self._parts(target, frame, f"{origin}/{sequence}", origin):
             for chunk in _chunks(part):
-                yield Envelope(label, consumer, origin, Kind.DATA, sequence, encode(chunk))
+                yield Envelope(label, target, origin, Kind.DATA, sequence, encode(chunk))
                 sequence += 1
 
-    def _parts(self, consumer: str, frame: pl.DataFrame, origin: str) -> Iterator[tuple[int, pl.DataFrame]]:
+    def copies(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
+        """The rows on their way to every shard of a stage."""
+        labels = [self.labels[shard] for shard in self.shards(addressed(target)[0])]
+        for number, chunk in enumerate(_chunks(frame) if len(frame) else (), start=sequence):
+            payload = encode(chunk)
+            for label in labels:
+                yield Envelope(label, target, origin, Kind.DATA, number, payload)
+
+    def _parts(
+        self, target: str, frame: pl.DataFrame, piece: str, origin: str
+    ) -> Iterator[tuple[int, pl.DataFrame]]:
         if frame.is_empty():
             return
-        if consumer not in self.keys:
+        if target not in self.inputs:
             yield self.label_of(origin), frame
-        elif len(shards := self.shards(consumer)) == 1:
+        elif len(shards := self.shards(target)) == 1:
             yield self.labels[shards[0]], frame
+        elif self.inputs[target].placed == "anywhere":
+            yield from self._spread(frame, piece)
         else:
-            placed = frame.with_columns(shard_of(self.keys[consumer], len(self.labels)).alias("__shard"))
+            keys = self.inputs[target].keys
+            placed = frame.with_columns(shard_of(keys, len(self.labels)).alias("__shard"))
             parts = placed.partition_by("__shard", as_dict=True, include_key=False)
             for shard in sorted(parts):
                 yield self.labels[shard[0]], parts[shard]
+
+    def _spread(self, frame: pl.DataFrame, piece: str) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Pieces for some shards, which begin with one that follows from the name of the whole."""
+        pieces = min(len(self.labels), -(-len(frame) // _PIECE_ROWS))
+        first = zlib.crc32(piece.encode())
+        for number, part in enumerate(frame.iter_slices(-(-len(frame) // pieces))):
+            yield self.labels[(first + number) % len(self.labels)], part
 
     def broadcast(self, consumer: str, origin: str, message: Message) -> Iterator[Envelope]:
         """The same message for every shard of a stage."""
@@ -137,9 +176,6 @@ class Topology:
 
 
 def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    # Polars does not count the 16 bytes that a text or a binary takes beside its content.
-    views = sum(isinstance(dtype, pl.String | pl.Binary) for dtype in frame.dtypes)
-    size = int(frame.estimated_size()) + 16 * views * len(frame)
-    pieces = -(-max(1, size) // CHUNK_BYTES)
+    pieces = -(-max(1, size_of(frame)) // CHUNK_BYTES)
     rows = -(-len(frame) // pieces)
     yield from frame.iter_slices(rows)

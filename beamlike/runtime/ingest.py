@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import chain, islice
 from typing import TypeAlias, cast
@@ -26,7 +26,15 @@ from stages.strategies.announced import AnnouncedWatermark
 from stages.strategies.validators import SourceFile
 from windowing.columns import EVENT_TIME
 
-Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Pieces
+
+@attrs.frozen(eq=False)
+class Whole:
+    """All chunks of a source, as one."""
+
+    chunks: Sequence[Chunk]
+
+
+Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Pieces | Whole
 """What a source yields: rows, or what its reader could not make rows of; perhaps with the files that it is from."""
 
 Newest: TypeAlias = Mapping[str, tuple[int, int]]
@@ -35,7 +43,7 @@ Newest: TypeAlias = Mapping[str, tuple[int, int]]
 
 @attrs.frozen
 class Ingested:
-    """What became of a chunk: rows for each consumer, the summary for the watermark, and how many rows there were.
+    """What became of a chunk: rows by address, the summary for the watermark, and how many rows there were.
 
     Of the rows `read`, `elements` are those that the watermark saw, and `lost` the dead letters that never became
     elements, as the reader, the event time or a step before the watermark could not use them. `letters` are those
@@ -84,11 +92,10 @@ def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
     `now` is the processing time of the batch (us), which is the event time where that is assigned here, and by
     which it is too far in the future. Raises `StepError` where a dead letter fails the run.
     """
-    if isinstance(chunk, Pieces):
-        begun = Ingested({}, known(chunk.known))
-        return reduce(
-            partial(_together, source), [ingest(source, piece, now) for piece in chunk.pieces], begun
-        )
+    if isinstance(chunk, Pieces | Whole):
+        begun = Ingested({}, known(chunk.known) if isinstance(chunk, Pieces) else {})
+        pieces: Sequence[Chunk] = chunk.pieces if isinstance(chunk, Pieces) else chunk.chunks
+        return reduce(partial(_together, source), [ingest(source, piece, now) for piece in pieces], begun)
     if not isinstance(chunk, FromFile):
         return _ingest(source, chunk, now, None)
     got = _ingest(source, chunk.rows, now, chunk)
@@ -244,7 +251,7 @@ def read_in_process(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     apart = isinstance(source.watermark.per_split, SourceFile)
     chunks: Iterator[Chunk] = chunks_of(source.source, rows, apart=apart)
     try:
-        first = list(islice(chunks, 1))
+        first = [Whole(list(chunks))] if source.whole else list(islice(chunks, 1))
     except FileNotFoundError as error:
         raise MissingFiles(str(error), step=source.name) from None
     return chain(first, chunks)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-_UNIT: Final = "\x1f"  # no name of a user's has it
+from beamlike.plan.route import UNIT
 
 
 def shard_name(stage: str, shard: int) -> str:
     """The name under which one shard of a stage reports."""
-    return f"{stage}{_UNIT}{shard}"
+    return f"{stage}{UNIT}{shard}"
 
 
 def sender(origin: str) -> str:
     """The source or stage that rows are from: their origin has, after its name, the task or shard that sent them."""
-    stage, unit, _ = origin.partition(_UNIT)
+    stage, unit, _ = origin.partition(UNIT)
     return stage if unit else origin.rpartition(":")[0]

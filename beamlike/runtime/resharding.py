@@ -54,8 +54,15 @@ def take_apart(
     store = DictStore({(stage.name, key): value for key, value in values.items()})
     saved = save(stage.stage, store)
     origin = shard_name(stage.name, shard)
+    copied = {kept.table.name for kept in stage.stage.operator.tables if kept.table.copied}
     for table, kept in saved.rows.items():
-        for envelope in now.data(stage.name, kept, origin):
+        if table not in copied:
+            sent = now.data(stage.name, kept, origin)
+        elif shard == before.shards(stage.name)[0]:
+            sent = now.copies(stage.name, kept, origin)
+        else:
+            continue
+        for envelope in sent:
             yield attrs.evolve(envelope, kind=f"{Piece.ROWS}{table}")
     inputs = _as_reported(stage, load_inputs(stage.name, store), before, now)
     payload = to_json(_Known(inputs, saved.watermarks, saved.times, saved.arrived), ordered=True)
@@ -69,7 +76,7 @@ def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topolo
     reports = {
         origin: inputs.report(name, before.origins(name))
         for name in stage.inputs
-        if name in now.keys
+        if name in now.stages
         for origin in now.origins(name)
     }
     times = {name: time for name, time in inputs.times.items() if name in sources}

@@ -15,7 +15,12 @@ from beamlike.system.path_names import file_name
 from stages.facts import SPARSE, from_facts, to_facts
 
 FACTS: Final = "savepoint.json"
-_BESIDE: Final = {"Rows": "rows in memory", "TestStream": "test streams"}
+_BESIDE: Final = {
+    "Rows": "rows in memory",
+    "TestStream": "test streams",
+    "Refreshed": "readings",
+    "ReadingsAsFiles": "readings",
+}
 
 
 @attrs.frozen

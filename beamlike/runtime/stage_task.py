@@ -24,6 +24,9 @@ from stages.state.store import StateStore
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
 
+Arrivals = Mapping[str, Iterable[tuple[str, pl.DataFrame]]]
+"""What has come for a stage: for each of its inputs, who sent it and the rows."""
+
 
 @attrs.frozen
 class StageTask:
@@ -45,20 +48,37 @@ class StageTask:
         """What the shard knows of everything upstream, after what a batch has brought of it."""
         return known.receive(arrived, self.sources, self.started, self.origins)
 
-    def step(self, inputs: Inputs, rows: Iterable[tuple[str, pl.DataFrame]], store: StateStore) -> StageTurn:
-        """The step of a batch, given what is known of upstream with it, and its `rows` by who sent them."""
-        plan = self.plan
-        upstream = {
-            name: inputs.report(name, self.origins.get(name, ())).moved_back(plan.skews.get(name, 0))
-            for name in plan.inputs
-        }
+    def step(self, inputs: Inputs, rows: Arrivals, store: StateStore) -> StageTurn:
+        """The step of a batch, given what is known of upstream with it, and its `rows` by input and who sent them."""
+        plan, operator = self.plan, self.plan.stage.operator
+        reports = {role: self._reports(inputs, role) for role in operator.inputs}
+        main = reports.pop(MAIN)
+        sides = {role: least(found.values()) for role, found in reports.items()}
         with at("stage", plan.name):
-            operator = plan.stage.operator
-            arrivals = operator.together(in_order(plan, self.sources, rows))
-            came(plan.name, arrivals, operator.inputs[MAIN].keys, self.shard, self.shards)
-            step = plan.stage.step(store, {MAIN: arrivals}, inputs.clock(upstream.values()))
+            arrivals = {role: self._arrivals(role, rows.get(role, ())) for role in operator.inputs}
+            came(plan.name, arrivals[MAIN], operator.inputs[MAIN].keys, self.shard, self.shards)
+            marks = {role: report.watermark for role, report in sides.items()}
+            step = plan.stage.step(store, arrivals, attrs.evolve(inputs.clock(main.values()), sides=marks))
             routed = dict(route_step(plan, step))
-        return StageTurn(inputs, upstream, step, routed)
+        return StageTurn(inputs, main, step, routed, sides)
+
+    def _reports(self, inputs: Inputs, role: str) -> dict[str, Report]:
+        """Where that stands which is read at one of its inputs."""
+        skews = self.plan.skews
+        return {
+            name: inputs.report(name, self.origins.get(name, ())).moved_back(skews.get(name, 0))
+            for name in self.plan.reads(role)
+        }
+
+    def _arrivals(self, role: str, rows: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
+        """What has come at one of its inputs, in order."""
+        operator = self.plan.stage.operator
+        # Of the rows of a side that have one key, the last one counts.
+        ordered = operator.ordered or role != MAIN
+        frames = in_order(self.plan, self.sources, rows, ordered=ordered)
+        if role == MAIN:
+            return operator.together(frames)
+        return pl.concat(frames) if frames else operator.inputs[role].no_arrivals()
 
     def source_records(self, inputs: Inputs) -> dict[str, SourceRecord]:
         """Where the sources stand that it reads."""
@@ -67,12 +87,16 @@ class StageTask:
 
 @attrs.frozen
 class StageTurn:
-    """What a batch was for a stage: where it stood `upstream`, the `step`, and what of each output goes where."""
+    """What a batch was for a stage: where it stood `upstream`, the `step`, and what of each output goes where.
+
+    `sides`: where its other inputs stood.
+    """
 
     inputs: Inputs
     upstream: Mapping[str, Report]
     step: StageResult
     routed: Mapping[Output, Routed]
+    sides: Mapping[str, Report] = attrs.field(factory=dict)
 
     @property
     def report(self) -> Report:
@@ -86,4 +110,4 @@ class StageTurn:
 
     def record(self, finished: int) -> StageRecord:
         """The record of the stage, which was done with the batch at this processing time (us)."""
-        return stage_record(self.step, self.upstream, finished)
+        return stage_record(self.step, self.upstream, finished, self.sides)

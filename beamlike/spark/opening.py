@@ -24,6 +24,7 @@ from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
 from beamlike.runtime.ingest import require_files
 from beamlike.runtime.open_run import OpenRun
+from beamlike.runtime.readings import with_readings_as_files
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import hold_sinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
@@ -80,7 +81,9 @@ class Opened:
         sinks = _sinks(plan, options, manifest, checkpoint, held)
         # Sources first: what cannot be read must not cost what an earlier run has written.
         plan = with_rows_as_files(sinks.plan, checkpoint)
+        plan = with_readings_as_files(plan, checkpoint.at("readings"), wall_clock)
         listings = Listings.of(checkpoint, plan)
+        checkpoint.end_at_once(name for name, source in plan.sources.items() if source.whole)
         desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
         records = checkpoint.at(RECORDS_FILE) if checkpoint.is_local else None
         storing = partial(stored, "write", checkpoint.path)

@@ -67,11 +67,17 @@ def expressions(
 
     Wildcards are replaced by the user's columns. `plain=False` is for filters: a plain value is an error.
     """
+    parsed = parse(given, named, step=step, plain=plain)
+    return tuple(_checked(shape, expression, step) for expression in parsed)
+
+
+def parse(given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: bool = True) -> list[nw.Expr]:
+    """What the user gave, as narwhals expressions over whatever columns; there is at least one."""
     parsed = [_expression(item, step, literal=False) for item in flat(given)]
     parsed += [_expression(item, step, literal=plain).alias(name) for name, item in named.items()]
     if not parsed:
         raise PlanError("give it at least one column or expression", step=step)
-    return tuple(_checked(shape, expression, step) for expression in parsed)
+    return parsed
 
 
 def flat(given: Iterable[Any]) -> list[Any]:
@@ -106,11 +112,16 @@ def _constant_type(given: Any) -> Any:
     return nw.Int64 if whole and abs(given) < 2**63 else None
 
 
-def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
+def without_wildcards(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
+    """The expression with wildcards replaced by the user's columns."""
     try:
-        resolved = resolve(expression, shape.user)
+        return resolve(expression, shape.user)
     except Exception as error:
         raise PlanError(f"cannot use {expression_text(expression)}: {reason(error)}", step=step) from error
+
+
+def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
+    resolved = without_wildcards(shape, expression, step)
     for name in columns_read(resolved):
         if name not in shape.user and name not in shape.system:
             raise _missing(name, shape, resolved, step)
@@ -169,13 +180,13 @@ def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Sch
 
 def predicates(shape: Shape, given: Iterable[Any], *, step: str) -> tuple[nw.Expr, ...]:
     """Filter expressions: boolean, row by row."""
-    parsed = expressions(shape, given, {}, step=step, plain=False)
-    for predicate in parsed:
+    checked = expressions(shape, given, {}, step=step, plain=False)
+    for predicate in checked:
         for dtype in outputs(shape, [predicate], step=step)[0].dtypes():
             if dtype != pl.Boolean:
                 text = expression_text(predicate)
                 raise WrongType(f"a filter must be Boolean, but {text} is {type_name(dtype)}", step=step)
-    return parsed
+    return checked
 
 
 def run_empty(shape: Shape, step: Step) -> pl.Schema:

@@ -48,18 +48,21 @@ def held_percentiles(
 class Clock:
     """What a step moves to: the stage's input watermark and the processing time, in microseconds.
 
-    `percentiles`: of percentile watermarks that are known, how far each has come.
+    `percentiles`: of percentile watermarks that are known, how far each has come. `sides`: by their clock, the
+    watermarks of inputs that are no part of the stage's own.
     """
 
     watermark: int
     processing_time: int = 0
     percentiles: Mapping[int, int] = attrs.field(factory=dict)
+    sides: Mapping[str, int] = attrs.field(factory=dict)
 
     @property
     def times(self) -> Times:
         """The time of each clock by its name."""
         shares = {percentile_clock(share): time for share, time in self.percentiles.items()}
-        return Times({**shares, WATERMARK: self.watermark, PROCESSING_TIME: self.processing_time})
+        own = {WATERMARK: self.watermark, PROCESSING_TIME: self.processing_time}
+        return Times({**shares, **self.sides, **own})
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ from typing import Final
 
 import polars as pl
 
+from stages.sizes import size_of
 from stages.state.store import StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
@@ -49,12 +50,6 @@ def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
     """The rows in pieces of about a chunk."""
     pieces = -(-size_of(frame) // CHUNK_BYTES)
     return frame.iter_slices(-(-len(frame) // max(1, pieces)))
-
-
-def size_of(frame: pl.DataFrame) -> int:
-    """About how many bytes the rows take. Polars leaves out the 16 that a text takes beside its content."""
-    views = sum(isinstance(dtype, pl.String | pl.Binary) for dtype in frame.dtypes)
-    return int(frame.estimated_size()) + 16 * views * len(frame)
 
 
 def read(

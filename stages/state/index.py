@@ -61,7 +61,7 @@ class Holder:
 
     `start` and `end` are the row's bounds. It holds by pending elements, or by a `pane` that may be taken back, or by a
     `timer` that fires at `end`. A row of another `table` than the first waits there. `due` is the processing time (us)
-    at which the row is looked at, if it waits for some.
+    at which the row is looked at, if it waits for some. `said`: what there is to say of it, where it has no key.
     """
 
     hold: int
@@ -72,6 +72,7 @@ class Holder:
     timer: str | None = attrs.field(default=None, metadata=SPARSE)
     table: str = attrs.field(default="", metadata=SPARSE)
     due: int | None = attrs.field(default=None, metadata=SPARSE)
+    said: str = attrs.field(default="", metadata=SPARSE)
 
     def __str__(self) -> str:
         return self.text()
@@ -80,6 +81,8 @@ class Holder:
         """In words, with the bounds as `time` has them."""
         if self.timer is not None:
             return f"timer {self.timer!r} of key {self.key}, set for {time(self.end)}"
+        if self.said:
+            return f"{self.said}, at {time(self.start)}"
         if self.table:
             return f"a row of key {self.key} at {time(self.start)}"
         who = f"key {self.key} in" if self.key else "window"

@@ -15,6 +15,7 @@ import polars as pl
 
 from stages.keys import key_text
 from stages.progress.watermarks import Times
+from stages.sizes import size_of
 from stages.state import chunks
 from stages.state.buckets import BUCKET
 from stages.state.index import Index, Size, summarize
@@ -90,7 +91,7 @@ class Runs:
         storage, known = self.storage, _known(index)
         first, run = _next(known[BUCKET]), _next(known[RUN])
         placed = rows.with_columns(self._place.alias(LEAST)).sort(LEAST, nulls_last=True)
-        pieces, sizes = -(-chunks.size_of(rows) // chunks.CHUNK_BYTES), {}
+        pieces, sizes = -(-size_of(rows) // chunks.CHUNK_BYTES), {}
         bucket = pl.lit(first) + pl.int_range(pl.len()) * max(1, pieces) // max(1, len(rows))
         placed = placed.with_columns(bucket.cast(pl.Int64).alias(BUCKET))
         for (number,), part in placed.partition_by(BUCKET, as_dict=True, maintain_order=True).items():

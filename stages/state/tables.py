@@ -84,7 +84,7 @@ class Tables:
     def holder(self) -> Holder | None:
         """Who has the least hold, of all tables; None where nothing holds."""
         holders = [
-            attrs.evolve(holder, table=name)
+            attrs.evolve(holder, table=name, said=self.storages[name].table.said)
             for name, index in self.indices.items()
             if (holder := index.holder) is not None
         ]

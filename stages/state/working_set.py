@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from stages.progress.watermarks import Times
-from stages.state import chunks
+from stages.sizes import size_of
 from stages.state.buckets import BUCKET, partition
 from stages.state.due_soon import FROM_BYTES, NEAR, STALE, DueSoon, divide, mark_stale
 from stages.state.index import Index, Size
@@ -81,7 +81,7 @@ class WorkingSet:
         for bucket, part in partition(placed.filter(here), sorted(self.looked)).items():
             soon, later = self._apart(part, now)
             near.append(soon)
-            buckets = buckets.split(bucket, chunks.size_of(later))
+            buckets = buckets.split(bucket, size_of(later))
             far.append(buckets.place(later.drop(STALE)))
         kept = pl.concat([frame.drop(BUCKET, strict=False) for frame in near])
         return self.storage.replace(self.looked, far, kept, now)
@@ -94,7 +94,7 @@ class WorkingSet:
         """(rows of a bucket that go near, the others)."""
         table = self.storage.table
         by_key = table.spread is None and table.keys
-        if not by_key or table.waits_until is None or chunks.size_of(part) < FROM_BYTES:
+        if not by_key or table.waits_until is None or size_of(part) < FROM_BYTES:
             return part.clear(), part
         return divide(part, self.storage.kept.deadlines(now)[WATERMARK])
 

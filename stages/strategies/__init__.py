@@ -1,1 +1,4 @@
-"""Watermark strategies of sources. May import `keys`, `graph`, `facts`, `errors`, `dropped` and all below them."""
+"""Watermark strategies of sources.
+
+May import `keys`, `graph`, `facts`, `errors`, `dropped`, `sizes` and all below them.
+"""

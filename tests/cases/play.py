@@ -10,13 +10,14 @@ from typing import Any, Final, Literal
 import attrs
 
 import beamlike as bl
-from tests.cases import dedup, process, time_join, window_join
+from tests.cases import dedup, process, side, time_join, window_join
 from tests.cases.case import Case, Outcome, Unsupported
 from tests.cases.compare import compare
 
 KINDS: Final[Mapping[str, ModuleType]] = {
     "dedup": dedup,
     "process": process,
+    "side": side,
     "window_join": window_join,
     "interval_join": time_join,
     "asof_join": time_join,

@@ -25,6 +25,7 @@ DOCS = (
     "triggers.md",
     "aggregates.md",
     "joins.md",
+    "sides.md",
     "testing.md",
     "watermarks.md",
     "reports.md",

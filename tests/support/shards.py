@@ -54,10 +54,16 @@ class Query:
             yield from map(self.ordered, orders)
             return
         chunks = {name: source.source.chunks(rows) for name, source in self.plan.sources.items()}
+        whole = [name for name, source in self.plan.sources.items() if source.whole]
+        # What is read whole comes in the first batch, and is over then.
+        first = {name: pl.concat(list(chunks.pop(name))) for name in whole}
         while chunks:
             taken = {name: next(source, None) for name, source in chunks.items()}
             chunks = {name: source for name, source in chunks.items() if taken[name] is not None}
-            yield self.batch({name: taken[name] for name in chunks} if chunks else None)
+            came = {**first, **{name: taken[name] for name in chunks}}
+            over = self.end(first) if first else []
+            yield self.run([*self.ingested(came), *over]) if chunks or first else self.batch(None)
+            first = {}
 
     def ordered(self, order: Order) -> Batch:
         """One batch, in which there is an order for the sources."""
@@ -81,10 +87,10 @@ class Query:
                 sent += self.summaries(name, SummaryMessage(got.summary, ended=False, now=1))
         return sent
 
-    def end(self) -> list[Envelope]:
-        """The end of input."""
-        end = SummaryMessage({}, ended=True, now=2)
-        return [envelope for name in self.plan.sources for envelope in self.summaries(name, end)]
+    def end(self, sources: Iterable[str] | None = None) -> list[Envelope]:
+        """The end of these sources, or of all input."""
+        end, over = SummaryMessage({}, ended=True, now=2), self.plan.sources if sources is None else sources
+        return [envelope for name in over for envelope in self.summaries(name, end)]
 
     def summaries(self, source: str, summary: SummaryMessage) -> Iterator[Envelope]:
         """A summary of a source's task, to all shards that want it."""

@@ -60,9 +60,9 @@ class BlockingChain:
         return self.stage(name).output
 
     def upstream(self, name: str) -> Mapping[str, Upstream]:
-        """What a stage knows of what it reads from."""
-        known = self.stage(name).upstream
-        return {one: known.get(one) or self._now(one) for one in self.plan.stages[name].inputs}
+        """What a stage knows of what it reads from, its sides left out."""
+        known, stage = self.stage(name).upstream, self.plan.stages[name]
+        return {one: known.get(one) or self._now(one) for one in stage.main or stage.inputs}
 
     def _now(self, name: str) -> Upstream:
         if name in self.plan.sources:
@@ -87,6 +87,8 @@ class BlockingChain:
         held = f"stage `{name}` holds its output watermark at {moment(window.hold)}: "
         if window.timer is not None:
             return f"{held}{holder_text(window)}, has this output timestamp"
+        if window.said:
+            return f"{held}{holder_text(window)}"
         if window.table:
             waits = "waits for its turn in the order of time" if window.table == WAITING else stage.waits
             return f"{held}{holder_text(window)} {waits}"
@@ -97,6 +99,9 @@ class BlockingChain:
     def _row_waits(self, name: str, row: Holder) -> Iterator[Link]:
         """What a row of state waits for that is no window: the end of its time, and whatever else it may wait for."""
         stage = self.plan.stages[name]
+        if stage.sides:
+            yield from self._side_waits(name, row.end)
+            return
         if row.timer is not None and stage.timers.get(row.timer) == "processing":
             yield Link(f"that timer waits for processing time to reach {moment(row.end)}", "row")
             return
@@ -110,6 +115,19 @@ class BlockingChain:
         other = "" if row.due is None else f", or for processing time to reach {moment(row.due)}"
         yield Link(f"that {stage.row} waits for {self._to_go(name, row.end)}{other}", "row")
         yield from self.input_waits(name)
+
+    def _side_waits(self, name: str, end: int) -> Iterator[Link]:
+        """What a row waits for whose window of some side ends there, the first that is not ready."""
+        for side, feeds in self.plan.stages[name].sides.items():
+            heard = self.stage(name).sides.get(f"side.{side}", Upstream(MIN_TIME))
+            if heard.watermark < end:
+                where = f"which is at {moment(heard.watermark)}"
+                yield Link(
+                    f"that row waits for a pane of its window of side '{side}', or for the watermark of that side to "
+                    f"reach {moment(end)}, {where}",
+                    "row",
+                )
+                yield from self._upstream_waits(name, {one: self._now(one) for one in feeds})
 
     def pane_stands(self, name: str) -> str:
         """By which choice pending elements hold the output watermark, and what would change it."""
@@ -167,7 +185,10 @@ class BlockingChain:
 
     def input_waits(self, name: str) -> Iterator[Link]:
         """What the input watermark of a stage waits for."""
-        upstream = self.upstream(name)
+        yield from self._upstream_waits(name, self.upstream(name))
+
+    def _upstream_waits(self, name: str, upstream: Mapping[str, Upstream]) -> Iterator[Link]:
+        """What the watermark of some of its inputs waits for."""
         idle = sorted(one for one, heard in upstream.items() if heard.idle)
         if idle and len(idle) < len(upstream):
             yield Link(f"stage `{name}` goes on without {_named(idle)}, idle now")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 
 import attrs
 from pyspark.sql import SparkSession
@@ -28,6 +29,7 @@ _FILES = (
     "beamlike/dead-letters/part-0-000000-000.jsonl",
 )
 """Some of a checkpoint, of each kind that readers may take for theirs."""
+_ENDED = "_ended.json"  # a hidden name, which Spark does not read
 _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
 
 
@@ -96,6 +98,22 @@ class Checkpoint(CheckpointFolder):
     def end(self, sources: tuple[str, ...]) -> None:
         """Says that these sources are at their end: the next batch closes what only they held open."""
         self.files.write(f"{self.control()}/end.json", order_text(EndSources(tuple(sorted(sources)))))
+
+    def end_at_once(self, sources: Iterable[str]) -> None:
+        """Says that these sources are at their end with what the first batch takes, if that was not said before."""
+        before = self._ended()
+        new = sorted({*sources} - {*before})
+        if new:
+            order = order_text(EndSources(tuple(new)))
+            self.files.write(f"{self.control()}/whole-{len(before):06d}.json", order, _FIRST_TIME)
+            self.files.write(f"{self.control()}/{_ENDED}", json.dumps([*before, *new]))
+
+    def has_ended(self, source: str) -> bool:
+        """Whether this was said of the source."""
+        return source in self._ended()
+
+    def _ended(self) -> list[str]:
+        return list(json.loads(self.files.read(f"{self.control()}/{_ENDED}") or "[]"))
 
     def play(self, steps: int, sources: tuple[str, ...], digest: str) -> None:
         """Has the steps of these test streams played, a batch each, and then their end.

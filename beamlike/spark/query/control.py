@@ -35,7 +35,7 @@ def tell(
 ) -> Iterator[Envelope]:
     """The summary for every shard of every stage that reads the source, and with its counts for the driver."""
     summary = SummaryMessage(ingested.summary, ended, now)
-    for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.keys}):
+    for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.stages}):
         yield from topology.broadcast(consumer, source.name, summary)
     told = SourceMessage.of(ingested, now, ended=ended)
     yield note(topology.label_of(source.name), RECORDS, source.name, told)

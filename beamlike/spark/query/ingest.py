@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import describe
 from beamlike.io.base import FromFile
+from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import Decoding, ReadBySpark, ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
@@ -42,7 +43,9 @@ Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def require_readable(plan: Plan) -> None:
     """Raises `PlanError` for a source that can be read in process only."""
     for name, source in plan.sources.items():
-        if not isinstance(source.source, ReadBySpark | ReadInFiles | ReadFromMemory | ReadInSteps):
+        if not isinstance(
+            source.source, ReadBySpark | ReadInFiles | ReadFromMemory | ReadInSteps | Refreshed
+        ):
             raise PlanError(
                 f"Spark cannot read {describe(source.source)}, which has chunks(rows) only; give it "
                 "read_by_spark(spark), or run with bl.LocalRunner()",

@@ -9,6 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.plan.model import Plan, StagePlan
+from beamlike.plan.route import addressed
 from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.messages import Kind, ReportMessage, StageMessage, SummaryMessage
@@ -24,9 +25,9 @@ from windowing.time import MIN_TIME
 
 @attrs.frozen
 class Mail:
-    """What one shard of a stage has got in a batch: rows, by who sent them, and what was said of all upstream."""
+    """What one shard of a stage has got in a batch: rows, by input and who sent them, and what upstream has said."""
 
-    frames: list[tuple[str, pl.DataFrame]]
+    frames: Mapping[str, list[tuple[str, pl.DataFrame]]]
     arrived: Arrived
 
     @classmethod
@@ -34,13 +35,14 @@ class Mail:
         cls, envelopes: Iterable[Envelope], strategies: Mapping[str, WatermarkStrategy], now: int | None
     ) -> Mail:
         """In a fixed order, so that a replayed batch gives the same bytes. `now`: where Spark tells the time."""
-        frames: list[tuple[str, pl.DataFrame]] = []
+        frames: dict[str, list[tuple[str, pl.DataFrame]]] = {}
         summaries: dict[str, SourceSummary] = {}
         reports, ended, times = dict[str, Report](), set[str](), dict[str, int]()
         latest = MIN_TIME if now is None else now
         for envelope in sorted(envelopes, key=lambda envelope: (envelope.origin, envelope.sequence)):
             if envelope.kind == Kind.DATA:
-                frames.append((sender(envelope.origin), envelope.frame()))
+                _, role = addressed(envelope.target)
+                frames.setdefault(role, []).append((sender(envelope.origin), envelope.frame()))
                 continue
             origin, told = envelope.origin, envelope.message()
             assert isinstance(told, ReportMessage | SummaryMessage)
@@ -86,8 +88,9 @@ class Level:
         shard = self.topology.labels.index(label)
         mine: dict[str, list[Envelope]] = {stage.name: [] for stage in self.stages}
         for envelope in envelopes:
-            if envelope.target in mine:
-                mine[envelope.target].append(envelope)
+            consumer, _ = addressed(envelope.target)
+            if consumer in mine:
+                mine[consumer].append(envelope)
             else:
                 yield envelope
         for stage in self.stages_on(label):
@@ -117,7 +120,7 @@ class Level:
             for consumer, frame in routed.frames.items():
                 yield from self.topology.data(consumer, frame, way)
         told = ReportMessage(turn.report, turn.inputs.now)
-        for consumer in sorted({route.consumer for route in plan.routes} & self.topology.keys.keys()):
+        for consumer in sorted({route.consumer for route in plan.routes} & self.topology.stages):
             yield from self.topology.broadcast(consumer, origin, told)
 
     def _finished(self, now: int) -> int:

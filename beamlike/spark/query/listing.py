@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import attrs
 from pyspark.sql import DataFrame
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import path_text, uri
+from beamlike.io.refreshed import ReadingsAsFiles
 from beamlike.io.sources import Found, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
@@ -170,24 +171,30 @@ class Listing(Lists):
     Spark reads them as it reads any files, and keeps which of them it has read. It takes them in order of their times,
     so these are a second apart; where a storage keeps no times that are given, in order of their names. With
     `max_files_per_trigger`, a list has that many files and is a batch; else a batch takes all lists that there are.
-    `apart`: each file is a split of the source.
+    `apart`: each file is a split of the source. One that is `whole` is read in the first batch, and is over then: what
+    comes later is not for this run.
     """
 
     source: ReadInFiles
     apart: bool
+    whole: bool = False
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Listing:
         """That of a source of a plan, whose path is meant from here."""
         source = cast(ReadInFiles, plan.source)
         apart = isinstance(plan.watermark.per_split, SourceFile)
-        listing = cls(checkpoint, plan.name, source.from_anywhere(), apart)
+        if plan.whole:
+            source = attrs.evolve(cast(Any, source), max_files_per_trigger=None)
+        listing = cls(checkpoint, plan.name, source.from_anywhere(), apart, plan.whole)
         checkpoint.files.make(listing.folder)
         listing.tidy()
         return listing
 
     def look(self) -> bool:
         """Lists the files that are new, and says whether there are any."""
+        if self.whole and (self.known or self.checkpoint.has_ended(self.name)):
+            return False
         new = [file for file in self.source.found(later=True) if file.path not in self.known]
         size = self.source.max_files_per_trigger or max(1, len(new))
         for first in range(0, len(new), size):
@@ -239,5 +246,8 @@ class Listings:
 
     def look(self) -> bool:
         """Lists the files that are new, and says whether there are any."""
-        found = [listing.look() for listing in self.sources.values()]
-        return any(found)
+        found = {name: listing.look() for name, listing in self.sources.items()}
+        # There is always another reading to come, for which nobody need wait.
+        return any(
+            new for name, new in found.items() if not isinstance(self.sources[name].source, ReadingsAsFiles)
+        )

@@ -151,7 +151,7 @@ def restore(
 def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
     """Batch 0 of the new run: a query with the operators of the plan, whose only input is the state."""
     topology = Topology.of(plan, labels(session, int(session.conf.get("spark.sql.shuffle.partitions") or 0)))
-    before = Topology(tuple(range(saved.manifest["shards"])), topology.keys)
+    before = Topology(tuple(range(saved.manifest["shards"])), topology.inputs)
     parts = target.at("restore")
     target.files.make(parts)
     with worker_environment(session):

@@ -13,6 +13,7 @@ from beamlike.plan.model import StagePlan
 from beamlike.runtime.ingest import Ingested, ingest
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from stages.grouping.combiner_lifting import lift
+from stages.operator import MAIN
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report
 from stages.state.store import DictStore
@@ -42,7 +43,7 @@ def given(source: Any, *plays: tuple[str, int]) -> Ingested:
 def turn(task: StageTask, known: Inputs, got: Ingested, store: DictStore) -> StageTurn:
     """A batch in which this has come of the source."""
     inputs = task.receive(known, Arrived({"plays": got.summary}))
-    return task.step(inputs, [("plays", got.frames[task.plan.name])], store)
+    return task.step(inputs, {MAIN: [("plays", got.frames[task.plan.name])]}, store)
 
 
 def test_a_step_sends_panes_and_tells_where_the_stage_stands() -> None:
@@ -80,8 +81,9 @@ def test_where_some_chunks_are_lifted_the_others_are_lifted_too() -> None:
     name = task.plan.name
     inputs = task.receive(Inputs(), Arrived({"plays": other.summary}))
     frames = [one.frames[name], other.frames[name]]
-    plain = task.step(inputs, [("plays", frame) for frame in frames], DictStore())
-    mixed = task.step(inputs, [("plays", frames[0]), ("plays", lift(frames[1], layout))], DictStore())
+    plain = task.step(inputs, {MAIN: [("plays", frame) for frame in frames]}, DictStore())
+    both = [("plays", frames[0]), ("plays", lift(frames[1], layout))]
+    mixed = task.step(inputs, {MAIN: both}, DictStore())
     assert mixed.routed["main"].frames["out"].sort("n").equals(plain.routed["main"].frames["out"].sort("n"))
     assert mixed.step.elements == plain.step.elements == 4
 
@@ -92,5 +94,5 @@ def test_a_stage_waits_for_every_shard_upstream(reported: list[str]) -> None:
     below: StagePlan = attrs.evolve(task.plan, inputs=("above",), skews={})
     lower = StageTask(below, {}, {"above": ["a", "b"]}, shard=1, shards=2)
     inputs = lower.receive(Inputs(), Arrived(reports={name: Report(7 * SECOND) for name in reported}))
-    step = lower.step(inputs, [], DictStore())
+    step = lower.step(inputs, {}, DictStore())
     assert (step.upstream["above"].watermark == 7 * SECOND) == (reported == ["a", "b"])

@@ -91,3 +91,22 @@ def test_a_row_of_an_outer_join_that_holds_waits_for_a_partner(tmp_path: Path) -
         "to reach 1970-01-01T00:00:40.000001Z, which is at 1970-01-01T00:00:11Z, 29s to go" in line
         for line in told
     )
+
+
+def test_a_row_that_waits_for_a_side_says_for_which(tmp_path: Path) -> None:
+    p = bl.Pipeline("p")
+    orders, prices = (
+        read(p, name, [{"user": "a", "what": "", "at": 10}], at).window_into(bl.FixedWindows("1m"))
+        for name, at in (("orders", 80), ("prices", 45))
+    )
+    counted = {"user": str, "prices": int}
+    counts = orders.map(
+        lambda row, prices: {"user": row["user"], "prices": len(prices)},
+        counted,
+        side={"prices": bl.as_list(prices)},
+        name="counts",
+    )
+    told = "\n".join(why(counts, "counts", tmp_path, 2))
+    assert "a row of 'orders' waits for side 'prices', at 1970-01-01T00:00:10Z" in told
+    assert "watermark of that side to reach 1970-01-01T00:01:00Z, which is at" in told
+    assert "source `prices` has its watermark at 1970-01-01T00:00:45Z" in told

@@ -21,6 +21,7 @@ from beamlike.runtime import envelope as envelopes
 from beamlike.runtime.envelope import ARROW, RECORDS, Envelope, Topology, note, to_arrow
 from beamlike.runtime.messages import Kind, ReportMessage, SinkMessage
 from beamlike.runtime.origins import shard_name
+from stages.operator import Input
 from stages.progress.reports import Report
 from tests.support.places import ROOT
 from tests.support.shards import Batch, Query
@@ -291,7 +292,7 @@ def test_a_shard_without_stages_of_the_level_has_no_step() -> None:
 
 # Envelopes
 
-ONE_STAGE = Topology((7, 10, 13), {"keyed": ("k",), "single": ()})
+ONE_STAGE = Topology((7, 10, 13), {"keyed": Input(("k",), pl.Schema()), "single": Input((), pl.Schema())})
 texts = st.lists(st.tuples(st.none() | st.text(max_size=3), st.text(max_size=400)), max_size=40)
 
 

@@ -1,0 +1,163 @@
+"""A source that is read again and again: each reading takes the place of the one before."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Faulty, Pieces
+from beamlike.io.files.formats import Parquet
+from beamlike.io.sources import Found, ReadInChunks
+from beamlike.system.durable import make_folder, sync_tree
+from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
+from windowing.time import format_duration, microseconds
+
+READ_AT: Final = "read_at"
+"""Of a reading: when it began, in microseconds since 1970."""
+CONTENT: Final = "rows"
+"""Of a reading: a list of its rows."""
+
+KEPT: Final = 20
+"""So many readings are kept, for batches that are done again."""
+
+_LOG = logging.getLogger("beamlike")
+_ROWS: Final = 250_000
+
+Clock = Callable[[], int]
+
+
+def wall_clock() -> int:
+    """Processing time in microseconds: this machine's."""
+    return time.time_ns() // 1000
+
+
+def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value <= 0:
+        raise ValueError(f"Refreshed: every must be longer than nothing, not {format_duration(value)}")
+
+
+@attrs.frozen(slots=False)
+class Refreshed:
+    """A source with an end that is read again `every` so often, whole; for side inputs that change slowly.
+
+    Each reading takes the place of the one before, as a side of `bl.lookup` and others; rows see the latest that there
+    is when they come, and wait for the first. `every` is a duration of processing time, such as "5m"; the source is
+    looked at between batches, so it may be later. The event time of its rows is when they were read. On Spark, and in a
+    run in process with a checkpoint, readings are kept beside the checkpoint, so that a batch which is done again sees
+    the same. One that fails is told in the log, and the one before stays; if the first fails, so does the run. Rows
+    that a reader cannot read are counted in the log.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> ages = p.read("ages", bl.Refreshed(bl.Rows([{"user": "ada", "age": 36}]), every="5m"))
+        >>> plays.with_columns(age=bl.lookup(ages, on="user")["age"]).collect()["age"].to_list()
+        [36, None, 36]
+    """
+
+    source: Any = attrs.field()
+    every: int = attrs.field(converter=microseconds, validator=_positive)
+
+    bounded: ClassVar[bool] = False
+    watermark: ClassVar[WatermarkStrategy] = MonotonousTimestamps()
+
+    @source.validator
+    def _can_be_read_again(self, attribute: attrs.Attribute[Any], value: object) -> None:
+        if isinstance(value, type) or not isinstance(value, ReadInChunks) or not value.bounded:
+            raise TypeError(
+                f"Refreshed: expected a source with an end, such as bl.Parquet('prices'), that is read in process; got "
+                f"{value!r}"
+            )
+
+    @property
+    def rows(self) -> pl.Schema:
+        """The columns of its rows."""
+        return pl.Schema(self.source.schema())
+
+    def schema(self) -> pl.Schema:
+        """The columns of a reading."""
+        return pl.Schema({READ_AT: pl.Int64(), CONTENT: pl.List(pl.Struct(self.rows))})
+
+    def reading(self, now: int) -> pl.DataFrame:
+        """All that there is now, as one row."""
+        frames, wrong = [pl.DataFrame(schema=self.rows)], list[pl.DataFrame]()
+        for chunk in self.source.chunks(_ROWS):
+            pieces = [piece.rows for piece in chunk.pieces] if isinstance(chunk, Pieces) else [chunk]
+            for piece in pieces:
+                if isinstance(piece, Faulty):
+                    wrong.append(piece.letters)
+                else:
+                    frames.append(piece.collect())
+        if wrong:
+            told = "%r was read without %d rows or files that cannot be read, the first for this reason: %s"
+            _LOG.warning(told, self.source, sum(map(len, wrong)), wrong[0]["error"][0])
+        rows = pl.concat(frames).to_struct("row").implode()
+        return pl.DataFrame({READ_AT: [now], CONTENT: rows}, self.schema())
+
+    def next(self, now: int, last: int | None) -> pl.DataFrame | None:
+        """A reading, if one is due; `last` is when there was one. Raises what the source raises if there was none."""
+        if last is not None and now - last < self.every:
+            return None
+        if last is None:
+            return self.reading(now)
+        try:
+            return self.reading(now)
+        except Exception as error:
+            _LOG.warning("%r cannot be read again, so what was read last stays: %s", self.source, error)
+            return None
+
+    def readings(self, clock: Clock) -> Iterator[pl.LazyFrame | None]:
+        """Asked again and again: a reading, or None if none is due."""
+        last: int | None = None
+        while True:
+            now = clock()
+            found = self.next(now, last)
+            last = now if found is not None or last is None else last
+            yield None if found is None else found.lazy()
+
+
+@attrs.frozen(slots=False)
+class ReadingsAsFiles(Parquet):
+    """Readings in files of a folder, each of which is a batch. To list them makes a new one, if that is due."""
+
+    refreshed: Refreshed = attrs.field(kw_only=True)
+    clock: Clock = attrs.field(default=wall_clock, kw_only=True)
+
+    order_advice: ClassVar[str] = ""
+
+    @classmethod
+    def of(cls, refreshed: Refreshed, folder: str, clock: Clock = wall_clock) -> ReadingsAsFiles:
+        """In a folder on this machine."""
+        return cls(
+            folder,
+            schema=refreshed.schema(),
+            max_files_per_trigger=1,
+            order="path",
+            refreshed=refreshed,
+            clock=clock,
+        )
+
+    def require_there(self, *, globs: bool) -> None:
+        """They are made when they are listed."""
+
+    def found(self, *, later: bool = False) -> list[Found]:
+        """The readings, in order."""
+        make_folder(self.folder)
+        folder = Path(self.folder)
+        there = sorted(file for file in folder.glob("*.parquet") if not file.name.startswith(("_", ".")))
+        now = self.clock()
+        reading = self.refreshed.next(now, int(there[-1].stem) if there else None)
+        if reading is not None:
+            # A hidden name, until it is whole.
+            hidden = folder / "_new"
+            reading.write_parquet(hidden)
+            os.replace(hidden, folder / f"{now:020d}.parquet")
+            sync_tree(self.folder)
+            for file in there[: 1 - KEPT]:
+                file.unlink()
+        return super().found(later=later)

@@ -1,0 +1,29 @@
+"""Readings of sources that are read again and again, as files beside a checkpoint: what is done again sees the same."""
+
+from __future__ import annotations
+
+import os
+
+import attrs
+
+from beamlike.errors import CheckpointError
+from beamlike.io.refreshed import Clock, ReadingsAsFiles, Refreshed
+from beamlike.plan.model import Plan
+from beamlike.system.path_names import file_name, is_remote
+
+
+def with_readings_as_files(plan: Plan, folder: str, clock: Clock) -> Plan:
+    """The plan with each such source as files in a folder below this one.
+
+    Raises `CheckpointError` where that is not on this machine.
+    """
+    sources = dict(plan.sources)
+    for name, source in plan.sources.items():
+        if isinstance(source.source, Refreshed):
+            if is_remote(folder):
+                raise CheckpointError(
+                    f"source {name!r}: what is read again and again needs a checkpoint on this machine, not {folder}"
+                )
+            files = ReadingsAsFiles.of(source.source, os.path.join(folder, file_name(name)), clock)
+            sources[name] = attrs.evolve(source, source=files)
+    return attrs.evolve(plan, sources=sources)

@@ -1,0 +1,219 @@
+"""Steps of rows that look at sides: how a side's rows come, and what a user's function is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Any, ClassVar, Final
+
+import attrs
+import polars as pl
+
+from beamlike.errors import StepError
+from beamlike.steps.base import Row, Step
+from beamlike.steps.python import Failures, PythonStep
+from stages.operator import Refused
+from stages.sides.contents import Seen
+from stages.sides.declarations import IS_ROW
+from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, SYSTEM_COLUMNS, WINDOW_COLUMNS
+from windowing.python_rows import BEYOND, each, python_has
+
+CONTENT: Final = "content"
+ROW: Final = "row"
+
+
+@attrs.frozen
+class AsContent(Step):
+    """Gives a row of a side as a struct, with its event time."""
+
+    kind: ClassVar[str] = "side"
+    columns: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """A struct, and the system columns `kept`."""
+        return frame.select(pl.struct(*self.columns, EVENT_TIME).alias(ROW), *self.kept)
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        """Whole rows."""
+        return wanted.intersection(self.kept) | {*self.columns, EVENT_TIME}
+
+    def narrowed(self, wanted: frozenset[str]) -> AsContent:
+        """Without system columns that nobody wants."""
+        return attrs.evolve(self, kept=tuple(column for column in self.kept if column in wanted))
+
+    def detail(self) -> str:
+        """The columns."""
+        return ", ".join(self.columns)
+
+
+@attrs.frozen
+class InPanes(Step):
+    """Makes rows of panes with lists of them; of a pane without any, one that says so."""
+
+    kind: ClassVar[str] = "panes"
+    columns: tuple[str, ...]
+    retracts: bool
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Rows with window and number of their pane. What is taken back is replaced by what follows."""
+        frame = frame.filter(~pl.col(PANE_RETRACTED)) if self.retracts else frame
+        row = pl.col(CONTENT)
+        return (
+            frame.select(CONTENT, *WINDOW_COLUMNS, PANE_INDEX)
+            .explode(CONTENT)
+            .select(
+                *(row.struct.field(name) for name in (*self.columns, EVENT_TIME)),
+                *WINDOW_COLUMNS,
+                PANE_INDEX,
+                row.is_not_null().alias(IS_ROW),
+            )
+        )
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        """Whole panes."""
+        return frozenset(
+            {CONTENT, *WINDOW_COLUMNS, PANE_INDEX, *((PANE_RETRACTED,) if self.retracts else ())}
+        )
+
+    def detail(self) -> str:
+        """The columns."""
+        return ", ".join(self.columns)
+
+
+@attrs.frozen
+class Keep(PythonStep):
+    """The rows for which the function gives True."""
+
+    kind: ClassVar[str] = "filter"
+
+    def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
+        """Row by row; the rows are left as they are."""
+        passes = each(self._asked, rows.iter_rows(named=True), rows.height, failures.add, False)
+        return rows.hstack(system).filter(pl.Series(passes, dtype=pl.Boolean))
+
+    def _asked(self, row: Row) -> bool:
+        passes = self.fn(row)
+        if not isinstance(passes, bool):
+            raise StepError(self.name, f"a filter gives True or False for a row; got {passes!r}")
+        return passes
+
+
+# What a function is given of a side
+
+
+@attrs.frozen
+class View:
+    """What of a side a function is given: `name` is the side's."""
+
+    name: str
+
+    def of(self, rows: pl.DataFrame) -> Any:
+        """Of rows in the order of their event times, with that of each beside its columns."""
+        raise NotImplementedError
+
+
+def _values(rows: pl.DataFrame, column: str | None) -> list[Any]:
+    own = rows.drop(SYSTEM_COLUMNS, strict=False)
+    return own.to_dicts() if column is None else own[column].to_list()
+
+
+@attrs.frozen
+class ListView(View):
+    """All rows as dicts, or the values of a column, in the order of event times."""
+
+    column: str | None
+
+    def of(self, rows: pl.DataFrame) -> list[Any]:
+        """A list."""
+        return _values(rows, self.column)
+
+
+@attrs.frozen
+class DictView(View):
+    """Rows as dicts, or the values of a column, by key; of several the newest. Several keys are a tuple."""
+
+    keys: tuple[str, ...]
+    column: str | None
+
+    def of(self, rows: pl.DataFrame) -> dict[Any, Any]:
+        """A dict."""
+        keys = rows[self.keys[0]].to_list() if len(self.keys) == 1 else rows.select(self.keys).rows()
+        return dict(zip(keys, _values(rows, self.column), strict=True))
+
+
+@attrs.frozen(eq=False)
+class SingletonView(View):
+    """The only row as a dict, or its value in a column; without a row the default, if there is one."""
+
+    column: str | None
+    default: tuple[Any, ...]
+
+    def of(self, rows: pl.DataFrame) -> Any:
+        """A dict or a value. Raises `ValueError` where there is not one row."""
+        values = _values(rows, self.column)
+        if len(values) > 1:
+            raise ValueError(f"side {self.name!r} has {len(values):,} rows where there should be one")
+        if not values and not self.default:
+            raise ValueError(f"side {self.name!r} has no row; give as_singleton a default=")
+        return values[0] if values else self.default[0]
+
+
+@attrs.define
+class Raised(Failures):
+    """The same, with what was raised."""
+
+    raised: dict[int, Exception] = attrs.field(factory=dict)
+
+    def add(self, row: int, error: Exception) -> None:
+        """The function raised this for the row."""
+        Failures.add(self, row, error)
+        error.add_note(f"in the function of step {self.step.name!r} ({self.step.kind})")
+        self.raised[row] = error
+
+
+@attrs.frozen(slots=False, eq=False)
+class Called:
+    """What a step makes of rows whose function also gets views of sides, by keyword."""
+
+    step: PythonStep
+    views: Mapping[str, View]
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns that the function gives."""
+        return self.step.schema
+
+    @cached_property
+    def _hows(self) -> dict[str, tuple[Any, ...]]:
+        return {keyword: (type(view).__name__, repr(view)) for keyword, view in self.views.items()}
+
+    def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
+        """The function's results, and the rows that it could not be called with, or on which it raised."""
+        own, system = rows.select(self.step.reads), rows.drop(self.step.reads)
+        try:
+            values = {name: self._value(name, sides[view.name]) for name, view in self.views.items()}
+        except (ValueError, OverflowError) as error:
+            nothing = pl.DataFrame(schema=self.schema).hstack(system.clear())
+            return nothing, Refused(own, (error,) * len(own))
+        fits = python_has(own)
+        beyond = own.clear() if fits is None else own.filter(~fits)
+        if fits is not None:
+            own, system = own.filter(fits), system.filter(fits)
+        step = attrs.evolve(self.step, fn=partial(self.step.fn, **values))
+        failures = Raised(step, strict=False)
+        made = step.call(own, system, failures)
+        wrong = sorted(failures.errors)
+        errors = [failures.raised.get(row) or StepError(step.name, failures.errors[row]) for row in wrong]
+        errors += [StepError(step.name, BEYOND) for _ in range(len(beyond))]
+        if not errors:
+            return made, None
+        return made, Refused(pl.concat([own[wrong], beyond]), tuple(errors))
+
+    def _value(self, keyword: str, seen: Seen) -> Any:
+        view = self.views[keyword]
+
+        def make(rows: pl.DataFrame) -> Any:
+            return view.of(rows.sort(EVENT_TIME, maintain_order=True).drop(WINDOW_COLUMNS))
+
+        return seen.made(self._hows[keyword], make)

@@ -1,0 +1,89 @@
+"""Lookups in a side on a stage alone: rows per second, by how large the side is."""
+
+from __future__ import annotations
+
+import time
+
+import click
+import numpy as np
+import polars as pl
+
+import beamlike as bl
+from stages.operator import MAIN
+from stages.progress.watermarks import Clock
+from stages.stage import Stage
+from stages.state.store import DictStore
+from windowing.columns import EVENT_TIME
+from windowing.time import MAX_TIME
+
+SECOND = 1_000_000
+SIDE = "side.prices"
+WARM_UP = 3
+
+
+def prices(rows: int, *, text: bool) -> pl.DataFrame:
+    """A side: a key, and two columns."""
+    random = np.random.default_rng(1)
+    columns = {
+        "key": random.permutation(rows) * 7919,
+        "price": random.random(rows),
+        "stock": random.random(rows),
+    }
+    return pl.DataFrame(columns).cast({"key": pl.String() if text else pl.Int64()})
+
+
+def lookup_stage(side: pl.DataFrame) -> Stage:
+    """Two columns that are looked up."""
+    p = bl.Pipeline("bench")
+    schema = {"key": side.schema["key"], "value": pl.Float64(), "at": pl.Int64()}
+    rows = p.read(
+        "rows",
+        bl.Rows(pl.DataFrame(schema=schema)),
+        timestamp="at",
+        timestamp_unit="us",
+        watermark=bl.MonotonousTimestamps(),
+    )
+    found = bl.lookup(p.read("prices", bl.Rows(side.clear())), on="key")
+    rows.with_columns(price=found["price"], stock=found["stock"]).write("out", bl.Memory())
+    (stage,) = p.plan().stages.values()
+    return stage.stage
+
+
+def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, float]:
+    """CPU seconds per batch, and for the step in which the side comes."""
+    side = prices(keys, text=text)
+    stage, store, random = lookup_stage(side), DictStore(), np.random.default_rng(7)
+    inputs = stage.operator.inputs
+    nothing = {role: one.no_arrivals() for role, one in inputs.items()}
+    begin = time.process_time()
+    stage.step(store, {**nothing, SIDE: side}, Clock(0, sides={SIDE: MAX_TIME}))
+    came, took = time.process_time() - begin, []
+    for number in range(1, batches + WARM_UP + 1):
+        at = number * SECOND + np.sort(random.integers(0, SECOND, rows))
+        asked = random.integers(0, keys + keys // 10, rows) * 7919
+        columns = {"key": asked, "value": random.random(rows), "at": at, EVENT_TIME: at}
+        arrivals = pl.DataFrame(columns).cast({"key": side.schema["key"]}).select(list(inputs[MAIN].schema))
+        begin = time.process_time()
+        step = stage.step(store, {**nothing, MAIN: arrivals}, Clock(number * SECOND, sides={SIDE: MAX_TIME}))
+        took.append(time.process_time() - begin)
+        assert len(step.panes) == rows
+    return float(np.median(took[WARM_UP:])), came
+
+
+@click.command()
+@click.option("--rows", default=100_000, show_default=True, help="Of a batch.")
+@click.option("--batches", default=7, show_default=True)
+@click.option("--keys", multiple=True, default=(10_000, 1_000_000), show_default=True, help="Of the side.")
+def main(rows: int, batches: int, keys: tuple[int, ...]) -> None:
+    """Print a line for each size of the side, for keys that are numbers and such that are text."""
+    for count in keys:
+        for kind in ("numbers", "text"):
+            seconds, came = lookup(count, rows, batches, text=kind == "text")
+            click.echo(
+                f"lookup  side of {count:>9,} rows, keys are {kind:7}  {seconds * 1000:6.1f} ms a batch  "
+                f"{rows / seconds:>10,.0f} rows/s  (the side itself: {came * 1000:,.0f} ms)"
+            )
+
+
+if __name__ == "__main__":
+    main()

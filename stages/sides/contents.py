@@ -1,0 +1,232 @@
+"""The content of the windows of all sides, as a step finds it, changes it and leaves it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Final, TypeVar
+
+import attrs
+import polars as pl
+
+from stages.errors import ResultError
+from stages.operator import HOLD, PENDING, State
+from stages.progress.watermarks import Times
+from stages.sides.declarations import IS_ROW, Side
+from stages.sides.memory import REMEMBERED
+from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, Versions
+from stages.sizes import size_of
+from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+from windowing.triggers.base import WATERMARK
+
+T = TypeVar("T")
+
+_MB: Final = 1 << 20
+
+
+@attrs.frozen
+class Version:
+    """What a window of a side has: a `token` that nothing else has, how much it is, and its pane or reading."""
+
+    side: str
+    start: int
+    end: int
+    token: str
+    rows: int
+    bytes: int
+    newness: int
+
+
+@attrs.frozen
+class Seen:
+    """What rows see of a side."""
+
+    token: str
+    bytes: int
+    load: Callable[[], pl.DataFrame]
+
+    def made(self, how: Hashable, make: Callable[[pl.DataFrame], T]) -> T:
+        """What this makes of the content, which is the same for equal `how`; it may be at hand from before."""
+        return REMEMBERED.get((self.token, how), self.bytes, lambda: make(self.load()))
+
+
+@attrs.frozen
+class Change:
+    """What a step changes of a side: rows that are new, and the ends of windows whose rows they replace."""
+
+    versions: tuple[Version, ...]
+    rows: pl.DataFrame
+    replaced: tuple[int, ...] = ()
+
+
+@attrs.define
+class Contents:
+    """The content of all sides in a step. `read` has what was looked at of each side."""
+
+    state: State
+    tables: Mapping[str, Content]
+    versions: dict[tuple[str, int], Version]
+    read: dict[str, pl.DataFrame] = attrs.field(factory=dict)
+    new: tuple[Version, ...] = ()
+
+    @classmethod
+    def after(
+        cls,
+        state: State,
+        kept: Versions,
+        tables: Mapping[str, Content],
+        arrivals: Mapping[str, pl.DataFrame],
+        then: Times,
+        now: Times,
+        lateness: int,
+    ) -> Contents:
+        """With what has come, and left in the state without windows that no row to come sees.
+
+        Raises `ResultError` where a side has become too large.
+        """
+        known = {(one.side, one.end): one for one in _versions(state.peek(kept, (0, 0)))}
+        contents, gone = cls(state, tables, known), list[Version]()
+        for content in tables.values():
+            side = content.side
+            change = _change(side, content, arrivals[side.clock], known, then, now)
+            contents.versions.update({(side.name, one.end): one for one in change.versions})
+            contents.new += change.versions
+            over = [one for one in contents.of(side) if _is_over(one, side, now, lateness)]
+            contents._leave(content, change, over)
+            contents._require_small(side)
+            gone += over
+        if contents.new or gone:
+            left = [one for one in contents.versions.values() if one not in gone]
+            state.visit(kept, kept.table.no_rows.vstack(_rows(left[:1] or gone[:1], kept)))
+            state.leave(kept, _rows(left, kept))
+        return contents
+
+    def of(self, side: Side) -> list[Version]:
+        """The windows of a side that have something."""
+        return [one for one in self.versions.values() if one.side == side.name]
+
+    def seen(self, side: Side, end: int | None) -> Seen:
+        """What rows see in the window of a side that ends there; nothing where there is none."""
+        version = None if end is None else self.versions.get((side.name, end))
+        if version is None or end is None:
+            return Seen("", 0, lambda: self.tables[side.name].table.no_rows)
+        return Seen(version.token, version.bytes, lambda: self._load(self.tables[side.name], version))
+
+    def _load(self, content: Content, version: Version) -> pl.DataFrame:
+        mine = pl.col(WINDOW_END) == version.end
+        found = self.read.get(content.side.name, content.table.no_rows).filter(mine)
+        if found.is_empty() and version.rows:
+            found = self.state.peek(content, (version.end, version.end)).filter(mine)
+        return found
+
+    def _leave(self, content: Content, change: Change, over: Iterable[Version]) -> None:
+        gone = [one.end for one in over]
+        touched = [*change.replaced, *gone]
+        if change.rows.is_empty() and not touched:
+            return
+        visit = self.state.visit(content, change.rows, (min(touched), max(touched)) if touched else None)
+        stays = visit.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
+        pool = self.read[content.side.name] = pl.concat([stays, visit.incoming])
+        self.state.leave(content, pool.filter(~pl.col(WINDOW_END).is_in(gone)))
+
+    def _require_small(self, side: Side) -> None:
+        versions = self.of(side)
+        size = sum(one.bytes for one in versions)
+        if size > side.limit:
+            rows = sum(one.rows for one in versions)
+            windows = f" in {len(versions)} windows" if len(versions) > 1 else ""
+            raise ResultError(
+                f"side {side.name!r} takes {size / _MB:,.1f} MB in the memory of each shard ({rows:,} rows{windows}), "
+                f"and at most {side.limit / _MB:,.1f} MB are allowed: select(...) only the columns that are looked at, "
+                "or allow more with max_bytes=; what is too large for a side is joined, with join(...) or "
+                "join_asof(...), which spreads both inputs over the shards"
+            )
+
+
+def _is_over(version: Version, side: Side, now: Times, lateness: int) -> bool:
+    """Whether no row to come sees it, and none waits for it."""
+    expiry = min(version.end, GLOBAL_WINDOW_END - lateness) + lateness
+    return now.time(WATERMARK) >= expiry and now.time(side.clock) >= version.end
+
+
+def _change(
+    side: Side,
+    content: Content,
+    came: pl.DataFrame,
+    known: Mapping[tuple[str, int], Version],
+    then: Times,
+    now: Times,
+) -> Change:
+    if side.feed == "panes":
+        return _panes(side, content, came, known)
+    before = known.get((side.name, GLOBAL_WINDOW_END))
+    time = pl.col(EVENT_TIME) if side.timed else pl.lit(None, pl.Int64).alias(EVENT_TIME)
+    placed = came.with_columns(
+        time, pl.lit(MIN_TIME).alias(WINDOW_START), pl.lit(GLOBAL_WINDOW_END).alias(WINDOW_END)
+    )
+    if side.feed == "whole":
+        rows = _as_content(placed, content)
+        if rows.is_empty():
+            return Change((), rows)
+        return Change((_grown(side, before, rows),), rows)
+    reading = now.time(side.clock)
+    if not then.time(side.clock) < reading < GLOBAL_WINDOW_END:
+        return Change((), content.table.no_rows)
+    rows = _as_content(placed.filter(pl.col(EVENT_TIME) == reading), content)
+    version = _version(side, (MIN_TIME, GLOBAL_WINDOW_END), rows, reading)
+    return Change((version,), rows, (GLOBAL_WINDOW_END,))
+
+
+def _panes(
+    side: Side, content: Content, came: pl.DataFrame, known: Mapping[tuple[str, int], Version]
+) -> Change:
+    """Of each window its newest pane, if that is newer than what is there."""
+    versions, rows = [], [content.table.no_rows]
+    for (start, end), panes in came.partition_by(WINDOW_COLUMNS, as_dict=True, maintain_order=True).items():
+        index = int(panes[PANE_INDEX].max())  # type: ignore[arg-type]
+        before = known.get((side.name, end))
+        if before is not None and before.newness >= index:
+            continue
+        pane = _as_content(panes.filter((pl.col(PANE_INDEX) == index) & pl.col(IS_ROW)), content)
+        versions.append(_version(side, (start, end), pane, index))
+        rows.append(pane)
+    return Change(tuple(versions), pl.concat(rows), tuple(one.end for one in versions))
+
+
+def _as_content(rows: pl.DataFrame, content: Content) -> pl.DataFrame:
+    nothing = pl.lit(None, pl.Int64)
+    return rows.with_columns(pl.lit(0, pl.Int64).alias(PENDING), nothing.alias(HOLD)).select(
+        list(content.rows)
+    )
+
+
+def _version(side: Side, window: tuple[int, int], rows: pl.DataFrame, newness: int) -> Version:
+    return Version(side.name, *window, _digest("", rows), len(rows), size_of(rows), newness)
+
+
+def _grown(side: Side, before: Version | None, rows: pl.DataFrame) -> Version:
+    token, count, size = ("", 0, 0) if before is None else (before.token, before.rows, before.bytes)
+    more = _digest(token, rows)
+    return Version(side.name, MIN_TIME, GLOBAL_WINDOW_END, more, count + len(rows), size + size_of(rows), 0)
+
+
+def _digest(before: str, rows: pl.DataFrame) -> str:
+    """Of these rows, after others of this digest."""
+    buffer = io.BytesIO()
+    rows.write_ipc_stream(buffer)
+    return blake2b(buffer.getbuffer(), digest_size=16, key=before.encode()).hexdigest()
+
+
+def _versions(rows: pl.DataFrame) -> list[Version]:
+    return [
+        Version(*row) for row in rows.select(SIDE, *WINDOW_COLUMNS, TOKEN, ROWS, BYTES, NEWNESS).iter_rows()
+    ]
+
+
+def _rows(versions: Iterable[Version], kept: Versions) -> pl.DataFrame:
+    columns = (SIDE, *WINDOW_COLUMNS, TOKEN, ROWS, BYTES, NEWNESS)
+    rows = [(*attrs.astuple(one), 0, None) for one in versions]
+    schema = {name: kept.table.schema[name] for name in (*columns, PENDING, HOLD)}
+    return pl.DataFrame(rows, schema, orient="row").select(list(kept.table.schema))

@@ -1,0 +1,140 @@
+"""Looking keys up in the content of a side: columns for columns, by a hash of the key and a search among those."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stages.keys import key_hash
+from stages.operator import Refused
+from stages.sides.contents import Seen
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+
+Places = npt.NDArray[np.int64]
+
+_HASH: Final = "__hash"
+
+
+@attrs.frozen
+class KeyIndex:
+    """Rows, one for each key, in the order of the hashes of the keys; of several the newest, of these the last one."""
+
+    rows: pl.DataFrame
+    keys: tuple[str, ...]
+    hashes: npt.NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame, keys: Sequence[str]) -> KeyIndex:
+        """Of rows with an event time. A key with a null in it is found by nobody."""
+        known = rows.filter(pl.all_horizontal(pl.col(key).is_not_null() for key in keys))
+        newest = known.sort(EVENT_TIME, maintain_order=True, nulls_last=False)
+        newest = newest.unique(list(keys), keep="last", maintain_order=True)
+        ordered = newest.with_columns(key_hash(keys).alias(_HASH)).sort(_HASH)
+        return cls(ordered.drop(_HASH), tuple(keys), ordered[_HASH].to_numpy())
+
+    def find(self, asked: pl.DataFrame) -> Places:
+        """Of each of these keys, in columns of these names, the place of its row; -1 where there is none."""
+        count = len(self.hashes)
+        found = np.full(len(asked), -1, np.int64)
+        if count == 0 or asked.is_empty():
+            return found
+        hashes = asked.select(key_hash(self.keys)).to_series().to_numpy()
+        # In order, a search finds its way in what the last one has read.
+        order = np.argsort(hashes)
+        left, at = order, np.searchsorted(self.hashes, hashes[order])
+        while len(left):
+            there = at < count
+            left, at = left[there], at[there]
+            same = self.hashes[at] == hashes[left]
+            left, at = left[same], at[same]
+            equal = self._equal(asked, left, at)
+            found[left[equal]] = at[equal]
+            # Of another key with the same hash, the next one may be it.
+            left, at = left[~equal], at[~equal] + 1
+        return found
+
+    def _equal(self, asked: pl.DataFrame, left: Places, at: Places) -> npt.NDArray[np.bool_]:
+        equal = np.ones(len(left), np.bool_)
+        for key in self.keys:
+            ours, theirs = asked[key].gather(left), self.rows[key].gather(at)
+            equal &= (ours == theirs).fill_null(False).to_numpy()
+        return equal
+
+
+@attrs.frozen
+class Lookup:
+    """Columns of a side by the names that they get, of the row whose `keys` are the values of the columns `on`.
+
+    Without keys it is the only row that there is. `found` is the name of a column that says whether there is one;
+    where there is none, a column has its value in `default`, else null.
+    """
+
+    side: str
+    on: tuple[str, ...]
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    found: str | None = None
+    default: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def give(self, rows: pl.DataFrame, seen: Seen, types: pl.Schema) -> list[pl.Series]:
+        """The columns, for these rows. Raises `ValueError` where there should be one row, and are several."""
+        index = seen.made((*self.keys, "index"), self._index)
+        asked = rows.select(pl.col(own).alias(key) for own, key in zip(self.on, self.keys, strict=True))
+        only = 0 if len(index.rows) else -1
+        places = index.find(asked) if self.keys else np.full(len(rows), only, np.int64)
+        found = pl.Series(places >= 0)
+        at = (
+            pl.Series(places).zip_with(found, pl.Series([None], dtype=pl.Int64))
+            if not found.all()
+            else pl.Series(places)
+        )
+        given = []
+        for name, column in self.columns.items():
+            values = index.rows[column].gather(at)
+            if column in self.default:
+                values = values.zip_with(found, pl.Series([self.default[column]], dtype=types[name]))
+            given.append(values.alias(name))
+        return [*given, *([] if self.found is None else [found.alias(self.found)])]
+
+    def _index(self, rows: pl.DataFrame) -> KeyIndex:
+        rows = rows.drop(WINDOW_COLUMNS)
+        if self.keys:
+            return KeyIndex.of(rows, self.keys)
+        if len(rows) > 1:
+            raise ValueError(f"side {self.side!r} has {len(rows):,} rows where there should be one")
+        return KeyIndex(rows, (), np.zeros(len(rows), np.uint64))
+
+
+@attrs.frozen(slots=False, eq=False)
+class LookedUp:
+    """Rows of these columns, with what is looked up for them."""
+
+    own: pl.Schema
+    lookups: tuple[Lookup, ...]
+    types: pl.Schema
+
+    @cached_property
+    def schema(self) -> pl.Schema:
+        """The columns of the rows, then those that are looked up, with their `types`."""
+        return pl.Schema({**self.own, **self.types})
+
+    def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
+        """All rows, or none where a side that should have one row has several."""
+        try:
+            columns = [
+                column
+                for lookup in self.lookups
+                for column in lookup.give(rows, sides[lookup.side], self.types)
+            ]
+        except ValueError as error:
+            nothing = rows.clear().with_columns(
+                pl.lit(None, dtype).alias(name) for name, dtype in self.types.items()
+            )
+            return nothing, Refused(rows.select(list(self.own)), (error,) * len(rows))
+        return rows.with_columns(columns), None

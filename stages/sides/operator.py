@@ -1,0 +1,196 @@
+"""The operator with side inputs: a row waits until the window that it sees is ready on each side, and is given then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Final, Protocol
+
+import attrs
+import polars as pl
+
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.progress.watermarks import Times, Watermarks
+from stages.sides.contents import Contents, Seen
+from stages.sides.declarations import Side
+from stages.sides.tables import UNTIL, Content, Versions, Waits
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.lateness import collected_at
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+from windowing.triggers.base import WATERMARK
+
+_READY: Final = "__ready"
+_SAME: Final = "__same"
+"""Of rows: the number of those that see the same."""
+
+
+class Use(Protocol):
+    """What is made of rows and of what they see of each side."""
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns that it gives, without those of the engine."""
+
+    def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
+        """Of rows that see the same: what is made of them, with the engine's columns, and those that it cannot use."""
+
+
+@attrs.frozen(slots=False, eq=False)
+class SideInputs(Operator):
+    """Rows of the columns `schema`, and what they see of `sides`, as `use` has it.
+
+    A row sees of a side the window that contains the last instant of its own. That is ready when it is over, or has had
+    a first pane. `late`: somebody wants to see what is dropped. `title`: what the rows are called.
+    """
+
+    schema: pl.Schema
+    sides: tuple[Side, ...]
+    use: Use
+    allowed_lateness: int = 0
+    late: bool = attrs.field(default=False, kw_only=True)
+    title: str = attrs.field(default="", kw_only=True)
+
+    @property
+    def inputs(self) -> dict[str, Input]:
+        """The rows, and each side by its clock."""
+        main = Input((), self.schema, "anywhere")
+        return {MAIN: main, **{side.clock: side.input for side in self.sides}}
+
+    @property
+    def tables(self) -> tuple[Kept, ...]:
+        """Rows that wait, what windows of the sides have, and the rows of each of these."""
+        return (self.waits, self.versions, *self.contents.values())
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        """The watermark, and those of the sides."""
+        return (WATERMARK, *(side.clock for side in self.sides))
+
+    @cached_property
+    def waits(self) -> Waits:
+        """The rows that wait."""
+        windows = dict.fromkeys(WINDOW_COLUMNS, pl.Int64())
+        return Waits(pl.Schema({**self.schema, **windows}), self.sides, self.title)
+
+    @cached_property
+    def versions(self) -> Versions:
+        """What windows of the sides have."""
+        return Versions()
+
+    @cached_property
+    def contents(self) -> dict[str, Content]:
+        """The rows of each side."""
+        return {side.name: Content(side) for side in self.sides}
+
+    @cached_property
+    def nothing(self) -> pl.DataFrame:
+        """No row of what it gives."""
+        system = {name: dtype for name, dtype in self.schema.items() if name.startswith("__")}
+        return pl.DataFrame(schema={**self.use.schema, **system})
+
+    def step(
+        self,
+        state: State,
+        arrivals: Mapping[str, pl.DataFrame],
+        before: Watermarks,
+        then: Times,
+        now: Times,
+    ) -> Given:
+        """What has come of the sides first, then the rows that need not wait any more."""
+        came = self._placed(arrivals[MAIN])
+        over = collected_at(self.allowed_lateness) <= before.input
+        late, usable = came.filter(over), came.filter(~over)
+        contents = Contents.after(
+            state, self.versions, self.contents, arrivals, then, now, self.allowed_lateness
+        )
+        fresh = self._looked_at(usable, contents, now)
+        waited = self._waited(state, fresh.filter(~pl.col(_READY)), contents, before, now)
+        at_once, unused = self._give(fresh.filter(_READY), contents)
+        later, refused = self._give(waited, contents)
+        lost = sum(len(part.rows) for part in unused)
+        released = int(fresh[_READY].sum()) - lost + len(waited)
+        return Given(
+            pl.concat([self.nothing, *later, *at_once]),
+            len(came) - lost,
+            len(came) - lost,
+            released,
+            {"late": len(late)} if len(late) else {},
+            self._shown(late),
+            (*refused, *unused),
+        )
+
+    def _placed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with their window, which is that of all time where they have none."""
+        if WINDOW_END in self.schema:
+            return rows
+        return rows.with_columns(
+            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
+            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
+        )
+
+    def _looked_at(self, rows: pl.DataFrame, contents: Contents, now: Times) -> pl.DataFrame:
+        """The rows, with whether each is ready, until when it waits for each side, and the number of what it sees."""
+        ends = rows[WINDOW_END].unique().sort()
+        found: dict[str, list[int | None]] = {WINDOW_END: ends.to_list()}
+        tokens: list[list[str]] = [[] for _ in ends]
+        for side in self.sides:
+            windows = side.windows_of(ends)
+            until: list[int | None] = []
+            for end, own in zip(ends, tokens, strict=True):
+                _, stop = windows.get(end, (0, None))
+                own.append(contents.seen(side, stop).token)
+                until.append(None if self._is_ready(side, stop, contents, now) else stop)
+            found[self.waits.until(side)] = until
+        numbers: dict[tuple[str, ...], int] = {}
+        same = [numbers.setdefault(tuple(own), len(numbers)) for own in tokens]
+        looked = pl.DataFrame({**found, _SAME: same}, dict.fromkeys((*found, _SAME), pl.Int64()))
+        waits = [pl.col(self.waits.until(side)) for side in self.sides]
+        looked = looked.with_columns(pl.min_horizontal(waits).alias(UNTIL)).with_columns(
+            pl.col(UNTIL).is_null().alias(_READY)
+        )
+        asked = rows.drop(UNTIL, *(self.waits.until(side) for side in self.sides), strict=False)
+        return asked.join(looked, on=WINDOW_END, how="left", maintain_order="left")
+
+    def _is_ready(self, side: Side, end: int | None, contents: Contents, now: Times) -> bool:
+        """Whether the window of a side that ends there is over or has had a pane; one that there is not always is."""
+        if end is None or now.time(side.clock) >= end:
+            return True
+        return side.feed != "whole" and (side.name, end) in contents.versions
+
+    def _waited(
+        self, state: State, rows: pl.DataFrame, contents: Contents, before: Watermarks, now: Times
+    ) -> pl.DataFrame:
+        """Rows that have waited and are ready now; these join those that wait."""
+        hold = pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD)
+        wait = rows.with_columns(pl.lit(1, pl.Int64).alias(PENDING), hold).select(list(self.waits.rows))
+        # The first pane of a window lets the rows pass that wait for it, before it is over.
+        first = [
+            (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
+        ]
+        between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
+        visit = state.visit(self.waits, wait, between)
+        pool = self._looked_at(pl.concat([visit.rows, visit.incoming]), contents, now)
+        state.leave(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
+        return pool.filter(_READY)
+
+    def _give(self, rows: pl.DataFrame, contents: Contents) -> tuple[list[pl.DataFrame], list[Refused]]:
+        """What is made of ready rows, by what they see."""
+        given, refused = list[pl.DataFrame](), list[Refused]()
+        for part in rows.partition_by(_SAME, maintain_order=True):
+            sides = dict(self._seen(part, contents))
+            made, unused = self.use.give(part.select(list(self.schema)), sides)
+            given.append(made.select(self.nothing.columns))
+            refused += [] if unused is None else [unused]
+        return given, refused
+
+    def _seen(self, rows: pl.DataFrame, contents: Contents) -> Iterator[tuple[str, Seen]]:
+        end = rows[WINDOW_END].head(1)
+        for side in self.sides:
+            _, stop = side.windows_of(end).get(end.item(), (0, None))
+            yield side.name, contents.seen(side, stop)
+
+    def _shown(self, late: pl.DataFrame) -> pl.DataFrame:
+        """What was too late, with the reason, if somebody wants to see it."""
+        if not self.late:
+            return pl.DataFrame()
+        return late.with_columns(pl.lit("late").alias("reason"))

@@ -1,0 +1,205 @@
+"""Side inputs as they are declared: what is refused, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import narwhals as nw
+import pytest
+
+import beamlike as bl
+from beamlike.errors import PlanError
+
+ROWS = [{"user": "ada", "points": 3, "at": 1}, {"user": "bob", "points": 5, "at": 2}]
+
+
+def read(p: bl.Pipeline, name: str, source: Any = None) -> bl.Collection:
+    return p.read(
+        name,
+        source or bl.Rows(ROWS),
+        timestamp="at",
+        timestamp_unit="s",
+        watermark=bl.MonotonousTimestamps(),
+    )
+
+
+class Endless:
+    """A source without end."""
+
+    bounded = False
+
+    def schema(self) -> dict[str, Any]:
+        return bl.Rows(ROWS).schema()
+
+    def chunks(self, rows: int) -> Any:
+        return bl.Rows(ROWS).chunks(rows)
+
+
+def looked(main: bl.Collection, side: bl.Collection) -> bl.Collection:
+    return main.map(lambda row, side: row, side={"side": bl.as_list(side)}, name="looked")
+
+
+def of_windows(main: bl.Collection, side: bl.Collection) -> Any:
+    return looked(main, side.window_into(bl.FixedWindows("1m")))
+
+
+def of_sessions(main: bl.Collection, side: bl.Collection) -> Any:
+    return looked(main.window_into(bl.FixedWindows("1m")), side.window_into(bl.Sessions("1m")))
+
+
+def of_retractions(main: bl.Collection, side: bl.Collection) -> Any:
+    early = bl.AfterWatermark(early=bl.AfterCount(1))
+    minutes = side.window_into(bl.FixedWindows("1m"), trigger=early, accumulation="retracting")
+    return looked(main.window_into(bl.FixedWindows("1m")), minutes.aggregate(n=bl.count()))
+
+
+def for_retractions(main: bl.Collection, side: bl.Collection) -> Any:
+    early = bl.AfterWatermark(early=bl.AfterCount(1))
+    minutes = main.window_into(bl.FixedWindows("1m"), trigger=early, accumulation="retracting")
+    return looked(minutes.aggregate(n=bl.count()), side)
+
+
+def of_endless(main: bl.Collection, side: bl.Collection) -> Any:
+    return looked(main, read(main.pipeline, "endless", Endless()))  # type: ignore[arg-type]
+
+
+def of_strangers(main: bl.Collection, side: bl.Collection) -> Any:
+    return looked(main, read(bl.Pipeline("other"), "strangers"))
+
+
+def looked_up_at_strangers(main: bl.Collection, side: bl.Collection) -> Any:
+    return main.filter(bl.lookup(read(bl.Pipeline("other"), "strangers"), on="user").found())
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        (of_windows, r"rows of 'main' are in the global window, .* call window_into\(...\) on the rows, too"),
+        (of_sessions, "the windows of side 'side.window_into', .* merge, each key having its own"),
+        (of_retractions, "rows of side '.*' may take back earlier ones"),
+        (for_retractions, "its rows may take back earlier ones"),
+        (of_endless, "side 'endless' has no end and is in the global window"),
+        (of_strangers, "side 'strangers' is of pipeline 'other', and the rows that look at it are of 'p'"),
+        (looked_up_at_strangers, "side 'strangers' is of pipeline 'other'"),
+        (
+            lambda main, side: main.map(lambda row: row, side={"x": side}),
+            "side 'x' must be bl.as_dict.*looked at",
+        ),
+        (lambda main, side: main.map(lambda row: row, side={}), "side must be a dict such as"),
+        (
+            lambda main, side: main.map(lambda row: row, side={"a b": bl.as_list(side)}),
+            "'a b' cannot be a keyword",
+        ),
+        (
+            lambda main, side: main.filter("user", side={"x": bl.as_list(side)}),
+            "has one condition, a function",
+        ),
+        (lambda main, side: bl.lookup(side, on="usr"), "'usr'.*did you mean 'user'"),
+        (lambda main, side: bl.lookup(side), "give on="),
+        (lambda main, side: bl.lookup(side, on="user")["pointz"], "'pointz'.*did you mean 'points'"),
+        (lambda main, side: bl.lookup(side, on="user").pointz, "'pointz'.*did you mean 'points'"),
+        (
+            lambda main, side: bl.lookup(side, on="user", default={"points": "x"}),
+            "the default of 'points' is 'x'",
+        ),
+        (
+            lambda main, side: bl.lookup(side, on="user", max_bytes=0),
+            "max_bytes must be a whole number of bytes",
+        ),
+        (lambda main, side: bl.as_dict(side, "usr"), "'usr'.*did you mean 'user'"),
+        (lambda main, side: bl.as_list(side, "usr"), "'usr'.*did you mean 'user'"),
+        (lambda main, side: bl.as_singleton("side"), "as_singleton takes a collection to look at"),
+        (
+            lambda main, side: main.filter(bl.lookup(side, left_on="points", right_on="user").found()),
+            "the key 'points' is Int64, and 'user' of side 'side' is String",
+        ),
+    ],
+)
+def test_what_cannot_be_looked_at_is_refused(
+    declare: Callable[[bl.Collection, bl.Collection], Any], told: str
+) -> None:
+    p = bl.Pipeline("p")
+    with pytest.raises((PlanError, TypeError), match=f"(?s){told}"):
+        declare(read(p, "main"), read(p, "side"))
+
+
+def test_a_side_without_event_time_that_leads_elsewhere_is_refused_as_a_whole() -> None:
+    p = bl.Pipeline("p")
+    side = p.read("side", bl.Rows(ROWS))
+    read(p, "main").filter(bl.lookup(side, on="user").found()).write("out", bl.Memory())
+    p.plan()
+    side.write("copy", bl.Memory())
+    with pytest.raises(
+        PlanError, match="side 'side' has no event time, and its source 'side' also leads elsewhere"
+    ):
+        p.plan()
+
+
+def test_columns_that_are_looked_up_show_only_in_their_expressions() -> None:
+    p = bl.Pipeline("p")
+    main, side = read(p, "main"), p.read("side", bl.Rows([{"user": "ada", "points": 7}]))
+    found = bl.lookup(side, on="user")
+    both = main.with_columns(nw.all(), more=found["points"] + bl.col("points"), other=found.points)
+    assert list(both.schema) == ["user", "points", "at", "more", "other"]
+    assert both.collect()[["more", "other"]].rows() == [(10, 7), (None, None)]
+    assert main.select(found["points"]).collect()["points"].to_list() == [7, None]
+
+
+def test_two_lookups_in_one_side_and_two_sides_are_one_stage() -> None:
+    p = bl.Pipeline("p")
+    main = read(p, "main")
+    ages, names = (
+        p.read("ages", bl.Rows([{"user": "ada", "age": 36}])),
+        p.read("names", bl.Rows([{"id": 3, "name": "three"}])),
+    )
+    once = main.with_columns(
+        age=bl.lookup(ages, on="user").age,
+        same=bl.lookup(ages, left_on="user", right_on="user").age,
+        name=bl.lookup(names, left_on="points", right_on="id").name,
+    )
+    once.write("out", out := bl.Memory())
+    assert list(p.plan().stages) == ["main.with_columns.lookup"]
+    p.run()
+    assert out.frame()[["age", "same", "name"]].rows() == [(36, 36, "three"), (None, None, None)]
+
+
+def test_a_side_that_is_too_large_fails_the_run_and_says_what_else_there_is() -> None:
+    p = bl.Pipeline("p")
+    side = p.read("side", bl.Rows([{"user": str(number), "age": number} for number in range(100_000)]))
+    age = bl.lookup(side, on="user", max_bytes=1_000_000)["age"]
+    read(p, "main").with_columns(age=age).write("out", bl.Memory())
+    told = (
+        r"side 'side' takes \d\.\d MB in the memory of each shard \(100,000 rows\), .* 1\.0 MB .* join_asof"
+    )
+    with pytest.raises(bl.StepError, match=told):
+        p.run()
+
+
+def test_head_and_collect_see_all_of_a_side() -> None:
+    p = bl.Pipeline("p")
+    side = p.read("side", bl.Rows([{"user": name, "age": 1} for name in ("x", "y", "ada")]))
+    found = read(p, "main").with_columns(age=bl.lookup(side, on="user")["age"])
+    assert found.collect(input_rows=1)["age"].to_list() == [1]
+
+
+def test_what_a_function_raises_with_a_side_is_a_dead_letter_or_fails_the_run() -> None:
+    def declared(on_error: Any) -> tuple[bl.Pipeline, bl.Collection]:
+        p = bl.Pipeline("p", on_error=on_error)
+        side = p.read("side", bl.Rows([{"n": 3}]))
+        one = bl.as_singleton(side, "n")
+        return p, read(p, "main").map(
+            lambda row, n: {"share": 1 / (row["points"] - n)},
+            {"share": float},
+            side={"n": one},
+            name="shares",
+        )
+
+    p, shares = declared("dead_letters")
+    letters = shares.dead_letters().collect()
+    assert letters.select("step", "error").rows() == [("shares", "ZeroDivisionError: division by zero")]
+    assert '"points":3' in letters["row"].item().replace(" ", "")
+    p, shares = declared("fail")
+    shares.write("out", bl.Memory())
+    with pytest.raises(ZeroDivisionError):
+        p.run()

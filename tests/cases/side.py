@@ -1,0 +1,193 @@
+"""Cases of side inputs, in a pipeline. `as` says what rows look at: see `VIEWS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import attrs
+import narwhals as nw
+
+import beamlike as bl
+from tests.cases.case import Case, Outcome
+from tests.cases.items import SCHEMA, batches, moves_of
+from tests.cases.process import stream_of, window_fn
+from tests.cases.recorder import Recorder
+from tests.cases.scripts import windows_of
+
+_CASE = frozenset(
+    {
+        "as",
+        "default",
+        "windows",
+        "lateness",
+        "side_windows",
+        "side_lateness",
+        "side_early",
+        "side_accumulation",
+    }
+)
+_STEP = frozenset(
+    {"main", "side", "watermark", "side_watermark", "out", "late", "letters", "output_watermark", "live"}
+)
+_SIDES = ("main", "side")
+_GIVES = {"key": str, "value": str}
+
+View = Callable[[bl.Collection, bl.Collection, str, Mapping[str, Any]], bl.Collection]
+
+
+def declare(pipeline: bl.Pipeline, case: Case, name: str) -> Declared:
+    """The case's part of a pipeline. `side_early`: a pane after so many rows."""
+    case.require(_CASE, _STEP)
+    main, side = _read(pipeline, case, name, "main"), _read(pipeline, case, name, "side")
+    seen = VIEWS[case.given.get("as", "sum")](main, side, name, case.given)
+    recorders = {"out": Recorder(), "late": Recorder(), "letters": Recorder()}
+    seen.with_columns(at=bl.event_time().cast(nw.Int64)).write(f"{name} out", recorders["out"])
+    seen.late().write(f"{name} late", recorders["late"])
+    stage = seen if seen.name == name else bl.Collection(pipeline, seen.node.inputs[0])
+    stage.dead_letters().write(f"{name} letters", recorders["letters"])
+    return Declared(case, stage.name, recorders)
+
+
+def on_stage(case: Case) -> list[Outcome]:
+    """In a run of its own, which says as much."""
+    pipeline = bl.Pipeline("case")
+    declared = declare(pipeline, case, case.id)
+    return declared.outcomes({record.batch: record for record in pipeline.run().batches})
+
+
+def _read(pipeline: bl.Pipeline, case: Case, name: str, side: str) -> bl.Collection:
+    moves = [move for step in case.steps for move in moves_of(_of_side(step, side), side, _SIDES)]
+    rows = pipeline.read(f"{name} {side}", stream_of(moves, SCHEMA), timestamp="at", timestamp_unit="us")
+    prefix = "" if side == "main" else "side_"
+    given, early = case.given, case.given.get(f"{prefix}early")
+    windows = given.get(f"{prefix}windows", {"kind": "global"})
+    return rows.window_into(
+        bl.Sessions(windows["gap"]) if windows["kind"] == "sessions" else window_fn(windows_of(windows)),
+        allowed_lateness=timedelta(seconds=given.get(f"{prefix}lateness", 0)),
+        accumulation=given.get(f"{prefix}accumulation"),
+        trigger=None if early is None else _early(early, windows),
+    ).select("key", "value")
+
+
+def _early(count: int, windows: Mapping[str, Any]) -> bl.Trigger:
+    often = bl.AfterCount(count)
+    return (
+        bl.Repeatedly(often)
+        if windows["kind"] == "global"
+        else bl.AfterWatermark(early=often, late=bl.AfterCount(1))
+    )
+
+
+def _of_side(step: Mapping[str, Any], side: str) -> Mapping[str, Any]:
+    """The step with the clocks of one source; where the other's moves alone, this one's stays, which takes a batch."""
+    clocks = {"main": step.get("watermark"), "side": step.get("side_watermark")}
+    moved = {"watermark": "start" if clocks[side] is None else clocks[side]}
+    return {
+        **{each: step.get(each, []) for each in _SIDES},
+        **(moved if set(clocks.values()) != {None} else {}),
+    }
+
+
+# What rows look at
+
+
+def _called(view: Callable[[bl.Collection], Any], text: Callable[[Any, Any], str]) -> View:
+    """The value of a row, and what a function makes of it and of the side."""
+
+    def made(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
+        def called(row: dict[str, Any], side: Any) -> dict[str, Any]:
+            return {"key": row["key"], "value": row["value"] + text(row, side)}
+
+        return main.map(called, _GIVES, side={"side": view(side)}, name=name)
+
+    return made
+
+
+def _sum(row: Mapping[str, Any], values: list[str]) -> str:
+    return str(sum(map(int, values)))
+
+
+def _listed(row: Mapping[str, Any], values: list[str]) -> str:
+    return ":" + "".join(values)
+
+
+def _flat_map(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
+    """A row for each of the side."""
+
+    def called(row: dict[str, Any], side: list[str]) -> list[dict[str, Any]]:
+        return [{"key": row["key"], "value": row["value"] + one} for one in side]
+
+    return main.flat_map(called, _GIVES, side={"side": bl.as_list(side, "value")}, name=name)
+
+
+def _filter(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
+    """The rows whose key is one of the side's."""
+    return main.filter(
+        lambda row, side: row["key"] in side, side={"side": bl.as_list(side, "key")}, name=name
+    )
+
+
+def _singleton(
+    main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]
+) -> bl.Collection:
+    default = {"default": given["default"]} if "default" in given else {}
+    view = _called(lambda side: bl.as_singleton(side, "value", **default), lambda row, one: one)
+    return view(main, side, name, given)
+
+
+def _lookup(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
+    """In columns; what is not found is "-"."""
+    default = {"value": given["default"]} if "default" in given else None
+    found = bl.lookup(side, on="key", default=default)["value"].fill_null("-")
+    return main.with_columns(value=nw.concat_str(bl.col("value"), found))
+
+
+def _found(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
+    """The rows whose key is one of the side's, in columns."""
+    return main.filter(bl.lookup(side, on="key").found())
+
+
+def _only(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
+    """The only row of the side, in columns."""
+    default = {"default": {"value": given["default"]}} if "default" in given else {}
+    one = bl.as_singleton(side, **default)["value"].fill_null("-")
+    return main.with_columns(value=nw.concat_str(bl.col("value"), one))
+
+
+VIEWS: Final[Mapping[str, View]] = {
+    "sum": _called(lambda side: bl.as_list(side, "value"), _sum),
+    "list": _called(lambda side: bl.as_list(side, "value"), _listed),
+    "dict": _called(
+        lambda side: bl.as_dict(side, "key", "value"), lambda row, values: values.get(row["key"], "-")
+    ),
+    "singleton": _singleton,
+    "flat_map": _flat_map,
+    "filter": _filter,
+    "lookup": _lookup,
+    "found": _found,
+    "only": _only,
+}
+"""What a row gives: its value, and the sum of the side's, or all of them, or that of its key, ..."""
+
+
+@attrs.frozen
+class Declared:
+    """A case in a pipeline, and what its sinks have got."""
+
+    case: Case
+    stage: str
+    recorders: Mapping[str, Recorder]
+
+    def outcomes(self, records: Mapping[int, Any]) -> list[Outcome]:
+        """What each step gave."""
+        steps = [_of_side(step, "main") for step in self.case.steps]
+        return [self._outcome(taken, records) for taken in batches(steps, _SIDES)]
+
+    def _outcome(self, taken: range, records: Mapping[int, Any]) -> Outcome:
+        record = records[taken[-1]].stages[self.stage]
+        rows = {what: recorder.rows(taken) for what, recorder in self.recorders.items()}
+        out = [(row["value"], row["at"]) for row in rows["out"]]
+        errors = [row["error"] for row in rows["letters"]]
+        return Outcome(out, [row["value"] for row in rows["late"]], errors, record.output, record.live)

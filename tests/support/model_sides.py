@@ -1,0 +1,76 @@
+"""Side inputs, row by row: written to be read. Times are whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+END: Final = 10**9
+
+
+@attrs.frozen
+class Row:
+    """A row of the main input or of the side."""
+
+    at: int
+    value: int
+
+
+@attrs.define
+class Sides:
+    """Rows in fixed windows of `size` that look at a side in fixed windows of `side_size`, None for the global one.
+
+    A pane of the side comes for every bundle of its rows if it is `early`, with all that came so far; else at its end.
+    """
+
+    size: int
+    side_size: int | None
+    early: bool
+    lateness: int = 0
+    watermark: int = -END
+    side_watermark: int = -END
+    waiting: list[Row] = attrs.field(factory=list)
+    open: dict[int, list[int]] = attrs.field(factory=dict)
+    panes: dict[int, list[int]] = attrs.field(factory=dict)
+    late: list[int] = attrs.field(factory=list)
+    silent: set[int] = attrs.field(factory=set)
+    """Values of rows that hold nothing: they came after the watermark had passed them."""
+
+    def step(
+        self, main: Sequence[Row], side: Sequence[Row], watermark: int, side_watermark: int
+    ) -> list[tuple[int, list[int], int]]:
+        """(value, what it sees, time) of the rows that need not wait any more."""
+        for row in main:
+            if self.end(row) + self.lateness <= self.watermark:
+                self.late.append(row.value)
+            else:
+                self.waiting.append(row)
+            if row.at < self.watermark:
+                self.silent.add(row.value)
+        for row in side:
+            if self.side_end(row.at) > self.side_watermark:
+                self.open.setdefault(self.side_end(row.at), []).append(row.value)
+                if self.early:
+                    self.panes[self.side_end(row.at)] = list(self.open[self.side_end(row.at)])
+        self.watermark = max(self.watermark, watermark)
+        self.side_watermark = max(self.side_watermark, side_watermark)
+        for end, values in self.open.items():
+            if end <= self.side_watermark:
+                self.panes[end] = list(values)
+        ready = [row for row in self.waiting if self.is_ready(self.sees(row))]
+        self.waiting = [row for row in self.waiting if row not in ready]
+        return sorted((row.value, sorted(self.panes.get(self.sees(row), [])), row.at) for row in ready)
+
+    def end(self, row: Row) -> int:
+        return (row.at // self.size + 1) * self.size
+
+    def side_end(self, instant: int) -> int:
+        return END if self.side_size is None else (instant // self.side_size + 1) * self.side_size
+
+    def sees(self, row: Row) -> int:
+        return self.side_end(self.end(row) - 1)
+
+    def is_ready(self, end: int) -> bool:
+        return end in self.panes or end <= self.side_watermark
