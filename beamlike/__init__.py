@@ -72,6 +72,7 @@ from beamlike.io import (
     SparkSink,
     SparkSource,
     Table,
+    avro,
     json,
 )
 from beamlike.io.refreshed import Refreshed
@@ -227,6 +228,7 @@ __all__ = [
     "as_dict",
     "as_list",
     "as_singleton",
+    "avro",
     "bottom",
     "cogroup",
     "col",

@@ -16,6 +16,7 @@ from beamlike.io.callback import Callback
 from beamlike.io.console import Console
 from beamlike.io.files.files import Files
 from beamlike.io.files.formats import CSV, JSONLines, Parquet
+from beamlike.io.kafka.avro import avro
 from beamlike.io.kafka.codecs import json
 from beamlike.io.kafka.sink import KafkaSink
 from beamlike.io.kafka.source import Kafka
@@ -47,6 +48,7 @@ __all__ = [
     "Table",
     "WrittenBySpark",
     "WrittenInFrames",
+    "avro",
     "json",
     "output_frame",
     "output_schema",

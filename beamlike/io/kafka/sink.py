@@ -45,10 +45,10 @@ def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
 class KafkaSink:
     """Sends each row to a topic as a message.
 
-    `value` is `bl.json()`, an object of all columns, or with columns of these; `str` or `bytes` take the column
-    `value`. `key` names the columns of the key: of one its text, or its bytes, of several a JSON object. Messages of
-    one key go to one partition, the one that the Java client would choose. The headers `beamlike-run`,
-    `beamlike-batch`, `beamlike-shard` and `beamlike-row` say which row of the run a message is.
+    `value` is `bl.json()`, an object of all columns, or with columns of these, or `bl.avro(schema)`; `str` or `bytes`
+    take the column `value`. `key` names the columns of the key: of one its text, or its bytes, of several a JSON
+    object. Messages of one key go to one partition, the one that the Java client would choose. The headers
+    `beamlike-run`, `beamlike-batch`, `beamlike-shard` and `beamlike-row` say which row of the run a message is.
 
     With `transactions`, a part of a batch is sent in a transaction that also notes it as done, as the offset of a
     consumer group of its own. So whoever reads committed messages has each row once, also if a task is tried again or

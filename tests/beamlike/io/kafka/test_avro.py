@@ -1,0 +1,65 @@
+"""Messages in Avro: what was written is read, and what is no record of the schema is told."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beamlike as bl
+
+FIELDS = [
+    {"name": "user", "type": "string"},
+    {"name": "points", "type": ["null", "long"]},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+    {"name": "tags", "type": {"type": "array", "items": "string"}},
+    {"name": "in", "type": {"type": "record", "name": "In", "fields": [{"name": "x", "type": "double"}]}},
+]
+SCHEMA = {"type": "record", "name": "Play", "fields": FIELDS}
+ROWS = st.fixed_dictionaries(
+    {
+        "user": st.text(),
+        "points": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "at": st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
+        "day": st.dates(date(1900, 1, 1), date(2100, 1, 1)),
+        "price": st.decimals(-1_000_000, 1_000_000, places=2).map(lambda price: Decimal(price)),
+        "kind": st.sampled_from("AB"),
+        "tags": st.lists(st.text(), max_size=3),
+        "in": st.fixed_dictionaries({"x": st.floats(allow_nan=False)}),
+    }
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_what_was_written_is_read(rows: list[dict[str, Any]]) -> None:
+    codec = bl.avro(SCHEMA)
+    frame = pl.DataFrame(rows, schema=codec.columns(""))
+    found = codec.decode(codec.encode(frame), "value")
+    assert found.frame.equals(frame)
+    assert found.kept.to_list() == list(range(len(rows)))
+    assert not found.wrong
+
+
+def test_what_is_no_record_is_told() -> None:
+    codec = bl.avro({"type": "record", "name": "P", "fields": [{"name": "user", "type": "string"}]})
+    found = codec.decode(pl.Series([b"\x06ada", b"\x06ad", b"\x06adam"]), "value")
+    assert found.frame["user"].to_list() == ["ada"]
+    assert found.kept.to_list() == [0]
+    assert [index for index, _ in found.wrong] == [1, 2]
+    assert found.wrong[1][1] == "no Avro of the schema: 1 bytes are left"
+
+
+def test_a_schema_without_columns_is_refused() -> None:
+    with pytest.raises(ValueError, match="the schema must be a record"):
+        bl.avro('"string"')
+    fields = [{"name": "m", "type": {"type": "map", "values": "int"}}]
+    with pytest.raises(TypeError, match=r"field 'm' is .*map.*, for which there is no type of column"):
+        bl.avro({"type": "record", "name": "P", "fields": fields})

@@ -1,0 +1,39 @@
+"""Gets what the tests of connectors need of Debian, where that is possible, and says what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+NEEDED = {
+    "maven": "the jars of Kafka and of Spark's readers",
+    "postgresql": "the database that tests of tables start",
+}
+
+
+def missing() -> list[str]:
+    """The packages whose programs are not here."""
+    servers = list(Path("/usr/lib/postgresql").glob("*/bin/postgres")) or shutil.which("postgres")
+    there = {"maven": shutil.which("mvn"), "postgresql": servers}
+    return [package for package in NEEDED if not there[package]]
+
+
+def main() -> None:
+    """Installs them with apt if this user may."""
+    packages = missing()
+    if packages and shutil.which("apt-get") and os.getuid() == 0:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment, **quiet)
+        for package in packages:
+            subprocess.run(
+                ["apt-get", "install", "-y", "-qq", package], check=False, env=environment, **quiet
+            )
+    for package in missing():
+        print(f"{package} is not here, and so {NEEDED[package]}: the tests that need it are skipped")
+
+
+if __name__ == "__main__":
+    main()
