@@ -28,6 +28,7 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
 controller.listener.names=CONTROLLER
 log.dirs={folder}/data
 auto.create.topics.enable=false
+log.retention.ms=-1
 group.initial.rebalance.delay.ms=0
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
