@@ -31,6 +31,7 @@ from beamlike.runtime.summary import Run, lost_rows
 from beamlike.runtime.tables import totals_table, watermarks_table
 from beamlike.system.printable import printable
 from beamlike.system.signals import Interrupted
+from windowing.time import microseconds
 
 
 class _Target(click.ParamType[Pipeline]):
@@ -248,6 +249,41 @@ def why(run: str, stage: str | None, key: str | None, window: str | None) -> Non
 
     for sentence in _plainly(lambda: explained(History.open(run), stage=stage, key=key, window=window)):
         click.echo(printable(sentence))
+
+
+class _Duration(click.ParamType[int]):
+    """A length of time, in microseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return microseconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@main.command()
+@click.argument("run")
+@click.option("--max-lag", type=_Duration(), help="Such as 5m: by how much anything may be behind.")
+def status(run: str, max_lag: int | None) -> None:
+    """Say whether a run keeps up; exit with 1 if it does not.
+
+    It does not if it failed or was killed; or, with --max-lag, if its last batch began longer ago than that, or the
+    watermark of a source or stage is further behind. A run that has ended or was stopped keeps up.
+
+    RUN is a file of records, a folder with one, or a checkpoint.
+    """
+    from beamlike.observe.status import Status
+    from beamlike.records.history import History
+
+    found = _plainly(lambda: Status.of(History.open(run)))
+    for line in found.lines():
+        click.echo(printable(line))
+    troubles = list(found.troubles(max_lag))
+    for trouble in troubles:
+        click.echo(printable(f"Trouble: {trouble}"), err=True)
+    sys.exit(1 if troubles else 0)
 
 
 @main.command()

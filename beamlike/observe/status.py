@@ -1,0 +1,75 @@
+"""Whether a run keeps up, in a few lines and an exit code: for probes, which ask again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import attrs
+
+from beamlike.observe.waiting.explain import going
+from beamlike.observe.words import length
+from beamlike.records.history import History
+from beamlike.records.present import Present
+
+
+@attrs.frozen
+class Status:
+    """A run at a moment; `lags` are how far (us) sources and stages are behind, those at the ends of time left out."""
+
+    history: History
+    present: Present
+    lags: dict[str, int]
+
+    @classmethod
+    def of(cls, history: History, now: int | None = None) -> Status:
+        """As of `now` (us), by default the time of this machine; a run that is over is as of its last batch."""
+        present = history.present(time.time_ns() // 1000 if now is None else now)
+        return cls(history, present, dict(_lags(present)))
+
+    @property
+    def age(self) -> int | None:
+        """How long ago (us) the last batch began; None before there was one."""
+        batch = self.present.batch
+        return None if batch is None else max(0, self.present.time - batch.processing_time)
+
+    def lines(self) -> Iterator[str]:
+        """How the run stands, then what is behind, the furthest first."""
+        if self.present.batch is None or self.age is None:
+            yield f"{going(self.history)}, without a batch"
+            return
+        over = self.history.closed is not None
+        when = "" if over else f", which began {length(self.age)} ago"
+        yield f"{going(self.history)}; the last batch is {self.present.batch.batch}{when}"
+        for name, lag in sorted(self.lags.items(), key=lambda item: -item[1]):
+            yield f"{name}: {length(lag)} behind"
+
+    def troubles(self, max_lag: int | None = None) -> Iterator[str]:
+        """Why the run is not as it should be; nothing if it is. It has ended well, or nothing is beyond `max_lag` (us).
+
+        Without a `max_lag` only a run that failed or was killed is in trouble.
+        """
+        if self.history.closed == "failed" or (self.history.closed is None and self.history.alive is False):
+            yield going(self.history)
+            return
+        if max_lag is None or self.history.closed is not None:
+            return
+        if self.age is not None and self.age > max_lag:
+            yield f"the last batch began {length(self.age)} ago, more than {length(max_lag)}"
+        for name, lag in self.lags.items():
+            if lag > max_lag:
+                yield f"{name} is {length(lag)} behind, more than {length(max_lag)}"
+
+
+def _lags(present: Present) -> Iterator[tuple[str, int]]:
+    batch = present.batch
+    if batch is None:
+        return
+    for name, source in batch.sources.items():
+        lag = present.lag(source.watermark)
+        if lag is not None and not source.idle:
+            yield f"source {name}", lag
+    for name, stage in batch.stages.items():
+        lag = present.lag(stage.output)
+        if lag is not None:
+            yield f"stage {name}", lag

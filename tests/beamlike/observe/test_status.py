@@ -1,0 +1,86 @@
+"""Whether a run keeps up: what is behind, and when that is trouble."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import beamlike as bl
+from beamlike.cli.main import main
+from beamlike.observe.status import Status
+from tests.support.histories import SECOND, at, batch, history, source_record, stage_record
+from windowing.time import MAX_TIME, MIN_TIME
+
+MINUTE = 60 * SECOND
+
+
+def going(now: float, alive: bool | None = True, closed: str | None = None, **marks: Any) -> Status:
+    """A run whose only batch began at 60 s; `marks` are those of the source and the stage, in seconds."""
+    sources = {"mobile": source_record(marks.get("source", 55)), "console": source_record(0, idle=True)}
+    stages = {"sessions": stage_record(50, marks.get("stage", 50))}
+    made = history(batch(7, 60, sources, stages))
+    made.alive, made.closed = alive, closed
+    return Status.of(made, now=at(now))
+
+
+def test_it_says_what_is_behind_the_furthest_first() -> None:
+    assert list(going(70).lines()) == [
+        "the run goes on; the last batch is 7, which began 10s ago",
+        "stage sessions: 20s behind",
+        "source mobile: 15s behind",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("now", "troubles"),
+    [
+        (75, []),
+        (116, ["stage sessions is 1m6s behind, more than 1m", "source mobile is 1m1s behind, more than 1m"]),
+    ],
+)
+def test_a_lag_is_trouble_when_it_is_longer_than_allowed(now: float, troubles: list[str]) -> None:
+    assert sorted(going(now).troubles(MINUTE)) == sorted(troubles)
+
+
+def test_the_age_of_the_last_batch_is_trouble_too() -> None:
+    """All watermarks may be at their end, and an idle source is not behind."""
+    quiet = going(121, source=MAX_TIME, stage=MIN_TIME)
+    assert list(quiet.troubles(MINUTE)) == ["the last batch began 1m1s ago, more than 1m"]
+    assert list(quiet.troubles()) == []
+
+
+@pytest.mark.parametrize(
+    ("alive", "closed", "troubles"),
+    [
+        (False, None, ["the run was killed"]),
+        (False, "failed", ["the run failed"]),
+        (False, "stopped", []),
+        (False, "ended", []),
+    ],
+)
+def test_how_a_run_ended(alive: bool, closed: str | None, troubles: list[str]) -> None:
+    assert list(going(1_000, alive, closed).troubles(MINUTE)) == troubles
+
+
+def test_a_run_without_a_batch() -> None:
+    empty = history()
+    empty.alive = True
+    assert list(Status.of(empty, now=at(0)).lines()) == ["the run goes on, without a batch"]
+
+
+def test_the_command_says_it_and_exits_with_it(tmp_path: Any) -> None:
+    records = tmp_path / "records.jsonl"
+    rows = bl.Rows([{"n": 1, "at": "2026-01-01T12:00:00Z"}])
+    read = bl.Pipeline("one").read("rows", rows, timestamp="at", watermark=bl.MonotonousTimestamps())
+    read.write("out", bl.Memory()).pipeline.run(bl.LocalRunner(records=records, clock=lambda: 0))
+    fine = CliRunner().invoke(main, ["status", str(records), "--max-lag", "5m"])
+    assert (fine.exit_code, fine.output.splitlines()[0]) == (0, "the run has ended; the last batch is 1")
+    lines = records.read_text().splitlines()
+    records.write_text("\n".join(lines[:-1]) + "\n")
+    silent = CliRunner().invoke(main, ["status", str(records), "--max-lag", "5m"])
+    assert silent.exit_code == 1
+    assert "Trouble: the last batch began" in silent.output
+    assert silent.output.startswith("the run goes on, or was killed")
+    assert CliRunner().invoke(main, ["status", str(records), "--max-lag", "soon"]).exit_code == 2

@@ -1,0 +1,99 @@
+"""The files of docs/deploy are what their programs read, and name only commands, options and metrics that there are."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from click import Command
+from prometheus_client import CollectorRegistry
+
+import beamlike as bl
+from beamlike.cli.main import main
+from beamlike.observe import PrometheusMetrics
+from tests.support.places import ROOT
+
+FOLDER = ROOT / "docs" / "deploy"
+PAGE = (ROOT / "docs" / "deploy.md").read_text()
+
+
+def metrics() -> set[str]:
+    """The names that are scraped after a run with a stage, a dead letter, a dropped row and a sink."""
+    registry = CollectorRegistry()
+    rows = [{"n": 1, "at": 900}, {"n": 1, "at": 1}, {"n": 0, "at": 901}, {"n": 2, "at": None}]
+    source = bl.Rows(rows, rows_per_batch=1)
+    mark = bl.BoundedOutOfOrderness("0s")
+    read = bl.Pipeline("plays").read("rows", source, timestamp="at", timestamp_unit="s", watermark=mark)
+    minutes = read.map(lambda row: {"n": 1 // row["n"], "at": 0}).window_into(bl.FixedWindows("1m"))
+    minutes.aggregate(n=bl.count()).write("out", bl.Memory())
+    read.drop("at").filter(bl.col("n") > 0).write("rows out", bl.Memory())
+    read.pipeline.run(bl.LocalRunner(on_batch=PrometheusMetrics("plays", registry)))
+    told = re.findall(r"\w*in_hand\w*", str(PrometheusMetrics.__doc__))  # while a batch is in hand
+    assert told
+    return {sample.name for metric in registry.collect() for sample in metric.samples} | {
+        f"beamlike_{name}" for name in told
+    }
+
+
+def _commands() -> Iterator[list[str]]:
+    unit = _unit()
+    yield shlex.split(unit["Service"]["ExecStart"])[1:]
+    (container,) = _manifest()["spec"]["template"]["spec"]["containers"]
+    yield container["command"][1:]
+    yield container["livenessProbe"]["exec"]["command"][1:]
+    for line in re.findall(r"^\$ beamlike (.*)$", PAGE, re.M):
+        yield shlex.split(line)
+
+
+def _unit() -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(FOLDER / "plays.service")
+    return unit
+
+
+def _manifest() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((FOLDER / "plays.yaml").read_text())
+    return found
+
+
+def test_commands_and_their_options_are_those_of_the_command_line() -> None:
+    found = list(_commands())
+    assert len(found) == 4
+    for name, *arguments in found:
+        command = main.commands[name]  # type: ignore[attr-defined]
+        assert isinstance(command, Command)
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {argument for argument in arguments if argument.startswith("--")} <= options
+
+
+def test_supervisors_give_a_batch_its_time_and_signal_python_alone() -> None:
+    assert _unit()["Service"]["KillMode"] == "mixed"
+    assert _manifest()["kind"] == "StatefulSet"
+    assert _manifest()["spec"]["replicas"] == 1
+    volumes = [claim["metadata"]["name"] for claim in _manifest()["spec"]["volumeClaimTemplates"]]
+    (container,) = _manifest()["spec"]["template"]["spec"]["containers"]
+    assert [mount["name"] for mount in container["volumeMounts"]] == volumes
+
+
+@pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are(file: str) -> None:
+    text = (FOLDER / file).read_text()
+    read = json.loads(text) if file.endswith("json") else yaml.safe_load(text)
+    assert read
+    asked = set(re.findall(r"beamlike_\w+", text))
+    assert len(asked) > 6
+    assert asked <= metrics()
+    if file == "alerts.yaml":
+        rules = read["groups"][0]["rules"]
+        assert all(rule["expr"] and rule["annotations"]["summary"] for rule in rules)
+
+
+def test_the_page_names_every_file() -> None:
+    assert {*re.findall(r"\(deploy/([\w.]+)\)", PAGE)} == {file.name for file in FOLDER.iterdir()}
