@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import json
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ FOLDER = ROOT / "docs" / "deploy"
 PAGE = (ROOT / "docs" / "deploy.md").read_text()
 
 
-def metrics() -> set[str]:
+def metrics(folder: Path) -> set[str]:
     """The names that are scraped after a run with a stage, a dead letter, a dropped row and a sink."""
     registry = CollectorRegistry()
     rows = [{"n": 1, "at": 900}, {"n": 1, "at": 1}, {"n": 0, "at": 901}, {"n": 2, "at": None}]
@@ -33,7 +35,8 @@ def metrics() -> set[str]:
     minutes = read.map(lambda row: {"n": 1 // row["n"], "at": 0}).window_into(bl.FixedWindows("1m"))
     minutes.aggregate(n=bl.count()).write("out", bl.Memory())
     read.drop("at").filter(bl.col("n") > 0).write("rows out", bl.Memory())
-    read.pipeline.run(bl.LocalRunner(on_batch=PrometheusMetrics("plays", registry)))
+    with contextlib.chdir(folder):  # dead letters are written there
+        read.pipeline.run(bl.LocalRunner(on_batch=PrometheusMetrics("plays", registry)))
     told = re.findall(r"\w*in_hand\w*", str(PrometheusMetrics.__doc__))  # while a batch is in hand
     assert told
     return {sample.name for metric in registry.collect() for sample in metric.samples} | {
@@ -83,13 +86,13 @@ def test_supervisors_give_a_batch_its_time_and_signal_python_alone() -> None:
 
 
 @pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
-def test_alerts_and_dashboard_ask_for_metrics_that_there_are(file: str) -> None:
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are(file: str, tmp_path: Path) -> None:
     text = (FOLDER / file).read_text()
     read = json.loads(text) if file.endswith("json") else yaml.safe_load(text)
     assert read
     asked = set(re.findall(r"beamlike_\w+", text))
     assert len(asked) > 6
-    assert asked <= metrics()
+    assert asked <= metrics(tmp_path)
     if file == "alerts.yaml":
         rules = read["groups"][0]["rules"]
         assert all(rule["expr"] and rule["annotations"]["summary"] for rule in rules)
