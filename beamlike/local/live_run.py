@@ -44,6 +44,7 @@ class LiveRun(Shown):
     _asked: threading.Event = attrs.field(factory=threading.Event, init=False)
     _over: threading.Event = attrs.field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
+    _within: int | None = attrs.field(default=None, init=False)
     _failure: BaseException | None = attrs.field(default=None, init=False)
 
     def begin(self) -> None:
@@ -65,7 +66,7 @@ class LiveRun(Shown):
 
     def go(self) -> None:
         """Batch after batch, in this thread. Raises what fails."""
-        outcome = self._opened.run.outcome
+        outcome, self._within = self._opened.run.outcome, threading.get_ident()
         try:
             with seated(self._opened.desk):
                 self._take_all()
@@ -117,7 +118,7 @@ class LiveRun(Shown):
         if now:
             self._go_to(Phase.GIVEN_UP)
         self.ask_to_stop()
-        if self._thread is not threading.current_thread():
+        if self._within != threading.get_ident():
             self._over.wait()
 
     def _go_to(self, phase: Phase) -> None:
@@ -155,10 +156,10 @@ class LiveRun(Shown):
 
     def _begun(self, found: Next) -> Begun:
         """The batch that takes this, noted before anything of it is done."""
-        opened = self._opened
-        last = opened.journal.last
-        number, now = (0, opened.options.clock()) if last is None else (last[0].number + 1, last[0].now)
-        now = max(now, opened.options.clock())
+        opened, now = self._opened, self._opened.options.clock()
+        number = 0
+        if (last := opened.journal.last) is not None:
+            number, now = last[0].number + 1, max(now, last[0].now)
         batch = Begun(number, now, opened.started, found.taken, found.waiting, found.ended)
         opened.journal.begin(batch)
         return batch
