@@ -72,7 +72,7 @@ def test_a_run_without_a_batch() -> None:
 
 def test_the_command_says_it_and_exits_with_it(tmp_path: Any) -> None:
     records = tmp_path / "records.jsonl"
-    rows = bl.Rows([{"n": 1, "at": "2026-01-01T12:00:00Z"}])
+    rows = bl.Rows([{"n": 1, "at": "1970-01-01T00:00:00Z"}])
     read = bl.Pipeline("one").read("rows", rows, timestamp="at", watermark=bl.MonotonousTimestamps())
     read.write("out", bl.Memory()).pipeline.run(bl.LocalRunner(records=records, clock=lambda: 0))
     fine = CliRunner().invoke(main, ["status", str(records), "--max-lag", "5m"])
