@@ -38,6 +38,11 @@ def read_by_spark(queries: list[str], warehouse: Path) -> list[list[dict[str, An
         "spark.jars": classes,
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
+        # The tables are small.
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         iceberg: "org.apache.iceberg.spark.SparkCatalog",
@@ -53,7 +58,7 @@ def read_by_spark(queries: list[str], warehouse: Path) -> list[list[dict[str, An
         cwd=warehouse,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert read.returncode == 0, read.stderr[-3000:]
     return [json.loads(line) for line in read.stdout.splitlines()]
