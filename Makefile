@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench demo faults help lint pictures rooms setup soak test test-connectors
+.PHONY: bench demo faults help lint nexmark pictures rooms setup soak test test-connectors
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ faults: setup ## runs on Spark die 30 times, executors are killed, tasks have co
 
 soak: setup ## half an hour of generated input on Spark: nothing grows, nothing is lost; ARGS="--minutes 2" or "--hours 8" of a simulated clock
 	$(BIN)/python -m tests.soak $(ARGS)
+
+nexmark: setup ## the queries of Nexmark on ten million events, both runners, compared with DuckDB; ARGS="--events 100_000"
+	$(BIN)/python -m benchmarks.nexmark.verify $(ARGS)
 
 lint: setup ## check style, types, and who imports whom
 	$(BIN)/ruff check .

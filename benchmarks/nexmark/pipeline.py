@@ -62,11 +62,6 @@ def pipeline(
         for kind in KINDS
     }
     side = p.read("side", bl.Parquet(data / "side.parquet", {"key": int, "value": str}))
-    side = (
-        side.with_columns(since=bl.lit(0))
-        .with_watermark(bl.MonotonousTimestamps(), "since", "us")
-        .drop("since")
-    )
     auction = Auction(**streams, side=side)
     answer = QUERIES[query](auction)
     if query == TO_FILES:

@@ -147,8 +147,8 @@ def query_12(auction: Auction) -> bl.Collection:
 
 def query_13(auction: Auction) -> bl.Collection:
     """Bids with a value of a table."""
-    keyed = auction.bids.with_columns(key=bl.col("auction") % 10_000)
-    return keyed.join(auction.side, on="key", keep_forever=True).drop("key")
+    keyed, row = auction.bids.with_columns(key=bl.col("auction") % 10_000), bl.lookup(auction.side, on="key")
+    return keyed.filter(row.found()).with_columns(value=row["value"]).drop("key")
 
 
 def query_14(auction: Auction) -> bl.Collection:

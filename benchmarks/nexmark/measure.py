@@ -1,0 +1,209 @@
+"""What each query of Nexmark costs on each engine: events per second and core, CPU per event, memory.
+
+    python -m benchmarks.nexmark.measure --events 10_000_000
+
+measures what is not known yet of these sizes, so a run that was stopped goes on where it was; `--again` begins anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+import click
+import polars as pl
+from rich.console import Console
+
+from beamlike.spark.session.java import find_java
+from benchmarks.engines import ENGINES, Failed, install, variables
+from benchmarks.flagship import machine
+from benchmarks.kept import keep, load
+from benchmarks.logs import reason
+from benchmarks.measure import measure
+from benchmarks.nexmark import report
+from benchmarks.nexmark.answers import answer
+from benchmarks.nexmark.check import difference, written
+from benchmarks.nexmark.events import KINDS
+from benchmarks.nexmark.generate import Arrivals, write
+from benchmarks.nexmark.native import CANNOT, NATIVE
+from benchmarks.nexmark.queries import QUERIES
+from benchmarks.nexmark.report import Run, sizes
+
+RESULTS: Final = Path(__file__).parent.with_name("nexmark.json")
+CORES: Final = 2
+_BATCH: Final = 1_000_000
+_FOUR: Final = (1, 2, 5, 11)
+_BOUND: Final = "1s"  # of every engine, although the events come in order
+
+
+@attrs.frozen
+class Engine:
+    """How a query is run on it: the command for a query, the folder of events and that of the answer.
+
+    It is given a `share` of the events, one of so many, as slow ones would take hours. `peer` is the name of the
+    framework in `benchmarks.engines`, if it is one. `queries` it can say, and `cannot` tells of the others why. `told`:
+    its rows are written, and so can be checked.
+    """
+
+    title: str
+    command: Callable[[int, Path, Path], Sequence[str]]
+    queries: Sequence[int] = tuple(QUERIES)
+    cannot: Mapping[int, str] = attrs.field(factory=dict)
+    peer: str | None = None
+    told: bool = True
+    share: int = 1
+
+
+def _ours(runner: str) -> Callable[[int, Path, Path], Sequence[str]]:
+    module = [sys.executable, "-m", "benchmarks.nexmark", "--runner", runner]
+    choices = ["--files-per-batch", "1", "--out-of-orderness", _BOUND, "--cores", str(CORES)]
+    return lambda query, data, out: [
+        *module,
+        *choices,
+        "--query",
+        f"{query}",
+        "--data",
+        f"{data}",
+        "--out",
+        f"{out}",
+    ]
+
+
+def _native(query: int, data: Path, out: Path) -> Sequence[str]:
+    module = [sys.executable, "-m", "benchmarks.nexmark.native", "--cores", str(CORES)]
+    return [*module, "--query", f"{query}", "--data", f"{data}", "--out", f"{out}"]
+
+
+def _peer(script: str, folder: str = ".") -> Callable[[int, Path, Path], Sequence[str]]:
+    """A script for the Python of a framework's environment."""
+    path = Path(__file__).parents[1] / "peers" / script
+    return lambda query, data, out: [
+        f"{path}",
+        f"{data / folder}",
+        f"{out}",
+        str(CORES),
+        "--query",
+        f"{query}",
+    ]
+
+
+ENGINES_OF: Final[Mapping[str, Engine]] = {
+    "local": Engine("beamlike, in process", _ours("local")),
+    "spark": Engine("beamlike, on Spark", _ours("spark")),
+    "native": Engine("PySpark streaming", _native, tuple(NATIVE), CANNOT),
+    "flink": Engine(
+        "Flink SQL",
+        _peer("flink_nexmark.py", "merged"),
+        tuple(query for query in QUERIES if query != 6),
+        {6: "an OVER window is by time, and takes no rows that change"},
+        peer="flink-sql",
+        told=False,
+    ),
+    "beam": Engine("Apache Beam, Python", _peer("beam_nexmark.py"), _FOUR, peer="beam", share=50),
+    "bytewax": Engine("Bytewax", _peer("bytewax_nexmark.py"), _FOUR, peer="bytewax", share=10),
+}
+
+
+def inputs(events: int, work: Path) -> Path:
+    """The events in files of a million; and in one file of each kind, with times as numbers, for Flink."""
+    data = work / f"events-{events}"
+    write(data, Arrivals(events=events, files=max(1, events // _BATCH)))
+    merged = data / "merged"
+    if not (merged / "side.parquet").exists():
+        merged.mkdir(exist_ok=True)
+        for kind in KINDS:
+            rows = pl.concat([pl.scan_parquet(path) for path in sorted((data / kind).glob("*.parquet"))])
+            times = pl.selectors.datetime().dt.timestamp("us")
+            rows.with_columns(times).sink_parquet(merged / f"{kind}.parquet", compression="snappy")
+        shutil.copy(data / "side.parquet", merged / "side.parquet")
+    return data
+
+
+def run(name: str, query: int, events: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
+    """Run a query on so many events and check its answer."""
+    engine, data = ENGINES_OF[name], inputs(events, work)
+    out, log = work / f"{name}-{query}", work / f"{name}-{query}-{events}.log"
+    shutil.rmtree(out, ignore_errors=True)
+    try:
+        command, variables_ = list(engine.command(query, data, out)), dict(env)
+        if engine.peer is not None:
+            python = install(ENGINES[engine.peer], environments)
+            command, variables_ = (
+                [f"{python}", *command],
+                variables(ENGINES[engine.peer], python, environments, env),
+            )
+        with open(log, "w") as file:
+            usage = measure(command, env=variables_, log=file)
+        if usage.code:
+            raise Failed(f"code {usage.code}, {log}: {reason(log.read_text(errors='replace'))}")
+    except Failed as failed:
+        return Run(name, query, events, failed=str(failed))
+    wrong = difference(query, written(out), answer(query, data)) if engine.told and name != "native" else None
+    shutil.rmtree(out, ignore_errors=True)
+    return Run(name, query, events, usage.wall, usage.cpu, usage.memory, wrong or "")
+
+
+def _some(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
+    def check(context: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
+        for name in value.split(","):
+            if name not in known:
+                raise click.BadParameter(f"{name!r}, expected some of {','.join(known)}", context, option)
+        return tuple(value.split(","))
+
+    return check
+
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--events", default="10_000_000", callback=lambda *given: int(given[2]), help="How many in all."
+)
+@click.option("--only", "engines", default=",".join(ENGINES_OF), callback=_some(list(ENGINES_OF)))
+@click.option("--queries", default=",".join(map(str, QUERIES)), callback=_some(list(map(str, QUERIES))))
+@click.option("--again", is_flag=True, help="Measure what is known, too.")
+@click.option("--work", default=Path("build/nexmark"), type=_FOLDER, help="For events, answers and logs.")
+@click.option("--environments", default=Path("build/bench-envs"), type=_FOLDER, help="For other frameworks.")
+@click.option("--results", default=RESULTS, type=click.Path(dir_okay=False, path_type=Path), help="As JSON.")
+def main(
+    events: int,
+    engines: tuple[str, ...],
+    queries: tuple[str, ...],
+    again: bool,
+    work: Path,
+    environments: Path,
+    results: Path,
+) -> None:
+    """Run each query on each engine on so many events, and on a tenth of them, which tells what their start costs."""
+    console, java = Console(), find_java()
+    env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
+    work.mkdir(parents=True, exist_ok=True)
+    about = machine(java)
+    known = {(each["engine"], each["query"], each["events"]) for each in load(results) if not each["failed"]}
+    for query in map(int, queries):
+        for name in engines:
+            for size in sizes(events // ENGINES_OF[name].share):
+                if query not in ENGINES_OF[name].queries or ((name, query, size) in known and not again):
+                    continue
+                with console.status(f"query {query}, {name}: {size:,} events"):
+                    done = run(name, query, size, work.absolute(), environments.absolute(), env)
+                told = done.failed or done.wrong or f"{done.cpu:.1f} s of CPU, {done.wall:.1f} s"
+                console.print(f"query {query}, {name}, {size:,} events: {told}", highlight=False)
+                keep(results, [attrs.asdict(done)], ("engine", "query", "events"), about)
+    runs = report.runs_of(load(results))
+    titles = {name: engine.title for name, engine in ENGINES_OF.items()}
+    cannot = {name: engine.cannot for name, engine in ENGINES_OF.items()}
+    text = report.table(runs, titles, cannot)
+    console.print(text, highlight=False)
+    report.plot(runs, titles, results.with_suffix(".svg"))
+    results.with_suffix(".md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

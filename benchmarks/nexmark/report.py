@@ -1,0 +1,126 @@
+"""What is shown of the figures of Nexmark: a table of all queries and engines, ratios, and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, log
+from pathlib import Path
+
+import attrs
+
+from benchmarks.kept import Figures
+from examples.drawing import figures, save
+
+_OURS = "spark"
+
+
+@attrs.frozen
+class Run:
+    """A query on so many events: wall and CPU seconds, and bytes, of the whole process with its start.
+
+    If it did not run, `failed` says why, and all else is zero; `wrong` says what is wrong with its answer.
+    """
+
+    engine: str
+    query: int
+    events: int
+    wall: float = 0.0
+    cpu: float = 0.0
+    memory: int = 0
+    wrong: str = ""
+    failed: str = ""
+
+
+def runs_of(kept: Iterable[Figures]) -> list[Run]:
+    """The runs that were kept."""
+    names = [field.name for field in attrs.fields(Run)]
+    return [Run(**{name: figure[name] for name in names}) for figure in kept]
+
+
+def sizes(events: int) -> tuple[int, int]:
+    """The numbers of events that are measured: the difference is what events cost without a start."""
+    return max(1, events // 10), events
+
+
+def largest(runs: Sequence[Run], engine: str, query: int) -> Run | None:
+    """The run on the most events that has not failed."""
+    mine = [run for run in runs if (run.engine, run.query) == (engine, query) and not run.failed]
+    return max(mine, key=lambda run: run.events, default=None)
+
+
+def cpu_per_event(runs: Sequence[Run], engine: str, query: int) -> float | None:
+    """Microseconds of CPU that an event more takes, once the engine runs; None where that is not known."""
+    most = largest(runs, engine, query)
+    if most is None:
+        return None
+    wanted = (engine, query, sizes(most.events)[0])
+    least = next(
+        (run for run in runs if (run.engine, run.query, run.events) == wanted and not run.failed), None
+    )
+    if least is None or least is most or most.cpu <= least.cpu:
+        return None
+    return (most.cpu - least.cpu) / (most.events - least.events) * 1e6
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of ratios."""
+    return exp(sum(map(log, values)) / len(values))
+
+
+def table(runs: Sequence[Run], titles: Mapping[str, str], cannot: Mapping[str, Mapping[int, str]]) -> str:
+    """Thousand events per second and core of each query, CPU per event, memory; ratios, and what could not be done."""
+    engines = [name for name in titles if any(run.engine == name for run in runs)]
+    others = [name for name in engines if name not in ("local", _OURS)]
+    head = ["query"]
+    for name in engines:
+        head += [f"{titles[name]}: k/s and core", "CPU µs/event", "peak MB"]
+    head += [f"on Spark by {titles[name]}" for name in others]
+    lines = [f"| {' | '.join(head)} |", f"|{'---:|' * len(head)}"]
+    found: dict[str, list[float]] = {name: [] for name in others}
+    for query in sorted({run.query for run in runs}):
+        cells, per_event = [f"q{query}"], {n: cpu_per_event(runs, n, query) for n in engines}
+        for name in engines:
+            cells += _cells(largest(runs, name, query), per_event[name])
+        for name in others:
+            ours, theirs = per_event.get(_OURS), per_event[name]
+            ratio = theirs / ours if ours and theirs else None
+            cells.append("" if ratio is None else f"{ratio:.2f}")
+            found[name] += [] if ratio is None else [ratio]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append("")
+    for name in others:
+        if found[name]:
+            mean, ahead = geometric_mean(found[name]), sum(ratio > 1 for ratio in found[name])
+            told = f"geometric mean {mean:.2f}, ahead on {ahead} of {len(found[name])}"
+            lines.append(f"- {titles[_OURS]} by {titles[name]}, events per second and core: {told}")
+    lines += [f"- {titles[name]}, q{query}: {why}" for name in engines for query, why in cannot[name].items()]
+    failed = [run for run in runs if run.failed or run.wrong]
+    lines += [
+        f"- {titles[run.engine]}, q{run.query}, {run.events:,} events: {run.failed or run.wrong}"
+        for run in failed
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(run: Run | None, per_event: float | None) -> tuple[str, str, str]:
+    memory = "" if run is None else f"{run.memory / 1e6:,.0f}"
+    if per_event is None:
+        return "", "", memory
+    return f"{1e3 / per_event:,.0f}", f"{per_event:.2f}", memory
+
+
+def plot(runs: Sequence[Run], titles: Mapping[str, str], path: Path) -> None:
+    """Events per second and core of each query, a mark for each engine."""
+    queries = sorted({run.query for run in runs})
+    figure, axes = figures(1, 1, (9, 4.5))
+    axes = axes[0, 0]
+    for (name, title), mark in zip(titles.items(), "oDsv^<>", strict=False):
+        known = [(place, cpu_per_event(runs, name, query)) for place, query in enumerate(queries)]
+        points = [(place, 1e6 / cost) for place, cost in known if cost is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), mark, label=title)
+    axes.set(yscale="log", ylabel="events per second and core", xlabel="query")
+    axes.set_xticks(range(len(queries)), [f"{query}" for query in queries])
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    save(figure, path)
