@@ -26,24 +26,42 @@ def pairs(
     """
     if left.is_empty() or right.is_empty():
         return
-    both = pl.concat([left.select(keys), right.select(keys)])
-    known = both.select(pl.all_horizontal(pl.col(key).is_not_null() for key in keys)).to_series().to_numpy()
-    numbers = both.select(pl.struct(keys).rank("dense")).to_series().to_numpy().astype(np.int64)
+    known, numbers = _numbered(pl.concat([left.select(keys), right.select(keys)]), keys)
     left_key, right_key = numbers[: len(left)], numbers[len(left) :]
-    usable = np.flatnonzero(known[len(left) :])
-    times = right[EVENT_TIME].to_numpy()[usable]
-    order = np.lexsort((times, right_key[usable]))
-    places = usable[order]
-    # A number that orders by key, then time: where a time is among all of them takes the place of the time.
-    distinct = np.unique(times)
-    width = len(distinct) + 1
-    sorted_rows = right_key[places] * width + np.searchsorted(distinct, right[EVENT_TIME].to_numpy()[places])
     asked = np.flatnonzero(known[: len(left)])
+    wanted = np.zeros(int(numbers.max()) + 1, dtype=np.bool_)
+    wanted[left_key[asked]] = True
+    usable = np.flatnonzero(known[len(left) :] & wanted[right_key])
+    times = right[EVENT_TIME].to_numpy()[usable]
+    # A number that orders by key, then time: where a time is among all of them takes the place of the time.
+    distinct = _distinct(times)
+    width = len(distinct) + 1
+    rows = right_key[usable] * width + np.searchsorted(distinct, times)
+    order = np.argsort(rows, kind="stable")
+    places, sorted_rows = usable[order], rows[order]
     bounds = left.select(first.alias("first"), last.alias("last")).to_numpy()[asked]
     base = left_key[asked] * width
     begin = np.searchsorted(sorted_rows, base + np.searchsorted(distinct, bounds[:, 0], "left"), "left")
     end = np.searchsorted(sorted_rows, base + np.searchsorted(distinct, bounds[:, 1], "right") - 1, "right")
     yield from _expanded(asked, begin, np.maximum(end, begin), places)
+
+
+def _numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[npt.NDArray[np.bool_], Places]:
+    """Of each row whether its key is whole, and a number that is the same for equal keys."""
+    known = rows.select(pl.all_horizontal(pl.col(key).is_not_null() for key in keys)).to_series()
+    # A single column is ranked eight times as fast as a struct of it.
+    key = pl.col(keys[0]) if len(keys) == 1 else pl.struct(keys)
+    numbers = rows.select(key.rank("dense").fill_null(0).cast(pl.Int64)).to_series()
+    return known.to_numpy(), numbers.to_numpy()
+
+
+def _distinct(times: Places) -> Places:
+    """In order; many times as fast as `numpy.unique`, which hashes."""
+    ordered = np.sort(times)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    distinct: Places = ordered[first]
+    return distinct
 
 
 def _expanded(asked: Places, first: Places, last: Places, places: Places) -> Iterator[tuple[Places, Places]]:
