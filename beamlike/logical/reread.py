@@ -12,7 +12,7 @@ from beamlike.errors import PlanError
 from beamlike.logical.event_time import event_time, require_no_unit
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, DeadLetters, Flatten, Group, Late, Origin, Read
-from beamlike.logical.watermark import fitted, require_watermark
+from beamlike.logical.watermark import by_split, fitted, require_watermark
 from beamlike.steps.base import Select, Step, WindowInto, WithColumns
 from beamlike.steps.infer import Shape
 from beamlike.steps.timestamps import WithTimestamps
@@ -44,6 +44,7 @@ def _reread(
     if watermark is None:
         raise PlanError("give it a watermark strategy such as bl.BoundedOutOfOrderness('5s')", step=step)
     strategy = require_watermark(origin.source, watermark, step)
+    strategy = by_split(origin.source, strategy, before.schema, step)
     shape = Shape(before.schema, (EVENT_TIME,))
     if timestamp is None and not strategy.assigns_event_time and origin.time is not None:
         require_no_unit(unit, step)

@@ -108,7 +108,7 @@ def read(
         return Read(source, raw, max_future=limit)
     if timestamp is not None:
         event_time_column(raw, timestamp, unit, step)
-    strategy = by_split(source, require_watermark(source, watermark, step))
+    strategy = by_split(source, require_watermark(source, watermark, step), raw, step)
     time = event_time(raw, timestamp, unit, strategy, step)
     strategy = fitted(strategy, Shape(raw, (EVENT_TIME,)), step)
     return Read(source, raw, time, strategy, max_future=limit)

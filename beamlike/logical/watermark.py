@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, ClassVar
 
 import attrs
@@ -53,11 +53,24 @@ def source_file() -> SourceFile:
     return SourceFile()
 
 
-def by_split(source: object, strategy: WatermarkStrategy) -> WatermarkStrategy:
-    """The strategy for each split of a source that has some, unless it names other ones or looks at no event time."""
+def by_split(
+    source: object, strategy: WatermarkStrategy, columns: Container[str], step: str
+) -> WatermarkStrategy:
+    """The strategy for each split of a source that has some, unless it names other ones or looks at no event time.
+
+    Raises `PlanError` where steps have left out the column that tells the splits apart.
+    """
     if strategy.per_split is not None or isinstance(strategy, IngressTimestamps | ProcessingTimeLag):
         return strategy
-    return attrs.evolve(strategy, per_split=source.split) if isinstance(source, InSplits) else strategy
+    if not isinstance(source, InSplits):
+        return strategy
+    if source.split not in columns:
+        raise PlanError(
+            f"a watermark is kept for each partition of {type(source).__name__}, and the rows no longer have the "
+            f"column {source.split!r} that tells them apart; keep it, or name another one with per_split=",
+            step=step,
+        )
+    return attrs.evolve(strategy, per_split=source.split)
 
 
 def own_watermark(source: object) -> WatermarkStrategy | None:

@@ -69,6 +69,22 @@ def test_a_watermark_is_kept_for_each_partition_unless_others_are_named() -> Non
     assert split(bl.ProcessingTimeLag("5s")) is None
 
 
+def test_so_it_is_where_the_watermark_is_set_after_a_step() -> None:
+    p = bl.Pipeline("p")
+    lines = p.read("lines", bl.Kafka(SERVER, "t", value=str))
+    timed = {"timestamp": "at", "timestamp_unit": "s"}
+    columns = {"at": int, "kafka_topic_partition": str}
+    plays = lines.map(
+        lambda row: {"at": 1, "kafka_topic_partition": row["kafka_topic_partition"]}, schema=columns
+    )
+    plays.with_watermark(bl.MonotonousTimestamps(), **timed).write("out", bl.Memory())
+    [source] = p.plan().sources.values()
+    assert source.watermark.per_split == "kafka_topic_partition"
+    without = lines.map(lambda row: {"at": 1}, schema={"at": int}, name="without")
+    with pytest.raises(bl.PlanError, match=r"no longer have the column 'kafka_topic_partition'.*per_split="):
+        without.with_watermark(bl.MonotonousTimestamps(), **timed)
+
+
 def messages(*values: bytes | None) -> pl.DataFrame:
     rows = [("t", 0, at, None, 0, None, value) for at, value in enumerate(values)]
     return pl.DataFrame(rows, raw_schema(headers=False), orient="row")
