@@ -27,6 +27,7 @@ _READERS = {
     "sessions": pl.read_parquet,
     "silences": pl.read_parquet,
     "pairs": pl.read_parquet,
+    "looked": pl.read_parquet,
     "totals": lambda files: pl.concat(map(pl.read_ndjson, files), how="vertical_relaxed"),
     "late": lambda files: pl.concat(map(pl.read_csv, files)),
     "made": lambda files: pl.concat(map(pl.read_ndjson, files), how="vertical_relaxed").drop("mood"),
@@ -130,7 +131,7 @@ def taken(folder: Path) -> list[Batch]:
     for name in sorted(map(int, _numbers(checkpoint / "offsets"))):
         offsets = [
             -1 if line == "-" else json.loads(line)["logOffset"]
-            for line in (checkpoint / "offsets" / str(name)).read_text().splitlines()[2:]
+            for line in (checkpoint / "offsets" / str(name)).read_text().splitlines()[2 : 2 + len(entries)]
         ]
         batch: Batch = {}
         for number, files in entries.items():

@@ -106,6 +106,7 @@ def pipeline(data: Path, out: Path, wires: Wires) -> bl.Pipeline:
         reads.append(read)
     _silences(reads).write("silences", bl.Parquet(out / "silences"))
     _pairs(*reads).write("pairs", bl.Parquet(out / "pairs"))
+    _looked_up(p, reads).write("looked up", bl.Parquet(out / "looked"))
     late = bl.flatten(*(one.late() for one in sessions)).select("user", "score", "reason")
     late.write("late", bl.CSV(out / "late"))
     together = bl.flatten(*sessions)
@@ -164,6 +165,15 @@ def _pairs(left: bl.Collection, right: bl.Collection) -> bl.Collection:
     return left.join(
         right, on="user", within=("-2s", "2s"), how="full", suffix="_right", name="pairs of plays"
     )
+
+
+def _looked_up(p: bl.Pipeline, reads: list[bl.Collection]) -> bl.Collection:
+    """Plays with how often the user played in their minute, and with a team, of a table that is read once."""
+    minutes = [one.window_into(bl.FixedWindows("1m"), name=f"minutes of {one.name}") for one in reads]
+    busy = bl.flatten(*minutes, name="minutes of both").group_by("user", name="busy").aggregate(n=bl.count())
+    table = p.read("teams", bl.Rows([{"user": user, "team": n % 3} for n, user in enumerate(plays.USERS)]))
+    n, team = bl.lookup(busy, on="user")["n"], bl.lookup(table, on="user")["team"]
+    return minutes[0].with_columns(n=n, team=team).named("looked at")
 
 
 def _totals(sessions: bl.Collection, wires: Wires) -> bl.Collection:

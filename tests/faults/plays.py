@@ -15,7 +15,7 @@ SOURCES = ("mobile", "console")
 
 _SECOND = 1_000_000
 _START = 1_767_268_800 * _SECOND  # 2026-01-01 12:00:00 UTC
-_USERS = 12
+USERS = [f"user {number}" for number in range(12)]
 _ROWS = (1, 5, 20, 40, 100)  # of a file
 _FILE_SECONDS = 15  # of arrivals in one file
 
@@ -53,11 +53,11 @@ def _plays(rng: np.random.Generator, rows: int, number: int) -> pl.DataFrame:
             kind < 0.10, rng.integers(5 * _SECOND, 35 * _SECOND, rows), rng.integers(0, 4 * _SECOND, rows)
         ),
     )
-    users = rng.integers(0, _USERS, rows)
+    users = rng.integers(0, len(USERS), rows)
     return pl.DataFrame(
         {
             "at": pl.Series(_START + arrival - delay).cast(pl.Datetime("us", "UTC")),
-            "user": [f"user {user}" for user in users.tolist()],
+            "user": [USERS[user] for user in users.tolist()],
             "score": rng.integers(1, 100, rows),
         },
         schema=SCHEMA,
