@@ -75,7 +75,8 @@ NATIVE: Final[Mapping[int, Native]] = {
         ON p.id = a.seller AND p.window = a.window"""
     ),
     10: Native(
-        "SELECT *, date_format(window(at, '10 seconds').start, 'yyyyMMddHHmmss') AS folder FROM events"
+        """SELECT * EXCEPT (ten), ten.start AS window_start, date_format(ten.start, 'yyyyMMddHHmmss') AS folder
+        FROM (SELECT *, window(at, '10 seconds') AS ten FROM events)"""
     ),
     11: Native(
         """SELECT bidder, session_window.start AS window_start, session_window.end AS window_end, count(*) AS bids
