@@ -18,11 +18,11 @@ from beamlike.plan.model import Plan
 from beamlike.plan.route import address, addressed
 from beamlike.runtime.messages import MESSAGES, Kind, Message
 from beamlike.runtime.origins import shard_name
+from beamlike.runtime.payload import packed, unpacked
 from stages.facts import from_json, to_json
 from stages.keys import shard_of
 from stages.operator import MAIN, Input, Operator
 from stages.sizes import size_of
-from stages.state.store import decode, encode
 
 ARROW: Final = pa.schema(
     [
@@ -59,7 +59,7 @@ class Envelope:
 
     def frame(self) -> pl.DataFrame:
         """The rows of a data payload."""
-        return decode(self.payload)[0]
+        return unpacked(self.payload)
 
     def message(self) -> Message:
         """What another payload says."""
@@ -133,14 +133,14 @@ class Topology:
             return
         for label, part in self._parts(target, frame, f"{origin}/{sequence}", origin):
             for chunk in _chunks(part):
-                yield Envelope(label, target, origin, Kind.DATA, sequence, encode(chunk))
+                yield Envelope(label, target, origin, Kind.DATA, sequence, packed(chunk))
                 sequence += 1
 
     def copies(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
         """The rows on their way to every shard of a stage."""
         labels = [self.labels[shard] for shard in self.shards(addressed(target)[0])]
         for number, chunk in enumerate(_chunks(frame) if len(frame) else (), start=sequence):
-            payload = encode(chunk)
+            payload = packed(chunk)
             for label in labels:
                 yield Envelope(label, target, origin, Kind.DATA, number, payload)
 
