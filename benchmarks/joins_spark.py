@@ -1,0 +1,151 @@
+"""Interval join and dedup on Spark, ours and Spark's own, with many live rows: seconds per batch on one core.
+
+Spark's own are its stream-stream join and `dropDuplicatesWithinWatermark`, with state in RocksDB.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import numpy as np
+import polars as pl
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import beamlike as bl
+from benchmarks import native
+
+JOBS = ("join", "dedup")
+ENGINES = ("beamlike", "native")
+REACH = 3600  # seconds: rows are live for so long
+_START = 1_767_225_600  # 2026-01-01, in seconds
+_WARM_UP = 2  # batches of `rows` that are not measured
+_TYPES = "k long, v double, at timestamp"
+
+
+def write(data: Path, live: int, rows: int, batches: int) -> None:
+    """A file of `live` rows for each side, then files of `rows`, each over the time in which as many rows go.
+
+    Keys are at random among as many as there are live rows, so that a row has about one partner.
+    """
+    random = np.random.default_rng(7)
+    for side in ("left", "right"):
+        (data / side).mkdir(parents=True)
+        begin = 0.0
+        for number in range(batches + 1):
+            count = rows if number else live
+            length = REACH * count / live
+            at = begin + np.sort(random.random(count)) * length
+            begin += length
+            columns = {
+                "k": random.integers(0, live, count),
+                "v": random.random(count),
+                "at": (at * 1_000_000).astype(np.int64) + _START * 1_000_000,
+            }
+            path = data / side / f"part-{number:04d}.parquet"
+            pl.DataFrame(columns).with_columns(pl.col("at").cast(pl.Datetime("us", "UTC"))).write_parquet(
+                path
+            )
+            os.utime(path, (_START + number,) * 2)
+
+
+def ours(job: str, data: Path, out: Path, checkpoint: str, spark: SparkSession) -> list[float]:
+    """The seconds from batch to batch of the job on the Spark runner, with one shard."""
+    p = bl.Pipeline("joins")
+    left, right = (
+        p.read(side, bl.Parquet(data / side, max_files_per_trigger=1), timestamp="at", watermark=_MARK)
+        for side in ("left", "right")
+    )
+    if job == "join":
+        made = left.join(right, on="k", within=("0s", f"{REACH}s"))
+    else:
+        made = left.dedup("k", within=f"{REACH}s")
+    made.write("out", bl.Parquet(out))
+    run = p.run(bl.SparkRunner(checkpoint, session=spark, shards=1))
+    return [(later.processing_time - one.processing_time) / 1e6 for one, later in pairwise(run.batches)]
+
+
+_MARK = bl.MonotonousTimestamps()
+
+
+def by_spark(job: str, data: Path, out: Path, checkpoint: str, spark: SparkSession) -> list[float]:
+    """The seconds of each batch of the job by what Spark has for it."""
+
+    def read(side: str) -> DataFrame:
+        stream = spark.readStream.schema(_TYPES).option("maxFilesPerTrigger", 1).parquet(str(data / side))
+        return stream.withWatermark("at", "0 seconds")
+
+    if job == "join":
+        left = read("left")
+        right = read("right").select(F.col("k").alias("k_right"), "v", F.col("at").alias("at_right"))
+        later = F.col("at_right") <= F.col("at") + F.expr(f"INTERVAL {REACH} SECONDS")
+        on = (F.col("k") == F.col("k_right")) & (F.col("at_right") >= F.col("at")) & later
+        made = left.drop("v").join(right, on)
+    else:
+        rows = spark.readStream.schema(_TYPES).option("maxFilesPerTrigger", 1).parquet(str(data / "left"))
+        made = rows.withWatermark("at", f"{REACH} seconds").dropDuplicatesWithinWatermark(["k"])
+    query = (
+        made.writeStream.format("parquet").option("path", str(out)).option("checkpointLocation", checkpoint)
+    )
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
+def measured(job: str, engine: str, live: int, rows: int, batches: int) -> float:
+    """The median of the seconds of a batch."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, out, checkpoint = (Path(folder, name) for name in ("data", "out", "checkpoint"))
+        write(data, live, rows, batches)
+        spark = native.session(1)
+        took = (ours if engine == "beamlike" else by_spark)(job, data, out, str(checkpoint), spark)
+        spark.stop()
+    return statistics.median(took[1 + _WARM_UP :])
+
+
+def lines(live: tuple[int, ...], rows: int, batches: int) -> Iterator[str]:
+    """One for each job and number of live rows, each engine in a process of its own."""
+    for job in JOBS:
+        for count in live:
+            took = {}
+            for engine in ENGINES:
+                options = [f"--{name}={value}" for name, value in (("rows", rows), ("batches", batches))]
+                command = [sys.executable, "-m", "benchmarks.joins_spark", *options, f"--live={count}"]
+                one = subprocess.run(
+                    [*command, f"--only={job}:{engine}"],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                    env={**os.environ, "POLARS_MAX_THREADS": "1"},
+                )
+                took[engine] = float(one.stdout.split()[-1])
+            ratio = took["native"] / took["beamlike"]
+            yield (
+                f"{job:<6} {count:>11,} rows live  beamlike {took['beamlike']:6.2f} s  "
+                f"Spark's own {took['native']:6.2f} s  {ratio:5.1f} times"
+            )
+
+
+@click.command()
+@click.option("--rows", default=100_000, show_default=True, help="Of a batch and side.")
+@click.option("--batches", default=8, show_default=True)
+@click.option("--live", multiple=True, type=int, default=(100_000, 1_000_000), show_default=True)
+@click.option("--only", hidden=True)
+def main(rows: int, batches: int, live: tuple[int, ...], only: str | None) -> None:
+    """Print a line for each job and number of live rows on each side."""
+    if only:
+        job, _, engine = only.partition(":")
+        click.echo(measured(job, engine, live[0], rows, batches))
+        return
+    for line in lines(live, rows, batches):
+        click.echo(line)
+
+
+if __name__ == "__main__":
+    main()
