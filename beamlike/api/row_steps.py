@@ -161,8 +161,9 @@ class RowSteps(Handle):
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d"))
-            >>> days.aggregate(best=bl.arg_max(["user", "points"], by="points")).unnest("best")
-            <Collection 'plays.unnest': user String, points Int64>
+            >>> best = days.aggregate(best=bl.arg_max(["user", "points"], by="points")).unnest("best")
+            >>> best.collect()[["user", "points"]].rows()
+            [(\'bob\', 5)]
         """
         step, base = self._new_name("unnest")
         return self._select(

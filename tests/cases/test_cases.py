@@ -50,6 +50,7 @@ def test_every_case_passes_on_the_local_runner() -> None:
     assert _report("local") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_every_case_passes_on_spark() -> None:

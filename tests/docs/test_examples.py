@@ -118,6 +118,7 @@ def test_what_came_too_late_is_told_and_counted() -> None:
     assert [counts for counts in dropped if counts] == [{"late": 1}]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_leaderboard_is_the_same_on_spark(spark: Any) -> None:
     def known(played: leaderboard.Played) -> Any:

@@ -184,6 +184,7 @@ def test_a_struct_without_fields_has_no_place_in_a_checkpoint(spark: SparkSessio
         pipeline.run(bl.SparkRunner(session=spark))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_gives_the_same_for_all_of_them(
     spark: SparkSession, sinks: Mapping[str, bl.Memory], tmp_path: Path

@@ -163,6 +163,7 @@ def drawn(count: int) -> list[Case]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_accounts_for_the_same_rows_in_the_same_way(spark: SparkSession, tmp_path: Path) -> None:
     random = drawn(12)

@@ -164,6 +164,7 @@ def write(folder: Path, first: int, last: int) -> None:
         os.utime(file, (1_000_000_000 + number,) * 2)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_is_held_goes_on_from_a_savepoint_on_other_shards(spark: SparkSession, tmp_path: Path) -> None:
     from beamlike.spark.savepoint import savepoint as savepoints

@@ -127,6 +127,7 @@ def in_process(folder: Path, pairs: Sequence[Pair], most: int | None) -> dict[st
 MORE = [pytest.param(12, *given, marks=pytest.mark.slow) for given in ((1, 1), (2, 2), (3, None))]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(("count", "number", "most"), [(8, 0, 1), *MORE])
 def test_spark_gives_the_same_rows(

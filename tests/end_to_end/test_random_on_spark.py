@@ -65,6 +65,7 @@ def drawn() -> list[Transcript]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_does_as_the_local_runner() -> None:
     random = drawn()

@@ -47,6 +47,7 @@ def rows(out: Path) -> pl.DataFrame:
     return oracle.written(out).sort("window_start")
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(spark: SparkSession, plays: Path, tmp_path: Path) -> None:
     out, checkpoint = tmp_path / "out", str(tmp_path / "checkpoint")
     job = [sys.executable, "-c", KILLED, str(plays), str(out), checkpoint]

@@ -195,6 +195,7 @@ def test_every_step_is_the_same_on_any_number_of_shards(local: Played, shards: i
     assert got.rows == local.rows
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_every_step_is_the_same_on_spark(spark: Any, local: Played) -> None:
     got = run_of(all_cases(), bl.SparkRunner(session=spark, shards=2))

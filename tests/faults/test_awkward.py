@@ -51,6 +51,7 @@ def test_a_checkpoint_without_a_whole_manifest_is_refused(
     assert trial.outcome().differences(cut.outcome()) == []
 
 
+@pytest.mark.slow
 def test_half_files_that_a_killed_run_left_do_no_harm(cut: Trial, spark: SparkSession) -> None:
     leave_halves(cut.folder / "checkpoint", cut.folder / "out")
     go_on(cut, spark)

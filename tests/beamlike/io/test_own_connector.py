@@ -193,6 +193,7 @@ def test_it_runs_in_process(journal: Journal, ledger: Ledger) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", [lambda of: of, OnlySpark, lambda of: Score(frame(of))])
 def test_it_runs_on_spark(kind: Any, journal: Journal, ledger: Ledger, spark: Any, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def pipeline(*sinks: bl.SparkSink) -> bl.Pipeline:
     return p
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_every_batch_is_appended_with_the_options_by_which_delta_knows_it(
     spark: SparkSession, tmp_path: Path

@@ -120,6 +120,7 @@ def test_what_is_left_of_a_file_goes_along(cut: Moves) -> None:
     assert rows(cut.folder) == expected(cut.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_is_left_of_a_file_goes_along_to_spark(spark: Any, cut: Moves) -> None:
     cut.move(shards=2, session=spark)

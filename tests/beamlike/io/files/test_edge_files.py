@@ -373,6 +373,7 @@ def test_storage_that_only_pyarrow_knows_is_read_too(tmp_path: Path, monkeypatch
 # On Spark
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("files", FORMATS)
 def test_spark_reads_parts_and_faults_as_the_local_runner_does(

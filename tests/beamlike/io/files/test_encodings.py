@@ -187,6 +187,7 @@ def test_every_line_of_bytes_is_its_text_or_a_letter(lines: list[bytes], quoted:
 # On both runners
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("files", [CSV, JSONLines])
 def test_bytes_that_are_no_text_are_the_same_letters_on_spark(

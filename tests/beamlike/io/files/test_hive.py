@@ -184,6 +184,7 @@ def test_columns_that_cannot_name_folders_are_refused_when_the_sink_is_declared(
         read.select("at").write("out", Parquet(tmp_path, partition_by=["at", "event_time"]))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_folders_are_the_same_on_both_runners_and_spark_reads_them(
     spark: SparkSession, tmp_path: Path

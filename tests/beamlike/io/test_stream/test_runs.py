@@ -230,6 +230,7 @@ def test_every_step_is_the_same_on_spark(spark: Any) -> None:
         assert [batch.processing_time for batch in batches] == [batch.processing_time for batch in records]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_that_was_stopped_goes_on_with_the_next_step_and_with_no_other_stream(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

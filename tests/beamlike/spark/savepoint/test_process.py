@@ -109,6 +109,7 @@ def rows(batches: list[Batch], sink: str) -> list[tuple[Any, ...]]:
 elements = st.tuples(st.sampled_from("abcdefg"), st.integers(0, 60))
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     batches=st.lists(st.lists(elements, max_size=8), min_size=2, max_size=5),

@@ -74,6 +74,7 @@ def chunks(batches: list[list[tuple[str, int]]]) -> list[pl.LazyFrame]:
 elements = st.tuples(st.sampled_from("abcdefg"), st.integers(0, 60))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     batches=st.lists(st.lists(elements, max_size=12), min_size=2, max_size=6),
