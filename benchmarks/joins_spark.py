@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import numpy as np
 import polars as pl
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import beamlike as bl
@@ -57,7 +57,7 @@ def write(data: Path, live: int, rows: int, batches: int) -> None:
             os.utime(path, (_START + number,) * 2)
 
 
-def ours(job: str, data: Path, out: Path, checkpoint: str, spark: SparkSession) -> list[float]:
+def ours(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
     """The seconds from batch to batch of the job on the Spark runner, with one shard."""
     p = bl.Pipeline("joins")
     left, right = (
@@ -69,15 +69,17 @@ def ours(job: str, data: Path, out: Path, checkpoint: str, spark: SparkSession) 
     else:
         made = left.dedup("k", within=f"{REACH}s")
     made.write("out", bl.Parquet(out))
-    run = p.run(bl.SparkRunner(checkpoint, session=spark, shards=1))
+    config = {"spark.driver.memory": "4g"}
+    run = p.run(bl.SparkRunner(checkpoint, master="local[1]", config=config, shards=1))
     return [(later.processing_time - one.processing_time) / 1e6 for one, later in pairwise(run.batches)]
 
 
 _MARK = bl.MonotonousTimestamps()
 
 
-def by_spark(job: str, data: Path, out: Path, checkpoint: str, spark: SparkSession) -> list[float]:
+def by_spark(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
     """The seconds of each batch of the job by what Spark has for it."""
+    spark = native.session(1)
 
     def read(side: str) -> DataFrame:
         stream = spark.readStream.schema(_TYPES).option("maxFilesPerTrigger", 1).parquet(str(data / side))
@@ -103,9 +105,7 @@ def measured(job: str, engine: str, live: int, rows: int, batches: int) -> float
     with tempfile.TemporaryDirectory() as folder:
         data, out, checkpoint = (Path(folder, name) for name in ("data", "out", "checkpoint"))
         write(data, live, rows, batches)
-        spark = native.session(1)
-        took = (ours if engine == "beamlike" else by_spark)(job, data, out, str(checkpoint), spark)
-        spark.stop()
+        took = (ours if engine == "beamlike" else by_spark)(job, data, out, str(checkpoint))
     return statistics.median(took[1 + _WARM_UP :])
 
 
