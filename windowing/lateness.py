@@ -8,10 +8,18 @@ from windowing.columns import EVENT_TIME, WINDOW_END
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 
-def collected_at(allowed_lateness: int) -> pl.Expr:
-    """The watermark (us) at which a window is collected: the allowed lateness (us) after its end."""
-    last = GLOBAL_WINDOW_END - allowed_lateness
-    return pl.min_horizontal(pl.col(WINDOW_END), last) + allowed_lateness
+def collection(end: int, allowed_lateness: int) -> int:
+    """The watermark (us) at which a window that ends there is collected: the allowed lateness (us) later.
+
+    Not after the end of the global window, which the end of input closes.
+    """
+    return min(end, GLOBAL_WINDOW_END - allowed_lateness) + allowed_lateness
+
+
+def collected_at(allowed_lateness: int, end: pl.Expr | None = None) -> pl.Expr:
+    """The same of each row, by the end of its window, or by another time."""
+    ends = pl.col(WINDOW_END) if end is None else end
+    return pl.min_horizontal(ends, GLOBAL_WINDOW_END - allowed_lateness) + allowed_lateness
 
 
 def in_time(watermark: int, allowed_lateness: int) -> pl.Expr:

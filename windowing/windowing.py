@@ -108,8 +108,3 @@ class Windowing:
     def columns(self) -> tuple[str, ...]:
         """The user's columns that windows and timestamp combiner read of each element."""
         return tuple(dict.fromkeys([*self.windows.columns, *self.timestamp_combiner.columns]))
-
-    @property
-    def last_collection(self) -> int:
-        """The latest end that a window can have so that end + allowed lateness stays inside the limits."""
-        return GLOBAL_WINDOW_END - self.allowed_lateness

@@ -8,6 +8,7 @@ from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, Layout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.progress.watermarks import Watermarks
 from windowing.columns import EVENT_TIME, PANE_LAST, PANE_RETRACTED, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
+from windowing.lateness import collected_at
 from windowing.panes import ALWAYS, ON_TIME, Accumulation, describe, number_next, timing
 from windowing.triggers.base import ROOT, Moment
 
@@ -98,7 +99,7 @@ def let_go(rows: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
         return rows
     windowing = layout.windowing
     times = pl.col(OUTSTANDING).list.eval(pl.element().struct.field(EVENT_TIME))
-    later = pl.min_horizontal(times.list.min(), windowing.last_collection) + windowing.allowed_lateness
+    later = collected_at(windowing.allowed_lateness, times.list.min())
     hold = pl.when(moment.window_is_over() & (pl.col(OUTSTANDING).list.len() > 0)).then(later)
     return rows.with_columns(hold.otherwise(OUTSTANDING_HOLD).alias(OUTSTANDING_HOLD))
 

@@ -343,11 +343,6 @@ def test_a_choice_that_is_none_is_refused(
         Windowing(**choice)
 
 
-@given(windowings())
-def test_a_window_is_collected_before_the_end_of_input(windowing: Windowing) -> None:
-    assert windowing.last_collection + windowing.allowed_lateness == GLOBAL_WINDOW_END
-
-
 @pytest.mark.parametrize(
     "windows", [FixedWindows("7d"), SlidingWindows("3d", "1d"), Sessions("3d"), SlidingWindows("30d", "7d")]
 )

@@ -13,6 +13,7 @@ from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstr
 from beamlike.records.present import Present
 from stages.state.index import Holder
 from stages.waiting import WAITING
+from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 from windowing.triggers.base import clock_percentile
 
@@ -142,7 +143,7 @@ class BlockingChain:
         elif record.input < end and self.fires_at_end(name):
             text = f"that window waits for {self._to_go(name, end)}{self._or_percentiles(name)}"
         else:
-            until = min(end, GLOBAL_WINDOW_END - stage.allowed_lateness) + stage.allowed_lateness
+            until = collection(end, stage.allowed_lateness)
             over = "that window is over, and what came since" if record.input >= end else "that window"
             text = (
                 f"{over} waits for its trigger {stage.choices['trigger']}, or for {self._to_go(name, until)}"

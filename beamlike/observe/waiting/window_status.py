@@ -13,7 +13,7 @@ from beamlike.records.keys_seen import has_come, keys_of
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.drops import WHY
 from stages.state.index import Holder
-from windowing.time import GLOBAL_WINDOW_END
+from windowing.lateness import collection
 
 
 def verdict(
@@ -93,7 +93,7 @@ def _over(chain: BlockingChain, history: History, name: str, window: Window) -> 
     passed = _first_past(history, name, window.end)
     if passed is not None:
         yield _fired(chain, name, window, passed)
-    until = min(window.end, GLOBAL_WINDOW_END - stage.allowed_lateness) + stage.allowed_lateness
+    until = collection(window.end, stage.allowed_lateness)
     if at < until:
         yield (
             f"it still takes late elements, until the input watermark reaches {moment(until)} (allowed lateness "
