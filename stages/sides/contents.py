@@ -17,9 +17,11 @@ from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
 from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, Versions
 from stages.sizes import size_of
-from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END
+from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.triggers.base import WATERMARK
+from windowing.windows import GlobalWindows
 
 T = TypeVar("T")
 
@@ -147,8 +149,8 @@ class Contents:
 
 def _is_over(version: Version, side: Side, now: Times, lateness: int) -> bool:
     """Whether no row to come sees it, and none waits for it."""
-    expiry = min(version.end, GLOBAL_WINDOW_END - lateness) + lateness
-    return now.time(WATERMARK) >= expiry and now.time(side.clock) >= version.end
+    over = collection(version.end, lateness)
+    return now.time(WATERMARK) >= over and now.time(side.clock) >= version.end
 
 
 def _change(
@@ -163,9 +165,7 @@ def _change(
         return _panes(side, content, came, known)
     before = known.get((side.name, GLOBAL_WINDOW_END))
     time = pl.col(EVENT_TIME) if side.timed else pl.lit(None, pl.Int64).alias(EVENT_TIME)
-    placed = came.with_columns(
-        time, pl.lit(MIN_TIME).alias(WINDOW_START), pl.lit(GLOBAL_WINDOW_END).alias(WINDOW_END)
-    )
+    placed = GlobalWindows().assign(came.with_columns(time))
     if side.feed == "whole":
         rows = _as_content(placed, content)
         if rows.is_empty():

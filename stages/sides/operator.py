@@ -9,15 +9,16 @@ from typing import Final, Protocol
 import attrs
 import polars as pl
 
+from stages.dropped import LATE, REASON
 from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
 from stages.progress.watermarks import Times, Watermarks
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, Versions, Waits
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
-from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.triggers.base import WATERMARK
+from windowing.windows import GlobalWindows
 
 _READY: Final = "__ready"
 _SAME: Final = "__same"
@@ -114,19 +115,14 @@ class SideInputs(Operator):
             len(came) - lost,
             len(came) - lost,
             released,
-            {"late": len(late)} if len(late) else {},
+            {LATE: len(late)} if len(late) else {},
             self._shown(late),
             (*refused, *unused),
         )
 
     def _placed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows with their window, which is that of all time where they have none."""
-        if WINDOW_END in self.schema:
-            return rows
-        return rows.with_columns(
-            pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
-            pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),
-        )
+        return rows if WINDOW_END in self.schema else GlobalWindows().assign(rows)
 
     def _looked_at(self, rows: pl.DataFrame, contents: Contents, now: Times) -> pl.DataFrame:
         """The rows, with whether each is ready, until when it waits for each side, and the number of what it sees."""
@@ -193,4 +189,4 @@ class SideInputs(Operator):
         """What was too late, with the reason, if somebody wants to see it."""
         if not self.late:
             return pl.DataFrame()
-        return late.with_columns(pl.lit("late").alias("reason"))
+        return late.with_columns(pl.lit(LATE).alias(REASON))
