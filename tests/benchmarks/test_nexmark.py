@@ -123,7 +123,8 @@ def test_so_it_does_where_many_are_equal(query: int, ties: Path, tmp_path: Path)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", [6, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("query", [6, 5])
 def test_so_it_does_on_spark(query: int, disorder: Path, tmp_path: Path, spark: SparkSession) -> None:
     on_spark(query, disorder, tmp_path, spark, shards=2)
 

@@ -34,6 +34,7 @@ def test_both_variants_equal_the_oracle_and_earliest_delays_the_second_stage(tmp
     assert "EARLIEST delays the second stage by" in " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_it_can_be_run_again_on_the_same_folder(tmp_path):
     for _ in range(2):
         assert CliRunner().invoke(demo.main, [*SMALL, "--work", str(tmp_path)]).exit_code == 0

@@ -107,10 +107,9 @@ def test_batches_do_not_show(windows: bl.WindowFn) -> None:
     assert_frame_equal(*found, check_exact=True)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "windows", [WINDOWS[0], pytest.param(WINDOWS[2], marks=pytest.mark.slow)], ids=["fixed", "sessions"]
-)
+@pytest.mark.parametrize("windows", [WINDOWS[0], WINDOWS[2]], ids=["fixed", "sessions"])
 def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path, windows: bl.WindowFn) -> None:
     rows = bl.Rows(bids(2_000), rows_per_batch=1_100)
     p, out = declare(rows, windows)

@@ -45,7 +45,9 @@ def test_in_process_it_equals_the_plain_computation(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("combiner", COMBINERS)
+@pytest.mark.parametrize(
+    "combiner", [COMBINERS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in COMBINERS[1:])]
+)
 def test_on_spark_it_equals_the_plain_computation(
     spark: SparkSession, plays: Path, tmp_path: Path, combiner: bl.TimestampCombiner
 ) -> None:

@@ -63,7 +63,9 @@ EMITTED = [0, 0, 1, 1, 1, 0, 1, 1]
 """How many rows go on in each batch of the stream: b by processing time, a, then e, which is late, d, at the end c."""
 
 
-@pytest.mark.parametrize("name", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "name", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
+)
 def test_both_runners_give_each_row_in_the_batch_of_its_deadline(
     name: str, request: pytest.FixtureRequest
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_run_in_process_fails_and_the_next_one_replaces_what_it_left(
     assert {**after, "log": unbroken["log"]} == unbroken
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_on_spark_the_batch_is_done_again_with_nothing_lost_or_doubled(
     spark: SparkSession, tmp_path: Path, unbroken: dict[str, list[Any]]

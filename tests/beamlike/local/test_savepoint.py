@@ -77,6 +77,7 @@ class Moves:
         assert bl.savepoint.restore(saved, self.checkpoint, pipeline(self.folder).plan(), **to) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_goes_to_spark_and_back_amid_sessions_timers_and_joins(spark: Any, tmp_path: Path) -> None:
     moves = Moves(tmp_path)

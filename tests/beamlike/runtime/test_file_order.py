@@ -17,7 +17,7 @@ from beamlike.io.files.paths import _under
 FILES, ROWS = 20, 3
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def runner(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "local":
         return bl.LocalRunner()

@@ -41,6 +41,7 @@ def go_on(spark: Any, *, drain: bool = False) -> list[BatchRecord]:
     return list(p.run(bl.SparkRunner("checkpoint", session=spark, shards=2, drain=drain)).batches)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_watermarks_go_on_and_the_time_between_runs_is_held_against_nobody(spark: Any) -> None:
     arrive(0, eu=15, us=6)

@@ -20,7 +20,7 @@ from tests.beamlike.io.test_sources import whole
 PLAYS = [{"user": user, "at": at} for at, user in enumerate(["ada", "bob", "ada", "eve"])]
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def runner(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     if request.param == "local":

@@ -218,6 +218,7 @@ def test_an_unbounded_stream_cannot_be_grouped_as_a_whole() -> None:
 # On Spark
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_every_step_is_the_same_on_spark(spark: Any) -> None:
     for declare in DECLARED.values():
