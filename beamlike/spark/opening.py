@@ -35,7 +35,8 @@ from beamlike.spark.query.build import envelopes, labels, reads_rows
 from beamlike.spark.query.desks import TaskDesks, wall_clock
 from beamlike.spark.query.leftovers import tell_of_copies
 from beamlike.spark.query.listing import Listings
-from beamlike.spark.query.sinks import BatchWriter, PartWriter
+from beamlike.spark.query.parts import PartWriter
+from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.session.session import interpret, worker_environment
 from beamlike.spark.stopping import Gate
 from beamlike.system.in_hand import Desk

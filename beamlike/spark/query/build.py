@@ -19,7 +19,7 @@ from beamlike.spark.query.ingest import control_envelopes, source_envelopes
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.listing import Listing
 from beamlike.spark.query.operators import apply_level
-from beamlike.spark.query.sinks import PartWriter, write_in_tasks
+from beamlike.spark.query.parts import PartWriter, write_in_tasks
 
 
 def envelopes(
@@ -36,7 +36,7 @@ def envelopes(
     sources = tuple(plan.sources.values())
     streams = [control_envelopes(session, control, sources, topology, desks)]
     if steps_of(plan) is None:  # test streams are played by control alone
-        streams = source_envelopes(session, sources, topology, listings, desks) + streams
+        streams = source_envelopes(session, sources, topology, listings, desks, writer) + streams
     stream = reduce(DataFrame.unionAll, streams)
     for number, names in enumerate(plan.levels, start=1):
         level = Level.of(plan, names, topology, started)

@@ -27,6 +27,7 @@ from beamlike.spark.checkpoint.orders import read_order
 from beamlike.spark.query.control import obey, tell
 from beamlike.spark.query.desks import NOWHERE, TaskDesks
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
+from beamlike.spark.query.parts import NO_PARTS, PartWriter, SourceParts, TaskParts
 from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end
 from stages.strategies.validators import SourceFile
@@ -59,23 +60,40 @@ def source_envelopes(
     topology: Topology,
     listings: Mapping[str, Listing],
     desks: TaskDesks = NOWHERE,
+    writer: PartWriter = NO_PARTS,
 ) -> list[DataFrame]:
     """Streams of envelopes, in the order of the sources: one for all file sources that follow each other.
 
-    `listings` has those that are files.
+    `listings` has those that are files. What goes straight to sinks of the writer, its tasks write.
     """
-    streams = []
+    streams = list(_streams(sources, listings))
+    made = []
+    for number, plans in enumerate(streams):
+        parts = writer.at_sources(len(topology.labels) + number, len(streams))
+        if len(plans) > 1 or set(plans) <= set(listings):
+            made.append(_file_envelopes(plans, topology, listings, desks, parts))
+        else:
+            made += [_row_envelopes(session, plan, topology, desks, parts) for plan in plans.values()]
+    return made
+
+
+def _streams(
+    sources: Iterable[SourcePlan], listings: Mapping[str, Listing]
+) -> Iterator[Mapping[str, SourcePlan]]:
+    """Those that come as one stream each: all file sources that follow each other, or one of another kind."""
     for in_files, plans in groupby(sources, lambda plan: plan.name in listings):
         if in_files:
-            files = {plan.name: plan for plan in plans}
-            streams.append(_file_envelopes(files, topology, listings, desks))
+            yield {plan.name: plan for plan in plans}
         else:
-            streams += [_row_envelopes(session, plan, topology, desks) for plan in plans]
-    return streams
+            yield from ({plan.name: plan} for plan in plans)
 
 
 def _file_envelopes(
-    plans: Mapping[str, SourcePlan], topology: Topology, listings: Mapping[str, Listing], desks: TaskDesks
+    plans: Mapping[str, SourcePlan],
+    topology: Topology,
+    listings: Mapping[str, Listing],
+    desks: TaskDesks,
+    parts: SourceParts,
 ) -> DataFrame:
     """Spark only has lists of the files; the tasks read these, so rows never pass the JVM.
 
@@ -83,8 +101,8 @@ def _file_envelopes(
     """
     files = reduce(DataFrame.unionAll, [_listed(listings[name]) for name in plans])
     # In turn from one partition: each task gets as many parts, and of a file that is alone each gets some.
-    parts = files.coalesce(1).repartition(files.sparkSession.sparkContext.defaultParallelism)
-    return parts.mapInArrow(settled(desks.noted(_ingest_files(plans, topology))), DDL)
+    spread = files.coalesce(1).repartition(files.sparkSession.sparkContext.defaultParallelism)
+    return spread.mapInArrow(settled(desks.noted(_ingest_files(plans, topology, parts))), DDL)
 
 
 def _listed(listing: Listing) -> DataFrame:
@@ -93,14 +111,15 @@ def _listed(listing: Listing) -> DataFrame:
 
 
 def _row_envelopes(
-    session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks
+    session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks, parts: SourceParts
 ) -> DataFrame:
     rows: DataFrame = cast(ReadBySpark, plan.source).read_by_spark(session)
     if not rows.isStreaming:
         raise PlanError(
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
         )
-    return rows.select("*", _now()).mapInArrow(settled(desks.noted(_ingest_rows(plan, topology))), DDL)
+    ingest_rows = _ingest_rows(plan, topology, parts)
+    return rows.select("*", _now()).mapInArrow(settled(desks.noted(ingest_rows)), DDL)
 
 
 def _now() -> Column:
@@ -114,6 +133,7 @@ class _Task:
 
     plan: SourcePlan
     topology: Topology
+    parts: TaskParts
     total: Ingested = attrs.field(factory=lambda: Ingested({}, {}))
     now: int = 0
 
@@ -124,6 +144,7 @@ class _Task:
         envelopes = [
             envelope
             for consumer, frame in sent.items()
+            if not self.parts.takes(consumer, frame, origin, sequence)
             for envelope in self.topology.data(consumer, frame, origin, sequence)
         ]
         return to_arrow(envelopes) if envelopes else None
@@ -137,9 +158,10 @@ class _Task:
         return to_arrow(list(tell(self.plan, self.topology, self.total, self.now)))
 
 
-def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology) -> Ingest:
+def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: SourceParts) -> Ingest:
     def run(listings: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tasks = {name: _Task(plan, topology) for name, plan in plans.items()}
+        mine = parts.begin()
+        tasks = {name: _Task(plan, topology, mine) for name, plan in plans.items()}
         for listing in listings:
             for name, entry, now in zip(*(column.to_pylist() for column in listing.columns), strict=True):
                 tasks[name].now = now
@@ -151,6 +173,7 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology) -> Ingest
         for task in tasks.values():
             if task.now:
                 yield task.close()
+        yield from mine.close(topology.labels[0])
 
     return run
 
@@ -171,9 +194,10 @@ def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
         task.tell(read_to_end(file))
 
 
-def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
+def _ingest_rows(plan: SourcePlan, topology: Topology, parts: SourceParts) -> Ingest:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _Task(plan, topology)
+        mine = parts.begin()
+        task = _Task(plan, topology, mine)
         context = TaskContext.get()
         origin = f"{plan.name}:{context.partitionId() if context else 0}"
         for number, rows in enumerate(batches):
@@ -187,6 +211,7 @@ def _ingest_rows(plan: SourcePlan, topology: Topology) -> Ingest:
                 yield batch
         if task.now:
             yield task.close()
+        yield from mine.close(topology.labels[0])
 
     return run
 

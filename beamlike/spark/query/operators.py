@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from beamlike.runtime.envelope import ARROW, DDL, Envelope
 from beamlike.spark.query.level import Level
-from beamlike.spark.query.sinks import PartWriter
+from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.session.workers import settle
 
 Noted = Callable[[], AbstractContextManager[None]]

@@ -7,29 +7,23 @@ parts again, so nothing is doubled, and what it has not is removed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 import polars as pl
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames, output_frame
-from beamlike.io.sinks import InTwoSteps, written_by_tasks
+from beamlike.io.base import Part, Sink, WrittenBySpark, output_frame
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import Leftovers, take_back
 from beamlike.runtime.build_records import with_letters
-from beamlike.runtime.envelope import DDL, RECORDS, Envelope, note, to_arrow
+from beamlike.runtime.envelope import RECORDS, Envelope
 from beamlike.runtime.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
 from beamlike.runtime.sinks import writing
 from beamlike.runtime.source_turns import SourceTurn, SourceTurns
-from beamlike.spark.query.desks import TaskDesks, batch_of
-from beamlike.spark.query.leftovers import is_again
-from beamlike.spark.session.workers import settled
 from beamlike.system.in_hand import Desk, at, seated
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
@@ -162,46 +156,6 @@ def _quiet(before: StageRecord | None) -> StageRecord:
     return before.quiet() if before else StageRecord(MIN_TIME, MIN_TIME, "nothing has come yet")
 
 
-@attrs.frozen
-class PartWriter:
-    """What tasks do at the end of the query: write what is for sinks that they can write, one part per task."""
-
-    sinks: Mapping[str, WrittenInFrames]
-    run: str
-
-    @classmethod
-    def of(cls, sinks: Mapping[str, Sink], run: str) -> PartWriter:
-        """Of all that a run writes to."""
-        by_tasks = {name: sink for name, sink in sinks.items() if written_by_tasks(sink)}
-        return cls({name: _anywhere(sink) for name, sink in by_tasks.items()}, run)
-
-    def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
-        """Lets through what is for others. The number of the task is the same when the batch is replayed."""
-        if is_again(TaskContext.get()):
-            yield note(0, RECORDS, RECORDS, AgainMessage())
-        held: dict[str, list[Envelope]] = {name: [] for name in self.sinks}
-        for envelope in envelopes:
-            if envelope.target in held:
-                held[envelope.target].append(envelope)
-            else:
-                yield envelope
-        for name, parts in held.items():
-            if parts:
-                parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
-                frame = output_frame(pl.concat([part.frame() for part in parts]))
-                files = self._write(frame, Part(self.run, _batch(), task, name))
-                yield note(parts[0].shard, RECORDS, name, SinkMessage(len(frame), files))
-
-    def _write(self, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
-        """Files only the driver shows, when it knows which attempt counts: another may still be at it then."""
-        sink = self.sinks[part.sink]
-        with at("sink", part.sink), writing(sink, part.sink, part.batch):
-            if isinstance(sink, InTwoSteps):
-                return sink.prepare(frame, part)
-            sink.write(frame, part)
-        return {}
-
-
 _FOR_SPARK: Mapping[Any, Any] = {
     pl.UInt8: pl.Int16,
     pl.UInt16: pl.Int32,
@@ -216,36 +170,3 @@ _FOR_SPARK: Mapping[Any, Any] = {
 def on_spark(session: SparkSession, frame: pl.DataFrame) -> DataFrame:
     """The rows as Spark's, in one partition: it writes one file or so, as they come from the driver anyway."""
     return session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)
-
-
-def _anywhere(sink: WrittenInFrames) -> WrittenInFrames:
-    """The sink with its path as the driver means it: executors have working directories of their own."""
-    return sink.from_anywhere() if isinstance(sink, InTwoSteps) else sink
-
-
-def _batch() -> int:
-    """The number of the batch that this task is of."""
-    number = batch_of(TaskContext.get())
-    if number is None:
-        raise RuntimeError("Spark does not tell its task which batch it is of")
-    return number
-
-
-def write_in_tasks(
-    envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], desks: TaskDesks
-) -> DataFrame:
-    """An operator that only writes: for a query without levels, whose last level would do it.
-
-    Rows go to the partition of their label first, so that a batch that is replayed has the same parts, on however
-    many machines.
-    """
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        arrived: dict[int, list[Envelope]] = {}
-        for rows in batches:
-            for row in rows.to_pylist():
-                arrived.setdefault(row["shard"], []).append(Envelope(**row))
-        for label, sent in arrived.items():
-            yield to_arrow(list(writer.write(sent, labels.index(label))))
-
-    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(desks.noted(write, 1)), DDL)

@@ -19,7 +19,7 @@ from beamlike.runtime.run_sinks import RunSinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.ingest import source_envelopes
 from beamlike.spark.query.listing import Listings
-from beamlike.spark.query.sinks import PartWriter
+from beamlike.spark.query.parts import PartWriter
 from windowing.triggers.processing_time import AfterProcessingTime
 
 pytestmark = pytest.mark.spark
