@@ -36,7 +36,7 @@ from benchmarks.nexmark.report import Run, sizes
 
 RESULTS: Final = Path(__file__).parent.with_name("nexmark.json")
 CORES: Final = 2
-_BATCH: Final = 1_000_000
+_BATCH: Final = 2_500_000
 _FOUR: Final = (1, 2, 5, 11)
 _BOUND: Final = "1s"  # of every engine, although the events come in order
 
@@ -110,7 +110,7 @@ ENGINES_OF: Final[Mapping[str, Engine]] = {
 
 
 def inputs(events: int, work: Path) -> Path:
-    """The events in files of a million; and in one file of each kind, with times as numbers, for Flink."""
+    """The events in files of two and a half million; and in one file of each kind, with times as numbers, for Flink."""
     data = work / f"events-{events}"
     write(data, Arrivals(events=events, files=max(1, events // _BATCH)))
     merged = data / "merged"
