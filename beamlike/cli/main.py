@@ -125,7 +125,11 @@ def main() -> None:
 @main.command()
 @click.argument("pipeline", type=_Target())
 @_set
-@click.option("--records", type=click.Path(dir_okay=False), help="Local: a file for why, watch and report.")
+@click.option(
+    "--records",
+    type=click.Path(dir_okay=False),
+    help="Without a checkpoint on this machine: a file for why, watch and report.",
+)
 @click.option("--run-id", help="Local: the name under which sinks know the run; default: the pipeline's.")
 @click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--checkpoint", help="The folder in which the run can be continued.")
@@ -340,15 +344,13 @@ def _runner(name: str, records: str | None, run_id: str | None, options: dict[st
             raise click.UsageError(f"{', '.join(spark)}: for --runner spark only")
         given = {option: value for option, value in options.items() if option not in _OF_SPARK}
         return _made(LocalRunner, records=records, run_id=run_id, **given)
-    if records is not None:
-        raise click.UsageError("--records: for --runner local only; on Spark they are in the checkpoint")
     if run_id is not None:
         raise click.UsageError(
             "--run-id: for --runner local only; on Spark each checkpoint has an id of its own"
         )
     from beamlike.spark.runner import SparkRunner
 
-    return _made(SparkRunner, **options)
+    return _made(SparkRunner, records=records, **options)
 
 
 def _made(runner: Callable[..., Any], **options: Any) -> Any:

@@ -59,6 +59,9 @@ class Options(Protocol):
     def shards(self) -> int | None: ...
 
     @property
+    def records(self) -> str | None: ...
+
+    @property
     def on_batch(self) -> Callable[[BatchRecord], None] | None: ...
 
 
@@ -86,8 +89,8 @@ class Opened:
         listings = Listings.of(checkpoint, plan)
         checkpoint.end_at_once(name for name, source in plan.sources.items() if source.whole)
         desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
-        records = checkpoint.at(RECORDS_FILE) if checkpoint.is_local else None
-        storing = partial(stored, "write", checkpoint.path)
+        records = checkpoint.at(RECORDS_FILE) if checkpoint.is_local else options.records
+        storing = partial(stored, "write", records or checkpoint.path)
         run = OpenRun.of(
             plan,
             checkpoint,

@@ -29,9 +29,10 @@ from beamlike.spark.query.build import reads_rows
 from beamlike.spark.query.ingest import require_readable
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.session.scratch import temporary_checkpoint
-from beamlike.spark.session.session import open_session, ship
+from beamlike.spark.session.session import open_session, require_python, ship
 from beamlike.spark.stopping import Gate, answer
 from beamlike.spark.watching import Watcher
+from beamlike.system.path_names import is_remote
 from beamlike.system.signals import signals
 
 
@@ -52,6 +53,8 @@ class SparkRunner:
     the cores of the cluster, at most 200.
     `session`: a session to work in (in a new one beside it: nothing in it changes); otherwise one is made, on
     `master` (default "local[*]") and with `config`.
+    `records`: where the checkpoint is not on this machine's file system, a file that is, for the records of all
+    batches, which `beamlike status`, `why`, `watch` and `report` read; otherwise the checkpoint has them.
     `on_batch` is called with the record of each batch.
 
     Example, with the `plays` of `bl.Collection`:
@@ -68,9 +71,14 @@ class SparkRunner:
     session: SparkSession | None = None
     master: str | None = None
     config: Mapping[str, str] = attrs.field(factory=dict)
+    records: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
     on_batch: Callable[[BatchRecord], None] | None = None
 
     def __attrs_post_init__(self) -> None:
+        if self.records is not None and (self.checkpoint is None or not is_remote(self.checkpoint)):
+            raise ValueError(
+                "SparkRunner: records= is for a checkpoint that is not on this machine; else it has them in it"
+            )
         if self.drain and self.trigger != "available_now":
             raise ValueError("SparkRunner: drain=True needs trigger='available_now': an interval has no end")
 
@@ -130,6 +138,8 @@ class SparkRunner:
             config=self.config,
             row_loops=reads_rows(plan),
         )
+        if plan.levels:
+            require_python(session)
         ship(session, modules)
         return session
 

@@ -10,22 +10,29 @@ import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from tests.connectors.certificates import self_signed
 from tests.connectors.jars import jars
 
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
+listeners=PLAINTEXT://127.0.0.1:{broker},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker},SECURE://127.0.0.1:{secure}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
+listener.name.secure.ssl.keystore.type=PEM
+listener.name.secure.ssl.keystore.location={folder}/broker.pem
+listener.name.secure.plain.sasl.jaas.config={security}.plain.PlainLoginModule required user_ada="lovelace";
+listener.name.secure.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;
 log.dirs={folder}/data
 auto.create.topics.enable=false
 log.retention.ms=-1
@@ -48,17 +55,27 @@ def broker() -> Iterator[Cluster]:
     classes = ":".join(map(str, jars("broker")))
     folder = Path(tempfile.mkdtemp(prefix="kafka-"))
     try:
-        port, controller = _free_ports()
+        port, secure, controller = _free_ports(3)
+        certificate = self_signed(folder / "broker.pem")
         settings = folder / "server.properties"
-        settings.write_text(_SETTINGS.format(broker=port, controller=controller, folder=folder))
+        settings.write_text(
+            _SETTINGS.format(
+                broker=port,
+                secure=secure,
+                controller=controller,
+                folder=folder,
+                security="org.apache.kafka.common.security",
+            )
+        )
         run = [java, "-Xmx512m", "-cp", classes]
         name = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatted = [*run, "kafka.tools.StorageTool", "format", "-t", name, "-c", str(settings)]
+        formatted += ["--add-scram", "SCRAM-SHA-512=[name=ada,password=lovelace]"]
         subprocess.run(formatted, check=True, capture_output=True, timeout=60)
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen([*run, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
         try:
-            cluster = Cluster(f"127.0.0.1:{port}")
+            cluster = Cluster(f"127.0.0.1:{port}", f"127.0.0.1:{secure}", certificate)
             cluster.wait(server)
             yield cluster
         finally:
@@ -68,18 +85,31 @@ def broker() -> Iterator[Cluster]:
         shutil.rmtree(folder)
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 @attrs.frozen
 class Cluster:
-    """A broker, by its address."""
+    """A broker, by its address; and that at which it asks who is there, with the file of its certificate."""
 
     servers: str
+    secured: str
+    certificate: Path
+
+    def options(self, mechanism: str) -> dict[str, str]:
+        """What a client needs for the secured address."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": mechanism,
+            "sasl.username": "ada",
+            "sasl.password": "lovelace",
+            "ssl.ca.location": str(self.certificate),
+        }
 
     def wait(self, server: subprocess.Popen[bytes]) -> None:
         """Until it answers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -15,8 +16,14 @@ _JAAS: Final = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _PEM: Final = {
-    "ssl.ca.location": ("ssl.truststore.type", "ssl.truststore.location"),
+    "ssl.ca": ("ssl.truststore.type", "ssl.truststore.certificates"),
+    "ssl.certificate": ("ssl.keystore.type", "ssl.keystore.certificate.chain"),
+    "ssl.key": ("ssl.keystore.type", "ssl.keystore.key"),
 }
+"""What librdkafka takes as text (`.pem`) or from a file (`.location`)."""
+
+_NAMED: Final = "ssl.endpoint.identification.algorithm"
+_NO_NAME: Final = "none"  # for which Java has an empty text
 
 
 def confluent_kafka() -> ModuleType:
@@ -32,7 +39,11 @@ def confluent_kafka() -> ModuleType:
 
 
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
-    """Settings as confluent-kafka has them -> as the Java client has them, for those that differ."""
+    """Settings as confluent-kafka has them -> as the Java client has them, for those that differ.
+
+    Certificates and keys are read here, so that Spark's executors need no files of them. Raises `OSError` where they
+    cannot be.
+    """
     left = {**COMMON, **options}
     found: dict[str, str] = {}
     mechanism = left.pop("sasl.mechanisms", None) or left.pop("sasl.mechanism", None)
@@ -43,7 +54,12 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
         module = _JAAS[mechanism or "PLAIN"]
         quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password)]
         found["sasl.jaas.config"] = f'{module} required username="{quoted[0]}" password="{quoted[1]}";'
-    for name, (kind, place) in _PEM.items():
-        if name in left:
-            found |= {kind: "PEM", place: left.pop(name)}
+    for name, (kind, content) in _PEM.items():
+        text, file = left.pop(f"{name}.pem", None), left.pop(f"{name}.location", None)
+        if text is None and file is not None:
+            text = Path(file).read_text()
+        if text is not None:
+            found |= {kind: "PEM", content: text}
+    if left.get(_NAMED) == _NO_NAME:
+        found[_NAMED] = ""
     return {**left, **found}

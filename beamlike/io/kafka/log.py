@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -45,6 +46,7 @@ class Log:
     skips: bool
     _consumer: Any
     _admin: Any
+    _complaints: deque[Any]
     # Up to where each partition has been asked for, and given by the consumer; and what it gave beyond.
     _next: dict[str, int] = attrs.field(factory=dict, init=False)
     _at: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -56,7 +58,13 @@ class Log:
     ) -> Log:
         """`skips`: what retention has removed is passed over and told in the log; else it is an error."""
         client = confluent_kafka()
-        common = {"bootstrap.servers": servers, "log_level": 0, **options}
+        complaints = deque[Any](maxlen=1)
+        common = {
+            "bootstrap.servers": servers,
+            "log_level": 0,
+            "error_cb": complaints.append,
+            **options,
+        }
         consumer = client.Consumer(
             {
                 "group.id": _NO_GROUP,
@@ -68,7 +76,7 @@ class Log:
                 **common,
             }
         )
-        return cls(servers, topics, headers, skips, consumer, client.admin.AdminClient(common))
+        return cls(servers, topics, headers, skips, consumer, client.admin.AdminClient(common), complaints)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -217,7 +225,9 @@ class Log:
         try:
             yield
         except confluent_kafka().KafkaException as error:
-            raise SourceError(f"Kafka at {self.servers} cannot {what}: {error.args[0].str()}") from None
+            self._admin.poll(0)  # or else it does not complain
+            why = dict.fromkeys(one.str() for one in (error.args[0], *self._complaints))
+            raise SourceError(f"Kafka at {self.servers} cannot {what}: {'; '.join(why)}") from None
 
 
 def _columns(messages: list[Any], *, headers: bool) -> pl.DataFrame:

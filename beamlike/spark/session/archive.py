@@ -18,6 +18,9 @@ from types import ModuleType
 
 from beamlike.spark.session.scratch import scratch
 
+Code = Path | zipfile.Path
+"""A source file, or a folder of them; Python also imports from zip files, such as those of `--py-files`."""
+
 OWN_PACKAGES = ("beamlike", "stages", "windowing")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip entry: an archive depends on its contents only
 _UNCHECKED_HASH = b"\1\0\0\0"  # PEP 552: compiled code that is valid, whatever the date of its source
@@ -42,7 +45,7 @@ def build_archive(modules: Iterable[ModuleType | str]) -> Path:
     return archive
 
 
-def _sources(modules: Iterable[ModuleType | str]) -> dict[str, Path]:
+def _sources(modules: Iterable[ModuleType | str]) -> dict[str, Code]:
     """Name in the archive to source file, found by following imports from `modules`."""
     sources = {key: path for name in OWN_PACKAGES for key, path in _files(name, _places(name))}
     seen = {*OWN_PACKAGES}
@@ -72,7 +75,7 @@ def _first_names(module: ModuleType | str) -> set[str]:
     return {module.__name__.partition(".")[0] for module in used if module is not None} - {"__main__"}
 
 
-def _places(name: str) -> list[Path]:
+def _places(name: str) -> list[Code]:
     """The file of the top-level module `name`, or the folders of the package; none for a compiled module."""
     try:
         spec = importlib.util.find_spec(name)
@@ -81,28 +84,46 @@ def _places(name: str) -> list[Path]:
     if spec is None:
         return []
     if spec.submodule_search_locations is None:
-        return [Path(spec.origin)] if spec.origin and spec.origin.endswith(".py") else []
-    return [Path(folder) for folder in spec.submodule_search_locations]
+        return [_at(spec.origin)] if spec.origin and spec.origin.endswith(".py") else []
+    return [_at(folder) for folder in spec.submodule_search_locations]
 
 
-def _files(name: str, places: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+def _at(place: str) -> Code:
+    """What is at a path, which may lead into a zip file."""
+    path = Path(place)
+    if not path.exists() and (archive := next(filter(Path.is_file, path.parents), None)) is not None:
+        inner = path.relative_to(archive).as_posix()
+        return zipfile.Path(archive, inner if inner.endswith(".py") else f"{inner}/")
+    return path
+
+
+def _files(name: str, places: Iterable[Code]) -> Iterator[tuple[str, Code]]:
     """Name in the archive and source file, for the module or package `name` at `places`."""
     for place in places:
         if place.is_dir():
-            yield from (
-                (f"{name}/{path.relative_to(place).as_posix()}", path) for path in place.rglob("*.py")
-            )
+            yield from ((f"{name}/{below}", path) for below, path in _below(place))
         else:
             yield place.name, place
 
 
-def _installed(path: Path) -> bool:
+def _below(folder: Code) -> Iterator[tuple[str, Code]]:
+    """The source files in a folder, by their names from there."""
+    if isinstance(folder, Path):
+        yield from ((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py"))
+        return
+    for name in folder.root.namelist():
+        if name.startswith(folder.at) and name.endswith(".py"):
+            yield name.removeprefix(folder.at), zipfile.Path(folder.root, name)
+
+
+def _installed(code: Code) -> bool:
+    path = Path(str(code))
     return bool({"site-packages", "dist-packages"}.intersection(path.parts)) or any(
         path.is_relative_to(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")
     )
 
 
-def _imported(path: Path) -> set[str]:
+def _imported(path: Code) -> set[str]:
     """The top-level names that a source file imports anywhere in it."""
     try:
         tree = ast.parse(path.read_bytes())
@@ -119,7 +140,7 @@ def _import_names(tree: ast.AST) -> Iterator[str]:
             yield node.module or ""
 
 
-def _write(archive: Path, sources: dict[str, Path]) -> None:
+def _write(archive: Path, sources: dict[str, Code]) -> None:
     """Sources, for tracebacks, and their compiled code, which Python does not cache for a zip file."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name, path in sources.items():
@@ -128,10 +149,18 @@ def _write(archive: Path, sources: dict[str, Path]) -> None:
                 file.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), compiled, zipfile.ZIP_DEFLATED)
 
 
-def _compiled(name: str, path: Path) -> bytes | None:
+def _compiled(name: str, path: Code) -> bytes | None:
+    source = path.read_bytes()
     try:
-        code = SourceFileLoader(name, str(path)).get_code(name)
+        if isinstance(path, Path):
+            code = SourceFileLoader(name, str(path)).get_code(name)  # Python may have it already
+        else:
+            code = compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError:  # a file of the user's package that nobody imports
         return None
-    source_hash = importlib.util.source_hash(path.read_bytes())
-    return importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH + source_hash + marshal.dumps(code)
+    return (
+        importlib.util.MAGIC_NUMBER
+        + _UNCHECKED_HASH
+        + importlib.util.source_hash(source)
+        + marshal.dumps(code)
+    )

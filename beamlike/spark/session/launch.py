@@ -76,7 +76,7 @@ def start(
     conf.setAll(list(config.items())).setAppName(name)
     if master or not submitted:
         conf.setMaster(master or "local[*]")
-    with _environment(_launch_environment(conf.get("spark.master") or "", running)):
+    with _environment(_launch_environment(conf, running)):
         gateway = None if running else _quiet_gateway(conf, row_loops=row_loops)
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))
     if str(session.sparkContext.master).startswith("local-cluster"):
@@ -84,14 +84,17 @@ def start(
     return session
 
 
-def _launch_environment(master: str, running: bool) -> dict[str, str]:
+def _launch_environment(conf: SparkConf, running: bool) -> dict[str, str]:
     """The variables that Java, unless it is running, and PySpark read while they start."""
+    master = conf.get("spark.master") or ""
     wanted = {"PYSPARK_PYTHON": sys.executable}
     if master.startswith("local"):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"  # no other machine takes part
     if master.startswith("local-cluster"):
         wanted["SPARK_HOME"] = _linked_home()
     wanted = {name: value for name, value in wanted.items() if name not in os.environ}
+    if python := conf.get("spark.pyspark.python"):
+        wanted["PYSPARK_PYTHON"] = python  # which spark-submit would have made of it
     return wanted if running else {**wanted, "JAVA_HOME": str(find_java().home)}
 
 

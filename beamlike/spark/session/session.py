@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -101,6 +102,19 @@ def _set(session: SparkSession, key: str, value: str) -> None:
             raise ValueError(
                 f"config: {key}={value!r} can only be set when Spark starts; it runs, with {current!r}"
             ) from error
+
+
+def require_python(session: SparkSession) -> None:
+    """Raises `ValueError` where the Python of the executors is not found here, too.
+
+    Spark asks one beside the driver what state there is, and its error would not say what is missing.
+    """
+    python = session.sparkContext.pythonExec
+    if shutil.which(python) is None:
+        raise ValueError(
+            f"there is no {python!r} in {os.getcwd()}: spark.pyspark.python or PYSPARK_PYTHON has it for the "
+            "executors, and Spark also starts it beside the driver; begin the run in a folder from which it is found"
+        )
 
 
 def interpret(session: SparkSession) -> None:

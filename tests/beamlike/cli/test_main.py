@@ -368,7 +368,7 @@ def test_what_cannot_be_set_is_a_usage_error(invoke: Invoke) -> None:
     result = invoke("run", "mine:clicks", "--set", "name=x")
     assert "clicks is a pipeline and no function: it has nothing to set" in result.stderr
     result = invoke("run", "mine:clicks", "--runner", "spark", "--records", "run.jsonl")
-    assert "--records: for --runner local only" in result.stderr
+    assert "SparkRunner: records= is for a checkpoint that is not on this machine" in result.stderr
     result = invoke("run", "mine:clicks", "--runner", "spark", "--run-id", "1")
     assert "--run-id: for --runner local only" in result.stderr
     result = invoke("run", "mine:clicks", "--run-id", "@1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -135,14 +136,18 @@ def test_positions_in_time_are_those_of_the_first_message_that_is_not_older() ->
     assert position(datetime(1970, 1, 1, tzinfo=UTC), ("t",), "start") == 0
 
 
-def test_settings_are_those_of_the_java_client_on_spark() -> None:
-    assert for_java(
-        {"sasl.mechanism": "PLAIN", "sasl.username": 'a"b', "sasl.password": "c", "ssl.ca.location": "ca"}
-    ) == {
+def test_settings_are_those_of_the_java_client_on_spark(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text("A CERTIFICATE")
+    user = {"sasl.mechanism": "PLAIN", "sasl.username": 'a"b', "sasl.password": "c"}
+    assert for_java({**user, "ssl.ca.location": str(tmp_path / "ca"), "ssl.key.pem": "A KEY"}) == {
         "isolation.level": "read_committed",
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
         'username="a\\"b" password="c";',
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": "ca",
+        "ssl.truststore.certificates": "A CERTIFICATE",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": "A KEY",
     }
+    algorithm = "ssl.endpoint.identification.algorithm"
+    assert [for_java({algorithm: name})[algorithm] for name in ("none", "https")] == ["", "https"]

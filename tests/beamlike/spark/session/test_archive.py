@@ -110,3 +110,27 @@ def test_a_broken_file_that_nobody_imports_does_no_harm(code: Path) -> None:
     assert {"plays/__init__.pyc", "plays/draft.py"} <= names(archive)
     assert "plays/draft.pyc" not in names(archive)
     assert run(archive, "import plays").returncode == 0
+
+
+def test_what_is_imported_from_a_zip_file_comes_along(tmp_path: Path) -> None:
+    (tmp_path / "plays").mkdir()
+    write(
+        tmp_path / "plays",
+        {"__init__.py": "from plays.best import BEST\n", "best.py": "from limit import BEST\n"},
+    )
+    write(tmp_path, {"limit.py": "BEST = 3\n"})
+    given = tmp_path / "code.zip"
+    with zipfile.ZipFile(build_archive([])) as ours, zipfile.ZipFile(given, "w") as file:
+        for name in ours.namelist():
+            file.writestr(name, ours.read(name))
+        for name in ("plays/__init__.py", "plays/best.py", "limit.py"):
+            file.write(tmp_path / name, name)
+    program = (
+        "from beamlike.spark.session.archive import build_archive\n"
+        "import shutil\n"
+        f"shutil.copy(build_archive(['plays']), {str(tmp_path / 'sent.zip')!r})"
+    )
+    done = run(given, program)
+    assert done.returncode == 0, done.stderr
+    assert users(tmp_path / "sent.zip") == {"plays/__init__.py", "plays/best.py", "limit.py"}
+    assert run(tmp_path / "sent.zip", "import plays, beamlike; print(plays.BEST)").stdout == "3\n"

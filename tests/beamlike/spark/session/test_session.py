@@ -15,12 +15,13 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from beamlike.spark.session import launch
-from beamlike.spark.session.session import open_session, ship, worker_environment
+from beamlike.spark.session.session import open_session, require_python, ship, worker_environment
 
 pytestmark = pytest.mark.spark
 
@@ -272,7 +273,7 @@ CLUSTER = """
 import os, sys
 before = dict(os.environ)
 from beamlike.spark.session.scratch import scratch
-from beamlike.spark.session.session import open_session, ship, worker_environment
+from beamlike.spark.session.session import open_session, require_python, ship, worker_environment
 import rules
 
 def where(batches):
@@ -345,3 +346,18 @@ print(list(java.getInputArguments()))
         "-XX:Tier4BackEdgeThreshold",
         "-Dours",
     ]
+
+
+def test_the_python_of_executors_is_the_one_asked_for_and_must_be_found_beside_the_driver(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = SparkConf(loadDefaults=False).setMaster("spark://host:7077")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert launch._launch_environment(conf, running=True)["PYSPARK_PYTHON"] == sys.executable
+    conf.set("spark.pyspark.python", "./environment/bin/python")
+    monkeypatch.setenv("PYSPARK_PYTHON", "another")
+    assert launch._launch_environment(conf, running=True)["PYSPARK_PYTHON"] == "./environment/bin/python"
+    require_python(spark)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "./environment/bin/python")
+    with pytest.raises(ValueError, match=r"there is no './environment/bin/python' in .* begin the run in"):
+        require_python(spark)
