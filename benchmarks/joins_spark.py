@@ -1,23 +1,24 @@
-"""Interval join and dedup with many live rows, ours on Spark, Spark's own and Flink SQL: seconds per batch on one core.
+"""Interval join and dedup with many live rows, ours on Spark, Spark's own and Flink SQL: CPU seconds per batch.
 
 Spark's own are its stream-stream join and `dropDuplicatesWithinWatermark`, with state in RocksDB. Flink keeps its state
 in memory, where it is fastest, and writes to a table that keeps no rows; it has no batches, so its figure is what as
-many rows more take.
+many rows more take. Each runs with one core's worth of tasks, and CPU is that of all its processes and threads.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
+import attrs
 import click
 import numpy as np
 import polars as pl
@@ -28,12 +29,14 @@ import beamlike as bl
 from beamlike.spark.session.java import find_java
 from benchmarks import native
 from benchmarks.engines import ENGINES, install, variables
+from benchmarks.measure import cpu_of_family, measure
 
 JOBS = ("join", "dedup")
 TITLES = {"beamlike": "beamlike", "native": "Spark's own", "flink": "Flink SQL"}
 REACH = 3600  # seconds: rows are live for so long
 _START = 1_767_225_600  # 2026-01-01, in seconds
-_WARM_UP = 2  # batches of `rows` that are not measured
+_WARM_UP = 3  # batches that are not measured: the live rows, and two after them
+_INTERVAL = 0.2  # between two looks at the clocks, seconds
 _TYPES = "k long, v double, at timestamp"
 _FLINK = Path(__file__).parent / "peers" / "flink_joins.py"
 
@@ -65,7 +68,7 @@ def write(data: Path, live: int, rows: int, batches: int) -> None:
 
 
 def ours(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
-    """The seconds from batch to batch of the job on the Spark runner, with one shard."""
+    """When each batch of the job began on the Spark runner, with one shard, in seconds since 1970."""
     p = bl.Pipeline("joins")
     left, right = (
         p.read(side, bl.Parquet(data / side, max_files_per_trigger=1), timestamp="at", watermark=_MARK)
@@ -78,15 +81,16 @@ def ours(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
     made.write("out", bl.Parquet(out))
     config = {"spark.driver.memory": "4g"}
     run = p.run(bl.SparkRunner(checkpoint, master="local[1]", config=config, shards=1))
-    return [(later.processing_time - one.processing_time) / 1e6 for one, later in pairwise(run.batches)]
+    return [batch.processing_time / 1e6 for batch in run.batches]
 
 
 _MARK = bl.MonotonousTimestamps()
 
 
 def by_spark(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
-    """The seconds of each batch of the job by what Spark has for it."""
-    spark = native.session(1)
+    """When each batch of the job by what Spark has for it began, in seconds since 1970."""
+    # Counting the rows of the state costs a lookup for each that is written, so those who tune Spark turn it off.
+    spark = native.session(1, {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"})
 
     def read(side: str, delay: int) -> DataFrame:
         stream = spark.readStream.schema(_TYPES).option("maxFilesPerTrigger", 1).parquet(str(data / side))
@@ -106,20 +110,47 @@ def by_spark(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     progress = [json.loads(each.json) for each in query.recentProgress]
-    return [each["durationMs"]["triggerExecution"] / 1e3 for each in progress if each["numInputRows"]]
+    return [
+        datetime.fromisoformat(each["timestamp"]).timestamp() for each in progress if each["numInputRows"]
+    ]
+
+
+@attrs.define
+class CpuClock:
+    """The CPU seconds of this process and those below it, as they go on."""
+
+    seen: list[tuple[float, float]] = attrs.field(factory=list)
+    ended: threading.Event = attrs.field(factory=threading.Event)
+
+    def __enter__(self) -> CpuClock:
+        threading.Thread(target=self._look, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+
+    def _look(self) -> None:
+        while not self.ended.wait(_INTERVAL):
+            self.seen.append((time.time(), cpu_of_family(os.getpid())))
+
+    def between(self, begin: float, end: float) -> float:
+        """CPU seconds from one time to another, in seconds since 1970."""
+        at, cpu = zip(*self.seen, strict=True)
+        return float(np.interp(end, at, cpu) - np.interp(begin, at, cpu))
 
 
 def measured(job: str, engine: str, live: int, rows: int, batches: int) -> float:
-    """The median of the seconds of a batch."""
-    with tempfile.TemporaryDirectory() as folder:
+    """The CPU seconds of a batch, from the beginning of the first one that is measured to that of the last one."""
+    with tempfile.TemporaryDirectory() as folder, CpuClock() as clock:
         data, out, checkpoint = (Path(folder, name) for name in ("data", "out", "checkpoint"))
         write(data, live, rows, batches)
-        took = (ours if engine == "beamlike" else by_spark)(job, data, out, str(checkpoint))
-    return statistics.median(took[1 + _WARM_UP :])
+        begun = (ours if engine == "beamlike" else by_spark)(job, data, out, str(checkpoint))
+    counted = begun[_WARM_UP : batches + 1]
+    return clock.between(counted[0], counted[-1]) / (len(counted) - 1)
 
 
 def by_flink(job: str, live: int, rows: int, batches: int, environments: Path) -> float:
-    """The seconds that `rows` more take, of a run with `batches` times as many more and one with none."""
+    """The CPU seconds that `rows` more take, of a run with `batches` times as many more and one with none."""
     java, engine, took = find_java(), ENGINES["flink-sql"], []
     python = install(engine, environments)
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
@@ -131,43 +162,45 @@ def by_flink(job: str, live: int, rows: int, batches: int, environments: Path) -
                 parts.with_columns(pl.col("at").dt.timestamp("us")).sink_parquet(
                     Path(folder, f"{side}.parquet"), compression="snappy"
                 )
-            start = time.perf_counter()
-            subprocess.run(
-                [f"{python}", f"{_FLINK}", folder, job, str(REACH)],
-                check=True,
-                capture_output=True,
-                text=True,
-                env=variables(engine, python, environments, env),
-            )
-            took.append(time.perf_counter() - start)
+            command = [f"{python}", f"{_FLINK}", folder, job, str(REACH)]
+            usage = measure(command, env=variables(engine, python, environments, env))
+            if usage.code:
+                raise click.ClickException(f"Flink SQL ended with code {usage.code}")
+            took.append(usage.cpu)
     return (took[1] - took[0]) / batches
 
 
-def lines(live: tuple[int, ...], rows: int, batches: int, environments: Path) -> Iterator[str]:
-    """One for each job and number of live rows, each engine in a process of its own, on one core."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    for job in JOBS:
+def lines(
+    jobs: Sequence[str],
+    live: Sequence[int],
+    engines: Sequence[str],
+    rows: int,
+    batches: int,
+    environments: Path,
+) -> Iterator[str]:
+    """One for each job and number of live rows, each engine in a process of its own."""
+    for job in jobs:
         for count in live:
-            took = {}
-            for engine in TITLES:
-                if engine == "flink":
-                    took[engine] = by_flink(job, count, rows, batches, environments)
-                    continue
-                options = [f"--{name}={value}" for name, value in (("rows", rows), ("batches", batches))]
-                command = [sys.executable, "-m", "benchmarks.joins_spark", *options, f"--live={count}"]
-                one = subprocess.run(
-                    [*command, f"--only={job}:{engine}"],
-                    check=True,
-                    capture_output=True,
-                    text=True,
-                    env={**os.environ, "POLARS_MAX_THREADS": "1"},
-                )
-                took[engine] = float(one.stdout.split()[-1])
-            told = "  ".join(
-                f"{title} {took[name]:6.2f} s ({took[name] / took['beamlike']:4.1f})"
-                for name, title in TITLES.items()
-            )
-            yield f"{job:<6} {count:>11,} rows live  {told}"
+            first = 0.0
+            for engine in engines:
+                took = _took(job, engine, count, rows, batches, environments)
+                first = first or took
+                title = f"{job:<6} {count:>11,} rows live  {TITLES[engine]:<12}"
+                yield f"{title} {took:7.2f} s of CPU, {took / first:5.2f} times {TITLES[engines[0]]}"
+
+
+def _took(job: str, engine: str, live: int, rows: int, batches: int, environments: Path) -> float:
+    if engine == "flink":
+        return by_flink(job, live, rows, batches, environments)
+    options = [f"--rows={rows}", f"--batches={batches}", f"--live={live}", f"--only={job}:{engine}"]
+    one = subprocess.run(
+        [sys.executable, "-m", "benchmarks.joins_spark", *options],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "POLARS_MAX_THREADS": "1"},
+    )
+    return float(one.stdout.split()[-1])
 
 
 @click.command()
@@ -175,14 +208,24 @@ def lines(live: tuple[int, ...], rows: int, batches: int, environments: Path) ->
 @click.option("--batches", default=8, show_default=True)
 @click.option("--live", multiple=True, type=int, default=(100_000, 1_000_000), show_default=True)
 @click.option("--environments", default=Path("build/bench-envs"), type=click.Path(path_type=Path))
+@click.option("--jobs", "jobs", multiple=True, type=click.Choice(JOBS), default=JOBS, show_default=True)
+@click.option("--engines", multiple=True, type=click.Choice(list(TITLES)), default=list(TITLES))
 @click.option("--only", hidden=True)
-def main(rows: int, batches: int, live: tuple[int, ...], environments: Path, only: str | None) -> None:
-    """Print a line for each job and number of live rows on each side: seconds, and how many times ours."""
+def main(
+    rows: int,
+    batches: int,
+    live: tuple[int, ...],
+    environments: Path,
+    jobs: tuple[str, ...],
+    engines: tuple[str, ...],
+    only: str | None,
+) -> None:
+    """Print a line for each job and number of live rows on each side: CPU seconds, and how many times the first's."""
     if only:
         job, _, engine = only.partition(":")
         click.echo(measured(job, engine, live[0], rows, batches))
         return
-    for line in lines(live, rows, batches, environments.absolute()):
+    for line in lines(jobs, live, engines, rows, batches, environments.absolute()):
         click.echo(line)
 
 

@@ -1,6 +1,7 @@
-"""Writes the events of Nexmark to files, in the order in which they arrive.
+"""Writes the events of Nexmark to files, or to Kafka, in the order in which they arrive.
 
 python -m benchmarks.nexmark.generate build/nexmark --events 10_000_000 --files 10
+python -m benchmarks.nexmark.generate localhost:9092 --format kafka
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from benchmarks.nexmark.chance import Ints
 from benchmarks.nexmark.events import FIRST_TIME, KINDS, Nexmark, side
 from windowing.time import microseconds
 
-FORMATS = ("parquet", "jsonl")
+FORMATS = ("parquet", "jsonl", "kafka")
 _RECORD = "parameters.json"
 
 
@@ -89,7 +90,7 @@ def write(out: Path, arrivals: Arrivals, form: str = "parquet") -> Path:
 
 
 @click.command(context_settings={"show_default": True})
-@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("out")
 @click.option("--events", default="1_000_000", callback=lambda *given: int(given[2]), help="How many in all.")
 @click.option("--files", default=10, help="Into how many files those of each kind are cut.")
 @click.option("--seed", default=1, help="Same seed, same events.")
@@ -100,7 +101,7 @@ def write(out: Path, arrivals: Arrivals, form: str = "parquet") -> Path:
 @click.option("--bound", default="0s", help="By how much they do at most.")
 @click.option("--format", "form", default="parquet", type=click.Choice(FORMATS))
 def main(
-    out: Path,
+    out: str,
     events: int,
     files: int,
     seed: int,
@@ -111,10 +112,20 @@ def main(
     bound: str,
     form: str,
 ) -> None:
-    """Write events below the folder OUT, each kind in a folder of its own, in files in the order of arrival."""
+    """Write events below the folder OUT, each kind in a folder of its own, in files in the order of arrival.
+
+    With --format kafka, send them to the brokers at OUT, each kind to a topic of its own: persons, auctions, bids.
+    """
     first = FIRST_TIME if start is None else microseconds_of(start)
     nexmark = Nexmark(seed, rate, first, lead)
-    write(out, Arrivals(nexmark, events, files, share, microseconds(bound)), form)
+    arrivals = Arrivals(nexmark, events, files, share, microseconds(bound))
+    if form == "kafka":
+        from benchmarks.nexmark.produce import send
+
+        send(out, arrivals)
+        click.echo(f"{events:,} events in topics persons, auctions and bids at {out}")
+        return
+    write(Path(out), arrivals, form)
     click.echo(f"{events:,} events in {files} files of each kind below {out}")
 
 

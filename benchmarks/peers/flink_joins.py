@@ -3,7 +3,7 @@
 python flink_joins.py DATA join|dedup SECONDS
 
 DATA has left.parquet and right.parquet: k, v and at, in whole microseconds. The right row of a pair is at most so many
-seconds after the left one.
+seconds, of whole minutes below a hundred, after the left one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CREATE TABLE {side} (k BIGINT, v DOUBLE, `at` BIGINT,
 JOBS = {
     "join": """
       SELECT l.k, l.`at`, r.v, r.`at` AS at_right FROM `left` l JOIN `right` r ON l.k = r.k
-      WHERE r.ts BETWEEN l.ts AND l.ts + INTERVAL '{seconds}' SECOND({digits})
+      WHERE r.ts BETWEEN l.ts AND l.ts + INTERVAL '{minutes}' MINUTE
     """,
     # By time of arrival, which is Flink's fastest: the first row of a key is told at once, and once.
     "dedup": """
@@ -41,7 +41,7 @@ def main(data: Path, job: str, seconds: int) -> None:
     for side in ("left", "right"):
         path = (data / f"{side}.parquet").absolute()
         table.execute_sql(TABLE.format(side=f"`{side}`", path=path))
-    query = JOBS[job].format(seconds=seconds, digits=len(str(seconds)))
+    query = JOBS[job].format(minutes=seconds // 60)
     table.execute_sql(f"CREATE TABLE answer WITH ('connector' = 'blackhole') AS {query}").wait()
 
 
