@@ -32,7 +32,7 @@ rooms: setup ## draw who imports whom into docs/pictures/rooms.svg
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-test-connectors: setup ## tests against real servers, which it gets and starts: Kafka, PostgreSQL, an object store; says what could not be had
+test-connectors: setup ## tests against real servers, which it gets and starts: Kafka, Redis, PostgreSQL, an object store; says what could not be had
 	$(BIN)/python -m tests.connectors
 	$(BIN)/python -m pytest -m "connectors or not slow" tests/connectors tests/beamlike/io/sql $(ARGS)
 

@@ -59,6 +59,7 @@ from beamlike.expressions.functions import (
 from beamlike.expressions.running import previous
 from beamlike.io import (
     CSV,
+    AnnouncingSource,
     Callback,
     Console,
     Delta,
@@ -68,10 +69,12 @@ from beamlike.io import (
     KafkaSink,
     Memory,
     Parquet,
+    Redis,
     Rows,
     SparkSink,
     SparkSource,
     Table,
+    Taken,
     avro,
     json,
 )
@@ -96,6 +99,7 @@ from stages.process.declarations import (
     TimestampedValue,
     Value,
 )
+from stages.strategies.announced import AnnouncedWatermark
 from stages.strategies.base import (
     BoundedOutOfOrderness,
     IngressTimestamps,
@@ -159,6 +163,8 @@ __all__ = [
     "AfterSynchronizedProcessingTime",
     "AfterWatermark",
     "Always",
+    "AnnouncedWatermark",
+    "AnnouncingSource",
     "BoundedOutOfOrderness",
     "CalendarWindows",
     "Callback",
@@ -198,6 +204,7 @@ __all__ = [
     "ProcessingTimer",
     "ProcessingTimers",
     "Punctuated",
+    "Redis",
     "Refreshed",
     "Repeatedly",
     "Rows",
@@ -212,6 +219,7 @@ __all__ = [
     "SparkSource",
     "StepError",
     "Table",
+    "Taken",
     "TestStream",
     "TimeOrderedLogs",
     "TimestampCombiner",

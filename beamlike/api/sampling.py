@@ -12,7 +12,7 @@ import polars as pl
 
 from beamlike.errors import WrongType
 from beamlike.io import Memory
-from beamlike.io.base import Faulty, Part, Pieces, Source, Unreadable, output_frame
+from beamlike.io.base import Announced, Faulty, Part, Pieces, Source, Unreadable, output_frame
 from beamlike.io.sources import Chunk, ReadInChunks, ReadInSteps, chunks_of
 from beamlike.local.bundle import bundles
 from beamlike.local.engine import Engine
@@ -58,11 +58,16 @@ class FirstRows:
             if not self._left:
                 self.cut = True
                 return
-            if isinstance(chunk, Pieces):
-                first = [attrs.evolve(piece, rows=self._first(piece.rows)) for piece in chunk.pieces]
-                yield attrs.evolve(chunk, pieces=first)
+            if isinstance(chunk, Announced):
+                yield attrs.evolve(chunk, rows=self._cut(chunk.rows))
             else:
-                yield self._first(chunk)
+                yield self._cut(chunk)
+
+    def _cut(self, rows: pl.LazyFrame | Faulty | Pieces) -> pl.LazyFrame | Faulty | Pieces:
+        if isinstance(rows, Pieces):
+            first = [attrs.evolve(piece, rows=self._first(piece.rows)) for piece in rows.pieces]
+            return attrs.evolve(rows, pieces=first)
+        return self._first(rows)
 
     def _first(self, piece: pl.LazyFrame | Faulty) -> pl.LazyFrame | Faulty:
         """As much of it as is left to take; dead letters are not cut."""

@@ -3,6 +3,7 @@
 May import `rows`, `system` and all below them.
 """
 
+from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import (
     Part,
     Sink,
@@ -23,12 +24,15 @@ from beamlike.io.kafka.source import Kafka
 from beamlike.io.lake.delta import Delta
 from beamlike.io.lake.iceberg import Iceberg
 from beamlike.io.memory import Memory, Rows
+from beamlike.io.redis.source import Redis
+from beamlike.io.sources import Taken
 from beamlike.io.spark_sink import SparkSink
 from beamlike.io.spark_source import SparkSource
 from beamlike.io.sql.table import Table
 
 __all__ = [
     "CSV",
+    "AnnouncingSource",
     "Callback",
     "Console",
     "Delta",
@@ -40,12 +44,14 @@ __all__ = [
     "Memory",
     "Parquet",
     "Part",
+    "Redis",
     "Rows",
     "Sink",
     "Source",
     "SparkSink",
     "SparkSource",
     "Table",
+    "Taken",
     "WrittenBySpark",
     "WrittenInFrames",
     "avro",

@@ -101,6 +101,14 @@ class Pieces:
     known: Sequence[str] = ()
 
 
+@attrs.frozen(eq=False)
+class Announced:
+    """What a batch takes of a source that announces its watermark (us): none, where that stays."""
+
+    rows: pl.LazyFrame | Faulty | Pieces
+    watermark: int | None
+
+
 class Unreadable(Exception):
     """What collecting a piece of a file raises whose bytes are damaged: `faulty` says what is lost with it.
 

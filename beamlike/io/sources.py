@@ -8,15 +8,16 @@ that is read in steps plays them on either.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 import polars as pl
 
-from beamlike.io.base import Faulty, Pieces, Source
+from beamlike.io.base import Announced, Faulty, Pieces, Source
 from stages.strategies.base import Summary
 
-Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces
+Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces | Announced
 """What a batch takes of a source, or a piece of that. Collecting one may raise `Unreadable`."""
 
 AnySource = TypeVar("AnySource", bound=Source)
@@ -45,12 +46,15 @@ Position: TypeAlias = Mapping[str, Any]
 class Taken(NamedTuple):
     """What a batch takes of a source: `input` says what that is, and `position` has the entries that it changes.
 
-    Both are data that JSON can hold. With `more`, what comes after it is there already.
+    Both are data that JSON can hold. With `more`, what comes after it is there already. `watermark` is what a source
+    announces with it, which holds once the batch is done (a datetime, or microseconds since 1970); where `input` is
+    None, that and the position are all that it brings.
     """
 
     input: Any
     position: Position
     more: bool = False
+    watermark: datetime | int | None = None
 
 
 class Intake(Protocol):
@@ -70,6 +74,14 @@ class Intake(Protocol):
 
     def close(self) -> None:
         """The run is over."""
+
+
+@runtime_checkable
+class ToldOfCommits(Intake, Protocol):
+    """An intake that is to know when what it gave is committed."""
+
+    def committed(self, taken: Taken) -> None:
+        """The batch is done for good. After a run that was killed it may be told of once more."""
 
 
 @runtime_checkable
@@ -211,6 +223,14 @@ class ToldEventTime(Protocol):
 
 
 @runtime_checkable
+class ToldHowTimeIsRead(Source, Protocol):
+    """A source that looks at event times itself."""
+
+    def reading_event_time(self, column: str, unit: str | None) -> Self:
+        """The source, told which column is the event time, and of numbers in which unit."""
+
+
+@runtime_checkable
 class AskedOfSpark(ReadBySpark, Protocol):
     """A source whose columns Spark may have to be asked for."""
 
@@ -222,8 +242,10 @@ class AskedOfSpark(ReadBySpark, Protocol):
         """The source with these columns."""
 
 
-def told_event_time(source: AnySource, column: str) -> AnySource:
-    """The source that is read where this column is the event time."""
+def told_event_time(source: AnySource, column: str, unit: str | None = None) -> AnySource:
+    """The source that is read where this column is the event time, of numbers in this unit."""
+    if isinstance(source, ToldHowTimeIsRead):
+        return source.reading_event_time(column, unit)
     return source.for_event_time(column) if isinstance(source, ToldEventTime) else source
 
 

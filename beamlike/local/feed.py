@@ -10,7 +10,7 @@ from typing import Final, Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError
-from beamlike.io.sources import Intake, Position, Resumable, Taken, intake_of
+from beamlike.io.sources import Intake, Position, Resumable, Taken, ToldOfCommits, intake_of
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.journal import Begun
 from beamlike.local.whole import WholeIntake
@@ -34,6 +34,11 @@ class Next:
     more: bool = False
     ended: bool = False
 
+    @property
+    def has_input(self) -> bool:
+        """Whether there is anything to read, and not just a watermark that has moved."""
+        return any(taken.input is not None for taken in self.taken.values())
+
 
 class Feed(Protocol):
     """The input of a run."""
@@ -43,6 +48,9 @@ class Feed(Protocol):
 
     def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
         """What comes in a batch. Raises `CheckpointError` where one is done `again` whose input is not there."""
+
+    def committed(self, batch: Begun) -> None:
+        """The batch is done, as sources are told that want to know."""
 
 
 def feed_of(
@@ -116,6 +124,14 @@ class SourceFeed:
         over = read_whole(self.plan)
         return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started, over)
 
+    def committed(self, batch: Begun) -> None:
+        """Of sources such as queues, which can let go of it."""
+        for name, taken in batch.taken.items():
+            # A savepoint has a batch of another run.
+            if isinstance(intake := self.intakes.get(name), ToldOfCommits):
+                with at("source", name):
+                    intake.committed(taken)
+
 
 @attrs.define
 class StepFeed:
@@ -138,6 +154,9 @@ class StepFeed:
         number = batch.taken[STEPS].input
         self.step = number + 1
         return step_bundle(self.plan, number, self.steps, self.clock)
+
+    def committed(self, batch: Begun) -> None:
+        """A test stream does not want to know."""
 
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:

@@ -59,7 +59,7 @@ class Begun:
 
     def to_json(self) -> str:
         """As facts."""
-        taken = {name: [one.input, one.position] for name, one in self.taken.items()}
+        taken = {name: _facts(one) for name, one in self.taken.items()}
         return json.dumps([self.now, self.started, taken, self.waiting, self.ended])
 
     @classmethod
@@ -67,8 +67,18 @@ class Begun:
         """What `to_json` gave."""
         now, started, taken, waiting, ended = json.loads(text)
         return cls(
-            number, now, started, {name: Taken(*one) for name, one in taken.items()}, tuple(waiting), ended
+            number, now, started, {name: _taken(*one) for name, one in taken.items()}, tuple(waiting), ended
         )
+
+
+def _facts(taken: Taken) -> list[Any]:
+    """Most sources announce nothing."""
+    facts = [taken.input, taken.position]
+    return facts if taken.watermark is None else [*facts, taken.watermark]
+
+
+def _taken(taken: Any, position: Position, watermark: int | None = None) -> Taken:
+    return Taken(taken, position, watermark=watermark)
 
 
 @attrs.define(eq=False)

@@ -142,7 +142,7 @@ class LiveRun(Shown):
                 continue
             if not self._goes_on:
                 # What has come meanwhile is for the next run, unless this one is to leave nothing.
-                if not (self.runner.drain and found.taken):
+                if not (self.runner.drain and found.has_input):
                     return
             elif self._phase is Phase.GOING:
                 self._opened.desk.end()

@@ -100,6 +100,9 @@ class Opened:
         held.callback(journal.close)
         # Sources first: what cannot be read must not cost what an earlier run has written.
         feed = feed_of(plan, options.chunk_rows, options.clock, journal.position, held)
+        if journal.last is not None and journal.last[1]:
+            # Who was killed right after the commit has not told of it.
+            feed.committed(journal.last[0])
         run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))
         desk = Desk(options.clock, simulated=steps_of(plan) is not None)
         run = OpenRun.of(
@@ -136,6 +139,7 @@ class Opened:
         """Tells of it; then it is done."""
         self.run.observers.take(record)
         self.journal.commit(batch)
+        self.feed.committed(batch)
 
 
 def dead_letters_of(checkpoint: LocalCheckpoint) -> str:

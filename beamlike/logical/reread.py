@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from beamlike.errors import PlanError
+from beamlike.io.sources import ToldHowTimeIsRead
 from beamlike.logical.event_time import event_time, require_no_unit
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, DeadLetters, Flatten, Group, Late, Origin, Read
@@ -16,6 +17,7 @@ from beamlike.logical.watermark import by_split, fitted, require_watermark
 from beamlike.steps.base import Select, Step, WindowInto, WithColumns
 from beamlike.steps.infer import Shape
 from beamlike.steps.timestamps import WithTimestamps
+from stages.strategies.announced import AnnouncedWatermark
 from windowing.columns import EVENT_TIME
 
 Latest = Callable[[Node], Node]
@@ -44,6 +46,8 @@ def _reread(
     if watermark is None:
         raise PlanError("give it a watermark strategy such as bl.BoundedOutOfOrderness('5s')", step=step)
     strategy = require_watermark(origin.source, watermark, step)
+    if isinstance(strategy, AnnouncedWatermark) and isinstance(origin.source, ToldHowTimeIsRead):
+        _require_own_time(origin, timestamp, step)
     strategy = by_split(origin.source, strategy, before.schema, step)
     shape = Shape(before.schema, (EVENT_TIME,))
     if timestamp is None and not strategy.assigns_event_time and origin.time is not None:
@@ -54,6 +58,17 @@ def _reread(
     steps = (_without_time(taken, step) for taken in (*origin.prelude, *origin.interlude, *since))
     strategy = fitted(strategy, shape, step)
     return Read(origin.source, origin.raw, time, strategy, tuple(steps), max_future=origin.max_future)
+
+
+def _require_own_time(origin: Read, timestamp: Any, step: str) -> None:
+    """What such a source announces goes by the event time that it reads itself, in a column of its own."""
+    if timestamp is not None or origin.time is None:
+        kind = type(origin.source).__name__
+        raise PlanError(
+            f"{kind} announces its watermark by an event time that it reads itself: name that column as timestamp= of "
+            "p.read, or give a strategy such as bl.BoundedOutOfOrderness('5s') here",
+            step=step,
+        )
 
 
 def _since_read(node: Node, latest: Latest, step: str) -> tuple[Read, tuple[Step, ...]]:

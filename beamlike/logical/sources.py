@@ -35,7 +35,7 @@ def source_node(
     """The rows of a source, in the global window."""
     schema = require_source(source, name)
     if timestamp is not None and timestamp in schema:
-        source = told_event_time(source, timestamp)
+        source = told_event_time(source, timestamp, unit)
         schema = require_source(source, name)
     origin = read(source, schema, timestamp, unit, watermark, name, max_future)
     shape = Shape(schema, origin.system)

@@ -14,6 +14,7 @@ from beamlike.io.sources import InSplits, ReadInFiles, ReadInSteps
 from beamlike.logical import punctuated
 from beamlike.rows.dtypes import type_name
 from beamlike.steps.infer import Shape
+from stages.strategies.announced import AnnouncedWatermark
 from stages.strategies.base import IngressTimestamps, ProcessingTimeLag, Summary, WatermarkStrategy
 from stages.strategies.validators import SourceFile
 from windowing.time import MAX_TIME
@@ -98,7 +99,23 @@ def require_watermark(source: Any, given: object, step: str) -> WatermarkStrateg
         raise WrongType(f"{what} must be a strategy such as {example}, not {wrong!r}", step=step)
     if isinstance(source, ReadInSteps):
         _require_observable(source, given, step)
+    if isinstance(given, AnnouncedWatermark):
+        _require_announcing(source, given, step)
     return given
+
+
+def _require_announcing(source: Any, given: AnnouncedWatermark, step: str) -> None:
+    if not isinstance(own_watermark(source), AnnouncedWatermark):
+        raise PlanError(
+            f"{describe(given)}: {type(source).__name__} announces no watermark; give a strategy such as "
+            "bl.BoundedOutOfOrderness('5s'), or read a bl.AnnouncingSource",
+            step=step,
+        )
+    if given.per_split is not None:
+        raise PlanError(
+            f"{describe(given)}: a source announces one watermark for all of it; leave out per_split",
+            step=step,
+        )
 
 
 def _require_files(source: Any, given: WatermarkStrategy, step: str) -> None:

@@ -11,6 +11,8 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, listed
+from beamlike.io.announcing import ReadAsPlanned
+from beamlike.io.base import Source
 from beamlike.io.sources import ReadInSteps
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, Group, OfStage, Read
@@ -298,6 +300,21 @@ def require_one_clock(plan: Plan) -> None:
         )
 
 
+def require_read_once(plan: Plan) -> None:
+    """What plans its own batches has one reader: two would each get a part of a queue."""
+    seen: list[tuple[str, Source]] = []
+    for name, source in plan.sources.items():
+        if not isinstance(source.source, ReadAsPlanned):
+            continue
+        if before := [other for other, one in seen if one is source.source or one == source.source]:
+            raise PlanError(
+                f"it reads the same {type(source.source).__name__} as {before[0]!r}, and would take from it what the "
+                "other one is to have; read it once, and set event time and watermark there",
+                step=name,
+            )
+        seen.append((name, source.source))
+
+
 def require_percentiles(plan: Plan) -> None:
     """Percentile watermarks that a trigger looks at are kept for every source that its rows come from."""
     for name, stage in plan.stages.items():
@@ -338,6 +355,7 @@ CHECKS: Final[tuple[Callable[[Plan], None], ...]] = (
     require_known_ends,
     require_sinks_apart,
     require_one_clock,
+    require_read_once,
     require_percentiles,
 )
 """Each raises `PlanError` with the step at fault."""

@@ -17,6 +17,7 @@ import attrs
 from beamlike.errors import CheckpointError
 from beamlike.expressions.describe import aggregate_text
 from beamlike.expressions.describe import describe as text
+from beamlike.io.announcing import ReadAsPlanned
 from beamlike.io.sources import ReadFromMemory, ReadInFiles
 from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
@@ -188,6 +189,7 @@ def _source(source: SourcePlan) -> dict[str, str]:
         "event time": _event_time(source.time),
         "watermark": _watermark(source.watermark),
         **listed,
+        **({"batches planned by": "the source"} if isinstance(source.source, ReadAsPlanned) else {}),
     }
 
 

@@ -11,7 +11,7 @@ import attrs
 import polars as pl
 
 from beamlike.errors import MissingFiles, PlanError, StepError
-from beamlike.io.base import Faulty, FromFile, Pieces, Unreadable
+from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Unreadable
 from beamlike.io.sources import ReadInChunks, ReadInFiles, ReadInSteps, chunks_of
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.route import follow, join
@@ -22,7 +22,7 @@ from beamlike.steps.timestamps import WithTimestamps
 from beamlike.steps.trial import Trial
 from beamlike.system.in_hand import at
 from stages.progress.splits import SourceSummary, announced, known, merge, read_to_end, summarize
-from stages.strategies.announced import AnnouncedWatermark
+from stages.strategies.announced import AnnouncedWatermark, announcement
 from stages.strategies.validators import SourceFile
 from windowing.columns import EVENT_TIME
 
@@ -34,7 +34,7 @@ class Whole:
     chunks: Sequence[Chunk]
 
 
-Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Pieces | Whole
+Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Pieces | Whole | Announced
 """What a source yields: rows, or what its reader could not make rows of; perhaps with the files that it is from."""
 
 Newest: TypeAlias = Mapping[str, tuple[int, int]]
@@ -96,12 +96,22 @@ def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
         begun = Ingested({}, known(chunk.known) if isinstance(chunk, Pieces) else {})
         pieces: Sequence[Chunk] = chunk.pieces if isinstance(chunk, Pieces) else chunk.chunks
         return reduce(partial(_together, source), [ingest(source, piece, now) for piece in pieces], begun)
+    if isinstance(chunk, Announced):
+        return _announced(source, ingest(source, chunk.rows, now), chunk.watermark)
     if not isinstance(chunk, FromFile):
         return _ingest(source, chunk, now, None)
     got = _ingest(source, chunk.rows, now, chunk)
     if not chunk.over:
         return got
     return attrs.evolve(got, summary=merge(source.watermark, got.summary, read_to_end(chunk.file)))
+
+
+def _announced(source: SourcePlan, got: Ingested, watermark: int | None) -> Ingested:
+    """With what the source says of its watermark, where that is asked for."""
+    if watermark is None or not isinstance(source.watermark, AnnouncedWatermark):
+        return got
+    told = announced(announcement(watermark))
+    return attrs.evolve(got, summary=merge(source.watermark, got.summary, told))
 
 
 def _ingest(source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, files: FromFile | None) -> Ingested:

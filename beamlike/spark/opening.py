@@ -87,6 +87,7 @@ class Opened:
         plan = with_rows_as_files(sinks.plan, checkpoint)
         plan = with_readings_as_files(plan, checkpoint.at("readings"), wall_clock)
         listings = Listings.of(checkpoint, plan)
+        held.callback(listings.close)
         checkpoint.end_at_once(name for name, source in plan.sources.items() if source.whole)
         desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
         records = checkpoint.at(RECORDS_FILE) if checkpoint.is_local else options.records
@@ -115,8 +116,9 @@ class Opened:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the query goes on when it has taken all input, so that its end can follow without another one."""
-        return self.options.drain and not self.plays
+        """Whether the query goes on when it has taken all input: its end can follow, or what a source plans next."""
+        planned = self.options.trigger == "available_now" and bool(self.listings.takings)
+        return (self.options.drain or planned) and not self.plays
 
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> Gate:
         """What the query does with each batch; `on_batch` gets its record."""

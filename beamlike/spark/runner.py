@@ -190,13 +190,15 @@ class SparkRun(Shown):
         """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
         try:
             self._take_all()
-            if self._opened.goes_on and self._phase is Phase.GOING:
+            if self.runner.drain and not self._opened.plays and self._phase is Phase.GOING:
                 self._end()
             if self._phase is Phase.GOING:
                 self._opened.run.observers.end()
             if (self.runner.drain or self._opened.plays) and self._phase is Phase.GOING:
                 self._halt(Phase.DRAINED)
                 self._opened.run.note("drained")
+            elif self._opened.goes_on and self._phase is Phase.GOING:
+                self._halt(Phase.GOING)
             self._conclude(self._phase.ending)
         except KeyboardInterrupt:
             self._opened.run.outcome.close("stopped")
@@ -222,8 +224,12 @@ class SparkRun(Shown):
                 self._watcher.check()
             return
         self._query.processAllAvailable()
-        while self._opened.listings.look():
+        listings = self._opened.listings
+        while listings.look() if self.runner.drain else listings.look_on():
             self._query.processAllAvailable()
+        if listings.takings:  # of which the last may have moved a watermark only
+            self._query.processAllAvailable()
+            listings.look_on()
 
     def _end(self) -> None:
         """Closes all windows."""

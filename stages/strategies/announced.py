@@ -15,7 +15,13 @@ from windowing.time import MIN_TIME
 class AnnouncedWatermark(WatermarkStrategy):
     """The watermark is what the source announces; elements say nothing of it.
 
-    `percentiles` are those of which it announces the watermark at some time; until then they stand with the whole.
+    Such a source brings this strategy itself; it is given to `p.read` for its options. `idle_after="30s"`: others go on
+    without a source that has announced nothing for so long. `percentiles` are those of which a test stream announces
+    the watermark at some time; until then they stand with the whole.
+
+    Example:
+        >>> bl.AnnouncedWatermark(idle_after="30s")
+        AnnouncedWatermark(per_split=None, idle_after=30s, max_drift=None, percentiles=())
     """
 
     @property

@@ -10,13 +10,18 @@ from pathlib import Path
 NEEDED = {
     "maven": "the jars of Kafka and of Spark's readers",
     "postgresql": "the database that tests of tables start",
+    "redis-server": "the queue that tests of streams start",
 }
 
 
 def missing() -> list[str]:
     """The packages whose programs are not here."""
     servers = list(Path("/usr/lib/postgresql").glob("*/bin/postgres")) or shutil.which("postgres")
-    there = {"maven": shutil.which("mvn"), "postgresql": servers}
+    there = {
+        "maven": shutil.which("mvn"),
+        "postgresql": servers,
+        "redis-server": shutil.which("redis-server"),
+    }
     return [package for package in NEEDED if not there[package]]
 
 
@@ -25,7 +30,7 @@ def main() -> None:
     packages = missing()
     if packages and shutil.which("apt-get") and os.getuid() == 0:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
         subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment, **quiet)
         for package in packages:
             subprocess.run(

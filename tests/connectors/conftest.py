@@ -10,6 +10,7 @@ import pytest
 
 from tests.connectors.jars import jars
 from tests.connectors.kafka import Cluster, broker
+from tests.connectors.redis import Queues, redis_server
 from tests.connectors.s3 import Store, object_store
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ def kafka() -> Iterator[Cluster]:
 def store() -> Iterator[Store]:
     """An object store."""
     with object_store() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[Queues]:
+    """A server of Redis."""
+    with redis_server() as made:
         yield made
 
 

@@ -52,7 +52,7 @@ def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: boo
     A key or value that is null, as a tombstone's, gives nulls.
     """
     wrong: list[tuple[int, str]] = []
-    parts = [_decoded(messages[name], codec, name, wrong) for name, codec in codecs.items()]
+    parts = [decode_column(messages[name], codec, name, wrong) for name, codec in codecs.items()]
     if wrong:
         bad = pl.Series([index for index, _ in wrong], dtype=pl.UInt32).unique()
         good = pl.int_range(len(messages), dtype=pl.UInt32, eager=True).is_in(bad.implode()).not_()
@@ -62,7 +62,7 @@ def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: boo
     return Pieces([FromFile(rows.lazy(), "")])
 
 
-def _decoded(values: pl.Series, codec: Codec, name: str, wrong: list[tuple[int, str]]) -> pl.DataFrame:
+def decode_column(values: pl.Series, codec: Codec, name: str, wrong: list[tuple[int, str]]) -> pl.DataFrame:
     """A row for each value, nulls where there is none or it is `wrong`, to which it is added."""
     there = values.is_not_null().arg_true()
     found = codec.decode(values.drop_nulls(), name)

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import describe
+from beamlike.io.announcing import ReadAsPlanned, read_planned
 from beamlike.io.base import FromFile
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import Decoding, ReadBySpark, ReadFromMemory, ReadInFiles, ReadInSteps
@@ -28,6 +29,7 @@ from beamlike.spark.query.control import obey, tell
 from beamlike.spark.query.desks import NOWHERE, TaskDesks
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
 from beamlike.spark.query.parts import NO_PARTS, PartWriter, SourceParts, TaskParts
+from beamlike.spark.query.takings import Noted, Takings
 from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end
 from stages.strategies.validators import SourceFile
@@ -45,7 +47,8 @@ def require_readable(plan: Plan) -> None:
     """Raises `PlanError` for a source that can be read in process only."""
     for name, source in plan.sources.items():
         if not isinstance(
-            source.source, ReadBySpark | ReadInFiles | ReadFromMemory | ReadInSteps | Refreshed
+            source.source,
+            ReadBySpark | ReadInFiles | ReadFromMemory | ReadInSteps | Refreshed | ReadAsPlanned,
         ):
             raise PlanError(
                 f"Spark cannot read {describe(source.source)}, which has chunks(rows) only; give it "
@@ -58,13 +61,14 @@ def source_envelopes(
     session: SparkSession,
     sources: Iterable[SourcePlan],
     topology: Topology,
-    listings: Mapping[str, Listing],
+    listings: Mapping[str, Listing | Takings],
     desks: TaskDesks = NOWHERE,
     writer: PartWriter = NO_PARTS,
 ) -> list[DataFrame]:
     """Streams of envelopes, in the order of the sources: one for all file sources that follow each other.
 
-    `listings` has those that are files. What goes straight to sinks of the writer, its tasks write.
+    `listings` has those of which the driver notes what a batch takes. What goes straight to sinks of the writer, its
+    tasks write.
     """
     streams = list(_streams(sources, listings))
     made = []
@@ -78,7 +82,7 @@ def source_envelopes(
 
 
 def _streams(
-    sources: Iterable[SourcePlan], listings: Mapping[str, Listing]
+    sources: Iterable[SourcePlan], listings: Mapping[str, Listing | Takings]
 ) -> Iterator[Mapping[str, SourcePlan]]:
     """Those that come as one stream each: all file sources that follow each other, or one of another kind."""
     for in_files, plans in groupby(sources, lambda plan: plan.name in listings):
@@ -91,7 +95,7 @@ def _streams(
 def _file_envelopes(
     plans: Mapping[str, SourcePlan],
     topology: Topology,
-    listings: Mapping[str, Listing],
+    listings: Mapping[str, Listing | Takings],
     desks: TaskDesks,
     parts: SourceParts,
 ) -> DataFrame:
@@ -105,8 +109,8 @@ def _file_envelopes(
     return spread.mapInArrow(settled(desks.noted(_ingest_files(plans, topology, parts))), DDL)
 
 
-def _listed(listing: Listing) -> DataFrame:
-    """Columns: source, entry (of a part of a file, as JSON), now (us)."""
+def _listed(listing: Listing | Takings) -> DataFrame:
+    """Columns: source, entry (a part of a file or a planned batch, as JSON), now (us)."""
     return listing.read().select(F.lit(listing.name).alias("source"), "value", _now())
 
 
@@ -168,6 +172,8 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: So
                 listed = read_entry(entry)
                 if isinstance(listed, KnownFiles):
                     tasks[name].tell(known(listed.known))
+                elif isinstance(listed, Noted):
+                    yield from _ingest_batch(tasks[name], listed)
                 else:
                     yield from _ingest_part(tasks[name], listed)
         for task in tasks.values():
@@ -192,6 +198,15 @@ def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
     if isinstance(task.plan.watermark.per_split, SourceFile):
         # A batch has all parts of a file.
         task.tell(read_to_end(file))
+
+
+def _ingest_batch(task: _Task, noted: Noted) -> Iterator[pa.RecordBatch]:
+    """What a task sends of a batch that its source has planned."""
+    batch = task.send(
+        read_planned(cast(ReadAsPlanned, task.plan.source), noted.taken), f"{task.plan.name}:0", 0
+    )
+    if batch is not None:
+        yield batch
 
 
 def _ingest_rows(plan: SourcePlan, topology: Topology, parts: SourceParts) -> Ingest:

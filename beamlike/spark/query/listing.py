@@ -6,32 +6,28 @@ Spark's own source of files takes those of one modification time in whatever ord
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import attrs
 from pyspark.sql import DataFrame
 
-from beamlike.errors import CheckpointError
-from beamlike.io.files.paths import path_text, uri
+from beamlike.io.announcing import ReadAsPlanned
 from beamlike.io.refreshed import ReadingsAsFiles
 from beamlike.io.sources import Found, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
-from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
-from beamlike.system.path_names import file_name
+from beamlike.spark.checkpoint.sourcelog import last_batch
+from beamlike.spark.query.notes import BEFORE, Notes
+from beamlike.spark.query.takings import Noted, Takings
 from stages.facts import SPARSE, from_json, to_facts
 from stages.strategies.validators import SourceFile
 
 PART_BYTES: Final = 32 << 20
 """How much of a file a task reads at once, where its format can be split."""
-
-_FIRST_TIME: Final = 1_000_000_000  # of lists, in seconds: long past
-_BEFORE: Final = "_before.json"  # a hidden name, which Spark does not read
 
 
 @attrs.frozen
@@ -62,7 +58,7 @@ class KnownFiles:
     known: tuple[str, ...]
 
 
-Entry = FilePart | KnownFiles
+Entry = FilePart | KnownFiles | Noted
 
 
 def read_entry(line: str) -> Entry:
@@ -76,21 +72,15 @@ def _line(entry: ReadFile | KnownFiles) -> str:
 
 
 @attrs.define(slots=False)
-class Lists:
-    """The files of a source that a run has found: lists of them in a folder of the checkpoint, in order."""
+class Lists(Notes):
+    """The files of a source that a run has found: lists of them, each named by the number of its first file."""
 
-    checkpoint: Checkpoint
-    name: str
-
-    @property
-    def folder(self) -> str:
-        """Where the lists are; each is named by the number of its first file."""
-        return uri(self.checkpoint.at("files", file_name(self.name)))
+    kind: ClassVar[str] = "files"
 
     @cached_property
     def known(self) -> dict[str, int]:
         """The files that are listed, each with its number."""
-        entries = self._entries(self.checkpoint.files.latest(f"{self.folder}/{_BEFORE}") or "")
+        entries = self._entries(self.checkpoint.files.latest(f"{self.folder}/{BEFORE}") or "")
         if self.checkpoint.files.names(self.folder):
             lists = self.checkpoint.session.read.text(self.folder).toArrow()
             entries += self._entries("\n".join(lists["value"].to_pylist()))
@@ -104,19 +94,9 @@ class Lists:
 
     def taken(self, batch: int) -> list[str]:
         """The files that were read by the end of a batch, in order."""
-        left = {*self.checkpoint.files.names(self.folder)} - self._read(batch).keys()
+        left = {*self.checkpoint.files.names(self.folder)} - self.read_by(batch).keys()
         end = min((int(name.removesuffix(".json")) for name in left), default=len(self.known))
         return [file for file, number in sorted(self.known.items(), key=itemgetter(1)) if number < end]
-
-    def _read(self, batch: int) -> dict[str, str]:
-        """The lists that Spark had read by then, and where they were."""
-        mine = self.folder.split("/")[-3:]  # of whatever checkpoint
-        return {
-            os.path.basename(path): path
-            for number, offset in enumerate(offset_lines(self.checkpoint, batch)[2:])
-            for path in taken(self.checkpoint, f"sources/{number}", offset)
-            if path.split("/")[-4:-1] == mine
-        }
 
     def tidy(self) -> None:
         """Makes one hidden list of those that were read: Spark knows them by their paths, and a checkpoint may move.
@@ -124,9 +104,9 @@ class Lists:
         Raises `CheckpointError` where a list is gone, or is elsewhere while a batch is to be done again with it.
         """
         files, batch = self.checkpoint.files, last_batch(self.checkpoint, "commits")
-        read = self._read(batch)
+        read = self.read_by(batch)
         self._require_lists(read)
-        self._require_here(read)
+        self.require_here(read)
         if there := read.keys() & {*files.names(self.folder)}:
             self.keep(self.taken(batch))
             for name in there:
@@ -140,28 +120,17 @@ class Lists:
             name = f"{self.folder}/{min(gone):012d}.json"
             raise self.checkpoint.damaged(f"the list of files {name}, or one before it, is gone")
 
-    def _require_here(self, read: Mapping[str, str]) -> None:
-        """What the next batch has planned: Spark would take a list in another place for another one."""
-        begun = self._read(last_batch(self.checkpoint, "offsets"))
-        for name in begun.keys() - read.keys():
-            if begun[name] != path_text(f"{self.folder}/{name}"):
-                raise CheckpointError(
-                    f"the checkpoint {self.checkpoint.path} was moved within a batch, of which the input is in "
-                    f"{begun[name]}: move it back and run it once more, to the end of that batch"
-                )
-
     def keep(self, read: Sequence[str], cut: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
         """Notes that these files were read, and of others so many pieces of at most so many rows: the rest is due."""
         lines = [_line(ReadFile(file, number)) for number, file in enumerate(read)]
-        self.checkpoint.files.replace(f"{self.folder}/{_BEFORE}", "".join(lines))
+        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", "".join(lines))
         for number, (file, (pieces, rows)) in enumerate(cut.items(), start=len(read)):
             entry = FilePart(file, number, pieces=pieces, rows=rows)
             self._put(number, [entry])
 
-    def _put(self, first: int, entries: Iterable[Entry]) -> None:
+    def _put(self, first: int, entries: Iterable[FilePart | KnownFiles]) -> None:
         """Makes a list; its first file has this number."""
-        name = f"{self.folder}/{first:012d}.json"
-        self.checkpoint.files.write(name, "".join(map(_line, entries)), _FIRST_TIME + first)
+        self.put(first, "".join(map(_line, entries)))
 
 
 @attrs.define(slots=False)
@@ -205,7 +174,7 @@ class Listing(Lists):
 
     def _write(self, files: Sequence[Found], known: Sequence[KnownFiles]) -> None:
         first = len(self.known)
-        entries: list[Entry] = [*known]
+        entries: list[FilePart | KnownFiles] = [*known]
         for number, file in enumerate(files, start=first):
             entries += self._parts(number, file)
         self._put(first, entries)
@@ -218,36 +187,47 @@ class Listing(Lists):
 
     def read(self) -> DataFrame:
         """A stream of lines, one for each part of a file."""
-        reader = self.checkpoint.session.readStream.format("text")
-        if self.source.max_files_per_trigger is not None:
-            reader = reader.option("maxFilesPerTrigger", 1)
-        # Otherwise Spark passes over files that are a week older than the newest that it has seen.
-        reader = reader.option("maxFileAge", "36500d")
-        # A glob for just this folder: by its path, Spark would refuse what it has read where a checkpoint was before.
-        folder, _, name = self.folder.rpartition("/")
-        return reader.load(f"{folder}/{{{name}}}")
+        return self.stream(one_by_one=self.source.max_files_per_trigger is not None)
 
 
 @attrs.frozen
 class Listings:
-    """Those of all sources of a run that are files, by name."""
+    """What the driver notes of the sources of a run that are files, or plan their batches, by name."""
 
-    sources: dict[str, Listing]
+    sources: Mapping[str, Listing | Takings]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: Plan) -> Listings:
-        """Those of a plan, with the files that are there."""
-        files = {
-            name: source for name, source in plan.sources.items() if isinstance(source.source, ReadInFiles)
-        }
-        listings = cls({name: Listing.of(checkpoint, source) for name, source in files.items()})
-        listings.look()
-        return listings
+        """Those of a plan, with what is there."""
+        listings = dict[str, Listing | Takings]()
+        for name, source in plan.sources.items():
+            if isinstance(source.source, ReadInFiles):
+                listings[name] = Listing.of(checkpoint, source)
+            elif isinstance(source.source, ReadAsPlanned):
+                listings[name] = Takings.of(checkpoint, source)
+        listed = cls(listings)
+        listed.look()
+        return listed
+
+    @property
+    def takings(self) -> list[Takings]:
+        """Those of sources that plan their batches."""
+        return [listing for listing in self.sources.values() if isinstance(listing, Takings)]
 
     def look(self) -> bool:
-        """Lists the files that are new, and says whether there are any."""
+        """Notes what is new, and says whether there is anything to read."""
         found = {name: listing.look() for name, listing in self.sources.items()}
         # There is always another reading to come, for which nobody need wait.
         return any(
             new for name, new in found.items() if not isinstance(self.sources[name].source, ReadingsAsFiles)
         )
+
+    def look_on(self) -> bool:
+        """Notes what was there and did not fit into the batch before, and says whether there is anything to read."""
+        found = [takings.look_on() for takings in self.takings]
+        return any(found)
+
+    def close(self) -> None:
+        """The run is over; what is committed by now is told."""
+        for takings in self.takings:
+            takings.close()

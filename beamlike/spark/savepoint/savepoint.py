@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
+from beamlike.io.announcing import ReadAsPlanned
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import PlacedOnSpark, ReadInFiles
 from beamlike.plan.manifest import describe, needs_processing_time, new_manifest
@@ -32,6 +33,7 @@ from beamlike.spark.query.build import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.operators import apply_level
+from beamlike.spark.query.takings import NotedBatches
 from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
@@ -79,6 +81,11 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
         if "files listed by" in manifest["sources"][name]:
             read = Lists(source, name).taken(batch)
             files.write(saved.files_of(name), json.dumps(read))
+            number += 1
+            continue
+        if "batches planned by" in manifest["sources"][name]:
+            last = NotedBatches(source, name).last(batch)
+            saved.positions[name] = {} if last is None else last.position
             number += 1
             continue
         for line in range(len(lines)):
@@ -221,6 +228,10 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
         if isinstance(source.source, ReadInFiles):
             if name in saved.offsets:
                 Lists(target, name).keep(_files_read(saved, target.session, name), saved.cut.get(name, {}))
+            lines.append(NO_OFFSET)
+            continue
+        if isinstance(source.source, ReadAsPlanned):
+            NotedBatches(target, name).begin_from(saved.positions.get(name, {}))
             lines.append(NO_OFFSET)
             continue
         if name in saved.positions:

@@ -1,0 +1,77 @@
+"""How far a queue is done: the event times of messages that are still to be read, and of those that others have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+import polars as pl
+
+from beamlike.io.redis.client import AT_ONCE, Entry, Group
+from windowing.columns import EVENT_TIME
+
+AHEAD: Final = 100_000
+"""So many messages are looked at before they are read."""
+
+Times = Callable[[Sequence[Entry]], pl.Series]
+"""The event times (us) of messages, null where there is none."""
+
+
+@attrs.define(eq=False)
+class Backlog:
+    """What is known of messages that were not read yet; each is looked at once."""
+
+    _ahead: pl.DataFrame = attrs.field(init=False)
+    _looked: str = attrs.field(default="", init=False)
+    _with_others: dict[str, int | None] = attrs.field(factory=dict, init=False)
+    newest: int | None = attrs.field(default=None, init=False)
+    """The newest event time of all that was sent, as far as it was looked at."""
+
+    def __attrs_post_init__(self) -> None:
+        schema = {"ms": pl.Int64, "sequence": pl.UInt64, EVENT_TIME: pl.Int64}
+        self._ahead = pl.DataFrame(schema=schema)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Backlog, ()  # it is known where the source is planned, and nowhere else
+
+    def oldest(self, group: Group, consumer: str, times: Times) -> int | None:
+        """The oldest event time of all that is not acknowledged, but for what this consumer has been given."""
+        delivered = group.delivered() or "0-0"
+        self._look(group, delivered, times)
+        self._ask(group, consumer, times)
+        found = [time for time in self._with_others.values() if time is not None]
+        ahead = self._ahead[EVENT_TIME].min()
+        return min(found if ahead is None else [*found, int(str(ahead))], default=None)
+
+    def _look(self, group: Group, delivered: str, times: Times) -> None:
+        """At what has come since."""
+        ms, sequence = _place(delivered)
+        later = (pl.col("ms") > ms) | ((pl.col("ms") == ms) & (pl.col("sequence") > sequence))
+        self._ahead = self._ahead.filter(later)
+        looked = max(self._looked or delivered, delivered, key=_place)
+        while len(self._ahead) < AHEAD and (entries := group.after(looked, AT_ONCE)):
+            looked = entries[-1][0]
+            schema = {name: self._ahead.schema[name] for name in ("ms", "sequence")}
+            places = pl.DataFrame([_place(name) for name, _ in entries], schema=schema, orient="row")
+            found = times(entries)
+            self.came(found)
+            self._ahead = pl.concat([self._ahead, places.with_columns(found.alias(EVENT_TIME))])
+        self._looked = looked
+
+    def _ask(self, group: Group, consumer: str, times: Times) -> None:
+        """What others were given and have not acknowledged."""
+        names = [name for other in group.others(consumer) for name in group.pending(other, AT_ONCE)]
+        new = group.entries([name for name in names if name not in self._with_others])
+        known = {**self._with_others, **dict(zip((name for name, _ in new), times(new), strict=True))}
+        self._with_others = {name: known[name] for name in names if name in known}
+
+    def came(self, times: pl.Series) -> None:
+        """Messages with these event times were sent."""
+        known = [*times.drop_nulls().sort().tail(1), *([] if self.newest is None else [self.newest])]
+        self.newest = max(known, default=None)
+
+
+def _place(name: str) -> tuple[int, int]:
+    ms, _, sequence = name.partition("-")
+    return int(ms), int(sequence or 0)

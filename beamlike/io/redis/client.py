@@ -1,0 +1,199 @@
+"""How a server of Redis is reached, and what is asked of a stream and of one of its consumer groups."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from beamlike.errors import DataLoss, SourceError
+
+AT_ONCE: Final = 10_000
+"""So many messages are asked for at once: the server does nothing else meanwhile."""
+
+_LOG = logging.getLogger("beamlike")
+
+Entry = tuple[str, Mapping[bytes, bytes]]
+"""A message: its id, and its fields."""
+
+Run = tuple[str, str, int]
+"""Messages that follow each other in the stream: the first and the last id, and how many they are."""
+
+
+def redis() -> ModuleType:
+    """The client. Raises `ModuleNotFoundError` that says what to install."""
+    try:
+        import redis
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "bl.Redis needs redis-py: pip install 'beamlike[redis]'", name=error.name
+        ) from None
+    return redis
+
+
+def shown(url: str) -> str:
+    """The address without what is secret in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+@lru_cache(maxsize=16)
+def _connected(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
+    return redis().Redis.from_url(url, **dict(options))
+
+
+def time_of_id(name: str) -> int:
+    """When the message was added, in milliseconds since 1970."""
+    return int(name.partition("-")[0])
+
+
+@attrs.frozen
+class Group:
+    """A consumer group of a stream. What the server refuses is a `SourceError`."""
+
+    url: str
+    stream: str
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def _server(self) -> Any:
+        return _connected(self.url, self.options)
+
+    @contextmanager
+    def _told(self) -> Iterator[Any]:
+        try:
+            yield self._server
+        except redis().exceptions.RedisError as error:
+            hint = ""
+            if "NOGROUP" in str(error):
+                hint = "; someone has removed it: start anew with another checkpoint, or put it back"
+            raise SourceError(
+                f"stream {self.stream!r}, group {self.name!r} of Redis at {shown(self.url)}: {error}{hint}"
+            ) from None
+
+    def close(self) -> None:
+        """Ends the connections of this process."""
+        self._server.close()
+
+    def make(self, after: str) -> None:
+        """The group, which gets what comes after this id, unless it is there."""
+        with self._told() as server:
+            try:
+                server.xgroup_create(self.stream, self.name, after, mkstream=True)
+            except redis().exceptions.ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
+
+    def now(self) -> int:
+        """The server's time in milliseconds: no id that it gives from now on is before that."""
+        with self._told() as server:
+            seconds, micros = server.time()
+        return int(seconds * 1000 + micros // 1000)
+
+    def delivered(self) -> str | None:
+        """The id of the last message that any consumer was given; None where there is no such group."""
+        with self._told() as server:
+            groups = server.xinfo_groups(self.stream) if server.exists(self.stream) else []
+        found = [one["last-delivered-id"] for one in groups if one["name"].decode() == self.name]
+        return found[0].decode() if found else None
+
+    def next_entries(self, consumer: str, most: int) -> list[Entry]:
+        """Messages that nobody was given, for this consumer; they follow each other in the stream."""
+        with self._told() as server:
+            got = server.xreadgroup(self.name, consumer, {self.stream: ">"}, count=most)
+        found = got.values() if isinstance(got, dict) else [entries for _, entries in got or []]
+        return [_entry(one) for entries in found for one in _flat(entries)]
+
+    def pending(self, consumer: str, most: int, first: str = "-", last: str = "+") -> list[str]:
+        """The ids that this consumer was given and has not acknowledged, the oldest first."""
+        with self._told() as server:
+            found = server.xpending_range(self.stream, self.name, first, last, most, consumername=consumer)
+        return [one["message_id"].decode() for one in found]
+
+    def others(self, consumer: str) -> list[str]:
+        """The other consumers that have not acknowledged all that they were given."""
+        with self._told() as server:
+            summary = server.xpending(self.stream, self.name)
+        names = [one["name"].decode() for one in summary["consumers"]]
+        return [name for name in names if name != consumer]
+
+    def claim(self, consumer: str, silent: int, most: int) -> list[str]:
+        """Takes over what others were given at least so many milliseconds ago and have not acknowledged."""
+        with self._told() as server:
+            found = server.xautoclaim(self.stream, self.name, consumer, silent, count=most, justid=True)
+        return [one.decode() for one in found]
+
+    def entries(self, names: Sequence[str]) -> list[Entry]:
+        """The messages with these ids, without those that are gone."""
+        found: list[Entry] = []
+        for first in range(0, len(names), AT_ONCE):
+            with self._told() as server:
+                asked = server.pipeline(transaction=False)
+                for name in names[first : first + AT_ONCE]:
+                    asked.xrange(self.stream, name, name)
+                found += [_entry(one) for got in asked.execute() for one in got]
+        return found
+
+    def existing(self, names: Sequence[str]) -> list[Entry]:
+        """The same; those that are gone are acknowledged, as nobody can read them any more, and the log is told."""
+        found = self.entries(names)
+        if gone := [*{*names} - {name for name, _ in found}]:
+            _LOG.warning(
+                "%d messages of stream %r, the first with id %s, were removed before they were read",
+                len(gone),
+                self.stream,
+                min(gone, key=time_of_id),
+            )
+            self.acknowledge(gone)
+        return found
+
+    def run(self, run: Run) -> list[Entry]:
+        """Messages that follow each other. Raises `DataLoss` where some are gone."""
+        first, last, count = run
+        found: list[Entry] = []
+        while len(found) < count and (
+            got := self.after(first, count - len(found), last, inclusive=not found)
+        ):
+            found += got
+            first = got[-1][0]
+        self.require(count, len(found), f"from {run[0]} to {last}")
+        return found
+
+    def require(self, count: int, found: int, which: str) -> None:
+        """Raises `DataLoss` where there should be more of these."""
+        if found < count:
+            raise DataLoss(
+                f"stream {self.stream!r}: of the {count} messages {which}, {count - found} are gone; a stream must "
+                "keep messages until they are acknowledged"
+            )
+
+    def after(self, name: str, most: int, last: str = "+", *, inclusive: bool = False) -> list[Entry]:
+        """What comes after this id, at most about so many."""
+        with self._told() as server:
+            begin = name if inclusive else f"({name}"
+            got = server.xrange(self.stream, begin, last, count=min(most, AT_ONCE))
+        return [_entry(one) for one in got]
+
+    def acknowledge(self, names: Iterable[str]) -> None:
+        """These are done."""
+        ids = [*names]
+        for first in range(0, len(ids), AT_ONCE):
+            with self._told() as server:
+                server.xack(self.stream, self.name, *ids[first : first + AT_ONCE])
+
+
+def _flat(entries: Any) -> list[Any]:
+    """Newer protocols of the server wrap the messages of a stream once more."""
+    return entries[0] if entries and isinstance(entries[0], list) else entries
+
+
+def _entry(one: Any) -> Entry:
+    name, fields = one
+    return name.decode(), fields or {}
