@@ -107,3 +107,23 @@ def test_the_worker_that_spark_waits_ten_seconds_for_connects_before_it_imports_
             assert int.from_bytes(stream.read(4), "big") == worker.pid
         told, _ = worker.communicate(timeout=30)
     assert told.startswith(b"the own one of this Python\n")
+
+
+def test_a_worker_takes_pyspark_as_it_was_installed(tmp_path: Path) -> None:
+    home = Path(pyspark.__file__).parent
+    zips = [str(path) for path in sorted((home / "python" / "lib").glob("*.zip"))]
+    own = tmp_path / "other.zip"
+    assert len(zips) == 2
+    path = os.pathsep.join([*zips, str(own), str(EARLY)])
+    asked = "import sys, py4j, pyspark; print(pyspark.__file__); print(*sys.path, sep='\\n')"
+    told = subprocess.run(
+        [sys.executable, "-c", asked],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, *paths = told.stdout.splitlines()
+    assert found == pyspark.__file__
+    assert paths[-2:] == zips
+    assert paths.index(str(own)) < paths.index(str(home.parent)), "others stay where they are"
