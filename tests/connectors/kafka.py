@@ -134,12 +134,12 @@ class Cluster:
         for answer in getattr(admin, what)([of]).values():
             answer.result()
 
-    def topic(self, partitions: int = 1, name: str = "") -> str:
+    def topic(self, partitions: int = 1, name: str = "", **settings: str) -> str:
         """A new topic, by default with a name that no other has."""
         from confluent_kafka.admin import NewTopic
 
         name = name or f"plays-{uuid.uuid4().hex[:8]}"
-        self._ask("create_topics", NewTopic(name, partitions, 1))
+        self._ask("create_topics", NewTopic(name, partitions, 1, config=settings))
         return name
 
     def grow(self, topic: str, partitions: int) -> None:

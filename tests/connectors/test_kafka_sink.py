@@ -17,6 +17,8 @@ import pytest
 
 import beamlike as bl
 from beamlike.io import Part
+from beamlike.io.kafka import sender
+from beamlike.io.kafka.sender import Sender
 from tests.connectors.kafka import Cluster
 
 pytestmark = pytest.mark.connectors
@@ -63,6 +65,30 @@ def test_keys_and_values_are_what_is_asked_for(kafka: Cluster) -> None:
     frame = pl.DataFrame({"key": [b"\x00", b"k"], "value": ["a", None]})
     bl.KafkaSink(kafka.servers, topic, key="key", value=str).write(frame, part)
     assert read(kafka, topic).select("key", "value").rows() == [("\x00", "a"), ("k", None)]
+
+
+def test_a_producer_is_kept_until_another_process_takes_its_name(kafka: Cluster) -> None:
+    topic = kafka.topic()
+    sink = bl.KafkaSink(kafka.servers, topic)
+
+    def kept() -> Sender:
+        [found] = [one for (of, *_), one in sender._SENDERS.items() if of == topic]
+        return found
+
+    for batch in (0, 1):
+        sink.write(ROWS, Part("run", batch))
+        assert kept().noted == batch + 1
+    first = kept()
+    sink.write(ROWS, Part("run", 2))
+    assert kept() is first
+    # What a task does elsewhere.
+    other = Sender.open({"bootstrap.servers": kafka.servers}, topic, f"beamlike/run/{topic}//0")
+    other.send(3, lambda producer: producer.produce(topic, b'{"points": 9}'))
+    for batch in (3, 4):
+        sink.write(ROWS, Part("run", batch))
+    assert kept() is not first
+    assert [row["points"] for row in rows_of(kafka, topic)] == [1, 2, 3, 1, 2, 3, 1, 2, 3, 9, 1, 2, 3]
+    other.close()
 
 
 def test_a_part_that_comes_again_is_there_once(kafka: Cluster) -> None:

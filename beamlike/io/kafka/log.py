@@ -182,8 +182,10 @@ class Log:
 
     def _poll(self) -> list[Any]:
         with self._failing("be read"):
-            polled: list[Any] = self._consumer.consume(_AT_ONCE, timeout=1.0)
-        return polled
+            first = self._consumer.poll(1.0)
+            # To ask for many at once waits until there are as many.
+            more: list[Any] = [] if first is None else self._consumer.consume(_AT_ONCE, timeout=0)
+        return [] if first is None else [first, *more]
 
     def _sorted_out(self, polled: Iterable[Any], spans: Mapping[str, tuple[int, int]]) -> list[Any]:
         """Those that are within their spans; others are held."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import quote
@@ -16,12 +16,12 @@ from beamlike.io.kafka.client import confluent_kafka
 from beamlike.io.kafka.codecs import Codec, Json, Plain, codec, json
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.messages import VALUE
+from beamlike.io.kafka.sender import PATIENCE, send_once
 from beamlike.io.kafka.source import options_of, server_list
 from beamlike.io.sinks import Feed
 from beamlike.rows.dtypes import type_name
 from stages.keys import key_text
 
-_PATIENCE: Final = 60.0  # seconds without an answer
 _PARTITIONER: Final = "murmur2_random"  # that of the Java client, so that keys meet those of other producers
 HEADERS: Final = ("beamlike-run", "beamlike-batch", "beamlike-shard", "beamlike-row")
 """The headers of a message: with them it can be told from all others of the pipeline, also if it comes twice."""
@@ -101,7 +101,7 @@ class KafkaSink:
             return
         client = confluent_kafka()
         admin = client.admin.AdminClient(self._settings())
-        found = admin.list_consumer_groups(request_timeout=_PATIENCE).result().valid
+        found = admin.list_consumer_groups(request_timeout=PATIENCE).result().valid
         names = [group.group_id for group in found if group.group_id.startswith(self._prefix(run))]
         for answer in (admin.delete_consumer_groups(names) if names else {}).values():
             answer.result()
@@ -125,33 +125,14 @@ class KafkaSink:
             failed.append(error.str())
 
         self._produce(producer, frame, part, on_delivery=told)
-        left = producer.flush(_PATIENCE)
+        left = producer.flush(PATIENCE)
         if failed or left:
-            why = failed[0] if failed else f"{left} messages were not taken within {_PATIENCE:.0f}s"
+            why = failed[0] if failed else f"{left} messages were not taken within {PATIENCE:.0f}s"
             raise OSError(f"Kafka at {self.servers}: {why}")
 
     def _send_once(self, frame: pl.DataFrame, part: Part) -> None:
-        client = confluent_kafka()
         name = f"{self._prefix(part.query)}{part.sink}/{part.task}"
-        group = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
-        with closing(client.Consumer({**self._settings(), **group})) as ledger:
-            producer = client.Producer({**self._settings(), "transactional.id": name})
-            # Whatever another attempt has begun is over after this.
-            _insist(lambda: producer.init_transactions(_PATIENCE))
-            done = client.TopicPartition(self.topic, 0, part.batch + 1)
-            [noted] = ledger.committed([client.TopicPartition(self.topic, 0)], timeout=_PATIENCE)
-            if noted.offset >= done.offset:
-                return
-            producer.begin_transaction()
-            try:
-                self._produce(producer, frame, part)
-                group_of = ledger.consumer_group_metadata()
-                _insist(lambda: producer.send_offsets_to_transaction([done], group_of, _PATIENCE))
-                _insist(lambda: producer.commit_transaction(_PATIENCE))
-            except client.KafkaException as error:
-                if error.args[0].txn_requires_abort():
-                    producer.abort_transaction(_PATIENCE)
-                raise
+        send_once(self._settings(), self.topic, name, part.batch, lambda to: self._produce(to, frame, part))
 
     def _produce(self, producer: Any, frame: pl.DataFrame, part: Part, **choices: Any) -> None:
         """Hands all rows over to the client, which sends them meanwhile."""
@@ -191,17 +172,3 @@ class KafkaSink:
     def _prefix(self, run: str) -> str:
         """How the names begin under which the parts of a run are noted."""
         return f"beamlike/{quote(run, safe='')}/{self.topic}/"
-
-
-def _insist(call: Callable[[], object]) -> None:
-    """Does it again where the client says that it may be."""
-    client = confluent_kafka()
-    for _ in range(9):
-        try:
-            call()
-        except client.KafkaException as error:
-            if not error.args[0].retriable():
-                raise
-        else:
-            return
-    call()

@@ -1,0 +1,120 @@
+"""Producers whose transactions also note which batches are done, kept by a process from batch to batch."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+
+import attrs
+
+from beamlike.io.kafka.client import confluent_kafka
+
+PATIENCE: Final = 60.0  # seconds without an answer
+_KEPT: Final = 8
+
+Produce = Callable[[Any], object]
+"""Hands all messages of a part over to a producer."""
+
+
+@attrs.define(eq=False)
+class Sender:
+    """A producer of a name, and the offset that a consumer group of that name has `noted`: batches before it are done.
+
+    While no other producer takes the name, which ends this one, nobody else notes anything.
+    """
+
+    topic: str
+    _ledger: Any
+    _producer: Any
+    noted: int
+
+    @classmethod
+    def open(cls, settings: Mapping[str, Any], topic: str, name: str) -> Self:
+        """Whatever another one of this name has begun is over after this."""
+        client = confluent_kafka()
+        group = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        ledger = client.Consumer({**settings, **group})
+        try:
+            producer = client.Producer({**settings, "transactional.id": name})
+            insist(lambda: producer.init_transactions(PATIENCE))
+            [found] = ledger.committed([client.TopicPartition(topic, 0)], timeout=PATIENCE)
+            return cls(topic, ledger, producer, found.offset)
+        except BaseException:
+            ledger.close()
+            raise
+
+    def send(self, batch: int, produce: Produce) -> None:
+        """Sends a part of this batch in a transaction, unless it was sent already."""
+        client = confluent_kafka()
+        done = client.TopicPartition(self.topic, 0, batch + 1)
+        if self.noted >= done.offset:
+            return
+        self._producer.begin_transaction()
+        try:
+            produce(self._producer)
+            group = self._ledger.consumer_group_metadata()
+            insist(lambda: self._producer.send_offsets_to_transaction([done], group, PATIENCE))
+            insist(lambda: self._producer.commit_transaction(PATIENCE))
+        except client.KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                self._producer.abort_transaction(PATIENCE)
+            raise
+        self.noted = done.offset
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self._ledger.close()
+
+
+_SENDERS: Final[OrderedDict[tuple[Any, ...], Sender]] = OrderedDict()
+_TURN: Final = threading.Lock()
+
+
+def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, produce: Produce) -> None:
+    """Sends a part of a batch, once whoever tries.
+
+    A producer that this process has had since an earlier batch is used if it is still the one of its name; the broker
+    refuses it otherwise. A batch before the last one that it knows of is done again, or of another run.
+    """
+    place = (topic, name, *sorted(settings.items()))
+    with _TURN:
+        sender = _SENDERS.pop(place, None)
+    if sender is not None and (sender.noted > batch or not _sent(sender, batch, produce)):
+        sender.close()
+        sender = None
+    if sender is None:
+        sender = Sender.open(settings, topic, name)
+        try:
+            sender.send(batch, produce)
+        except BaseException:
+            sender.close()
+            raise
+    with _TURN:
+        _SENDERS[place] = sender
+        old = [_SENDERS.popitem(last=False)[1] for _ in range(len(_SENDERS) - _KEPT)]
+    for one in old:
+        one.close()
+
+
+def _sent(sender: Sender, batch: int, produce: Produce) -> bool:
+    try:
+        sender.send(batch, produce)
+    except confluent_kafka().KafkaException:
+        return False  # a new one finds out what became of it
+    return True
+
+
+def insist(call: Callable[[], object]) -> None:
+    """Does it again where the client says that it may be."""
+    client = confluent_kafka()
+    for _ in range(9):
+        try:
+            call()
+        except client.KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+        else:
+            return
+    call()
