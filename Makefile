@@ -51,13 +51,14 @@ lint: setup ## check style, types, and who imports whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: setup ## measure the example beside other frameworks, and what state, timers, triggers and a CombineFn cost; about an hour
+bench: setup ## measure the example beside other frameworks, what state, timers, triggers and a CombineFn cost, and the latency from Kafka; about an hour and a half
 	$(BIN)/python -m benchmarks.flagship $(ARGS)
 	$(BIN)/python -m benchmarks.firing
 	$(BIN)/python -m benchmarks.combine
 	$(BIN)/python -m benchmarks.process
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.state
+	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.checkpoint
 
 $(STAMP): pyproject.toml

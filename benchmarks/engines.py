@@ -68,6 +68,14 @@ ENGINES: Mapping[str, Engine] = {
     "beam": Engine("Apache Beam, Python, local runner", ("beam_job.py",), (50_000, 500_000), _BEAM),
 }
 
+PEERS: Mapping[str, Engine] = {
+    "flink": Engine(
+        "Flink SQL", (), (0, 0), _FLINK, jars=("org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2",)
+    ),
+    "bytewax": Engine("Bytewax", (), (0, 0), ("bytewax[kafka]==0.21.1",)),
+}
+"""What is installed of others to measure the latency from a broker of Kafka."""
+
 
 class Failed(Exception):
     """An engine did not install or did not run."""

@@ -1,0 +1,178 @@
+"""Measures the latency of each engine at each rate, and keeps the figures.
+
+python -m benchmarks.latency --rates 10000,100000 --only local,spark
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import click
+from confluent_kafka import Consumer
+from rich.console import Console
+
+from beamlike.spark.session.java import find_java
+from benchmarks.engines import PEERS, Failed, install, variables
+from benchmarks.flagship import machine
+from benchmarks.kept import keep
+from benchmarks.latency import report
+from benchmarks.latency.report import Figure
+from benchmarks.logs import reason
+from tests.connectors.kafka import Cluster, broker
+
+RESULTS: Final = Path(__file__).parent.with_name("latency.json")
+_PEERS: Final = Path(__file__).parents[1] / "peers"
+_WARM: Final = 15  # seconds after the first pane
+_START: Final = 150  # seconds, within which the first pane comes
+
+
+@attrs.frozen
+class Engine:
+    """How the job is run: what comes before the broker, the topics and a folder on the command line."""
+
+    title: str
+    command: Sequence[str]
+    peer: str | None = None
+
+
+def _module(name: str, *arguments: str) -> list[str]:
+    return ["-m", f"benchmarks.latency.{name}", *arguments]
+
+
+ENGINES_OF: Final[Mapping[str, Engine]] = {
+    "local": Engine("beamlike, in process", _module("job", "local")),
+    "spark": Engine("beamlike, on Spark", _module("job", "spark")),
+    "native": Engine("PySpark streaming", _module("native")),
+    "flink": Engine("Flink SQL", [f"{_PEERS / 'flink_latency.py'}"], peer="flink"),
+    "bytewax": Engine("Bytewax", [f"{_PEERS / 'bytewax_latency.py'}"], peer="bytewax"),
+}
+
+
+def _end(value: bytes) -> int:
+    """The end of a pane's window in milliseconds."""
+    found = json.loads(value)["window_end"]
+    return found if isinstance(found, int) else int(datetime.fromisoformat(found).timestamp() * 1000)
+
+
+def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]:
+    """Of each pane that comes, the end of its window and when it came, both in milliseconds."""
+    panes: list[tuple[int, int]] = []
+    while not until(len(panes)):
+        for message in consumer.consume(1_000, timeout=0.05):
+            if message.error() is None:
+                panes.append((_end(message.value()), time.time_ns() // 1_000_000))
+    return panes
+
+
+def _ready(consumer: Any, topic: str) -> None:
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+
+
+def _stop(process: subprocess.Popen[Any]) -> None:
+    """With all that it has started."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        os.killpg(process.pid, sent)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -> Figure:
+    """The latencies of an engine at a rate. Raises `Failed` with what its log says."""
+    engine = ENGINES_OF[name]
+    python, env = Path(sys.executable), dict(os.environ)
+    if engine.peer is not None:
+        python = install(PEERS[engine.peer], work)
+        env = variables(PEERS[engine.peer], python, work, env)
+    source, target = (
+        cluster.topic(
+            name=f"{way}-{name}-{rate}-{time.time_ns()}", **{"message.timestamp.type": "LogAppendTime"}
+        )
+        for way in ("in", "out")
+    )
+    settings = {"bootstrap.servers": cluster.servers, "group.id": target, "isolation.level": "read_committed"}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10})
+    with ExitStack() as held:
+        held.callback(consumer.close)
+        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="latency-"))
+        log = held.enter_context(Path(folder, "log").open("w+"))
+        arrivals = held.enter_context(Path(folder, "arrivals").open("w+"))
+
+        def start(
+            command: Sequence[str], out: Any, errors: Any, env: Mapping[str, str]
+        ) -> subprocess.Popen[Any]:
+            process = subprocess.Popen(
+                command, stdout=out, stderr=errors, env=env, cwd=Path.cwd(), start_new_session=True
+            )
+            held.callback(_stop, process)
+            return process
+
+        topics = [cluster.servers, source, target]
+        _ready(consumer, target)
+        job = start([f"{python}", *engine.command, *topics, f"{folder}/checkpoint"], log, log, env)
+        load = [sys.executable, "-m", "benchmarks.latency.load", cluster.servers, source, f"{rate}"]
+        start(load, arrivals, log, dict(os.environ))
+        due = time.monotonic() + _START
+
+        def first(panes: int) -> bool:
+            if job.poll() is not None or (not panes and time.monotonic() > due):
+                raise Failed(f"{engine.title}: {reason(Path(log.name).read_text())}")
+            return panes > 0
+
+        _panes(consumer, first)
+        warm = time.monotonic() + _WARM
+        _panes(consumer, lambda _: time.monotonic() > warm)
+        begin, over = time.time() * 1000, time.monotonic() + seconds
+        panes = _panes(consumer, lambda _: time.monotonic() > over)
+        if job.poll() is not None:
+            raise Failed(f"{engine.title}: {reason(Path(log.name).read_text())}")
+        arrived = {
+            int(second): int(at)
+            for second, at in map(str.split, Path(arrivals.name).read_text().splitlines())
+        }
+    return Figure.of(name, rate, [at - arrived[end] for end, at in panes if arrived.get(end, 0) >= begin])
+
+
+@click.command()
+@click.option("--rates", default="10000,100000", help="Elements a second.")
+@click.option("--seconds", default=40, help="How long it is measured, once it is warm.")
+@click.option("--only", default=",".join(ENGINES_OF), help="Some of the engines.")
+@click.option(
+    "--work", default="build/engines", type=click.Path(path_type=Path), help="For what is installed."
+)
+def main(rates: str, seconds: int, only: str, work: Path) -> None:
+    """Measures, keeps and shows the figures."""
+    console = Console()
+    with broker() as cluster:
+        for rate in map(int, rates.split(",")):
+            for name in only.split(","):
+                try:
+                    figure = measured(cluster, name, rate, seconds, work)
+                except Failed as error:
+                    figure = Figure(name, rate, failed=f"{error}")
+                console.print(f"{figure}")
+                kept = keep(RESULTS, [attrs.asdict(figure)], ("engine", "rate"), machine(find_java()))
+    titles = {name: engine.title for name, engine in ENGINES_OF.items()}
+    figures = [Figure.kept(one) for one in kept]
+    report.draw(figures, titles, RESULTS.with_suffix(".svg"))
+    print(report.table(figures, titles))
+
+
+if __name__ == "__main__":
+    main()

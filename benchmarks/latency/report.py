@@ -1,0 +1,76 @@
+"""What is shown of latencies: a table, and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+import numpy as np
+
+from examples.drawing import figures as drawn
+from examples.drawing import save
+
+
+@attrs.frozen
+class Figure:
+    """Of an engine at a rate of elements a second: quantiles of the latency of so many panes, in milliseconds."""
+
+    engine: str
+    rate: int
+    p50: float = 0.0
+    p99: float = 0.0
+    panes: int = 0
+    failed: str = ""
+
+    @classmethod
+    def of(cls, engine: str, rate: int, latencies: Sequence[int]) -> Self:
+        """Of the latencies of panes; there may be none, where an engine does not keep up."""
+        if not latencies:
+            return cls(engine, rate, failed="no pane came in time: it does not keep up")
+        p50, p99 = (float(np.quantile(latencies, share)) for share in (0.5, 0.99))
+        return cls(engine, rate, p50, p99, len(latencies))
+
+    @classmethod
+    def kept(cls, facts: Mapping[str, Any]) -> Self:
+        """What was kept."""
+        return cls(**{field.name: facts[field.name] for field in attrs.fields(cls)})
+
+    @property
+    def text(self) -> str:
+        """As in a cell of the table."""
+        return self.failed or f"{self.p50:.0f} / {self.p99:.0f}"
+
+
+def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
+    """As Markdown: p50 / p99 in milliseconds, an engine a row."""
+    rates = sorted({figure.rate for figure in figures})
+    cells = {(figure.engine, figure.rate): figure.text for figure in figures}
+    head = f"| p50 / p99, ms | {' | '.join(f'{rate:,} a second' for rate in rates)} |"
+    rows = [
+        f"| {title} | {' | '.join(cells.get((name, rate), 'not measured') for rate in rates)} |"
+        for name, title in titles.items()
+        if any((name, rate) in cells for rate in rates)
+    ]
+    return "\n".join([head, f"|---|{'---|' * len(rates)}", *rows])
+
+
+def draw(figures: Sequence[Figure], titles: Mapping[str, str], path: Path) -> None:
+    """From p50 to p99 on a logarithmic axis, a line for each engine and rate."""
+    rates = sorted({figure.rate for figure in figures})
+    shown = [name for name in titles if any(figure.engine == name and figure.panes for figure in figures)]
+    figure, panels = drawn(1, 1, (7.5, 1.2 + 0.5 * len(shown)))
+    axes = panels[0][0]
+    for row, name in enumerate(reversed(shown)):
+        for one in (one for one in figures if one.engine == name and one.panes):
+            at, colour = row + 0.12 * (1 - 2 * rates.index(one.rate)), f"C{rates.index(one.rate)}"
+            axes.plot([one.p50, one.p99], [at, at], color=colour, linewidth=2.5, solid_capstyle="round")
+            axes.plot([one.p50], [at], "o", color=colour, markersize=6)
+    for number, rate in enumerate(rates):
+        axes.plot([], [], "o-", color=f"C{number}", label=f"{rate:,} elements a second")
+    axes.set_yticks(range(len(shown)), [titles[name] for name in reversed(shown)])
+    axes.set_xscale("log")
+    axes.set_xlabel("milliseconds, p50 (dot) to p99 (end of the line)")
+    axes.legend(frameon=False, fontsize="small")
+    save(figure, path)

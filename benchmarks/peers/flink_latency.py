@@ -1,0 +1,49 @@
+"""Counts by key and second from a topic to another, in Flink SQL, with its connector of Kafka on HADOOP_CLASSPATH.
+
+python flink_latency.py SERVERS INPUT OUTPUT CHECKPOINT
+
+Every element may move the watermark, which is looked at every five milliseconds. What is sent is there at once: with
+exactly-once delivery a reader of what is committed would wait for the next checkpoint.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+_SETTINGS = {
+    "parallelism.default": "1",
+    "table.local-time-zone": "UTC",
+    "pipeline.auto-watermark-interval": "5 ms",
+    "execution.buffer-timeout.interval": "0 ms",
+    "execution.checkpointing.interval": "1 s",
+    "pipeline.object-reuse": "true",
+}
+_SOURCE = """
+CREATE TABLE elements (`key` BIGINT, `at` BIGINT, ts AS TO_TIMESTAMP_LTZ(`at`, 3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'kafka', 'properties.bootstrap.servers' = '{servers}', 'topic' = '{source}',
+  'scan.startup.mode' = 'latest-offset', 'format' = 'json', 'properties.fetch.max.wait.ms' = '5')
+"""
+_TARGET = """
+CREATE TABLE panes (window_end BIGINT, `key` BIGINT, n BIGINT)
+WITH ('connector' = 'kafka', 'properties.bootstrap.servers' = '{servers}', 'topic' = '{target}', 'format' = 'json')
+"""
+_COUNTS = """
+INSERT INTO panes SELECT UNIX_TIMESTAMP(CAST(window_end AS STRING)) * 1000, `key`, COUNT(*)
+FROM TABLE(TUMBLE(TABLE elements, DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY window_start, window_end, `key`
+"""
+
+
+def main(servers: str, source: str, target: str, checkpoint: str) -> None:
+    table = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    settings = {**_SETTINGS, "execution.checkpointing.dir": f"file://{checkpoint}"}
+    for name, value in settings.items():
+        table.get_config().set(name, value)
+    table.execute_sql(_SOURCE.format(servers=servers, source=source))
+    table.execute_sql(_TARGET.format(servers=servers, target=target))
+    table.execute_sql(_COUNTS).wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
