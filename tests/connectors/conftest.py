@@ -39,10 +39,12 @@ def redis() -> Iterator[Queues]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session on two cores with Spark's own reader of Kafka."""
+def spark(store: Store) -> Iterator[SparkSession]:
+    """A session on two cores with Spark's own reader of Kafka, for which `s3://` is the object store."""
     from beamlike.spark.session.launch import start
 
-    session = start("local[2]", "connectors", {"spark.jars": ",".join(map(os.fspath, jars("spark-kafka")))})
+    there = ",".join(map(os.fspath, jars("spark-kafka") + jars("spark-s3")))
+    with store.in_environment():
+        session = start("local[2]", "connectors", {"spark.jars": there, **store.of_hadoop})
     yield session
     session.stop()

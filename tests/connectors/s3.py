@@ -41,6 +41,19 @@ class Store:
             "s3.region": "eu-central-1",
         }
 
+    @property
+    def of_hadoop(self) -> dict[str, str]:
+        """What Spark has to be told besides the environment: this store does not understand `Expect: 100-continue`."""
+        return {"spark.hadoop.fs.s3a.connection.expect.continue": "false"}
+
+    @contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """With the variables by which all clients find it."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.options.items():
+                patch.setenv(name.upper(), value)
+            yield
+
     def bucket(self) -> str:
         """A new one."""
         import boto3

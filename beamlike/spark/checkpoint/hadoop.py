@@ -20,6 +20,13 @@ from beamlike.system import durable
 from beamlike.system.path_names import is_remote
 
 _VERSION: Final = re.compile(r"\.\d{9}")  # after the name
+_LACKING: Final = re.compile(
+    r"No FileSystem for scheme|ClassNotFoundException: Class org\.apache\.hadoop\.fs\."
+)
+_ADVICE: Final = (
+    "add hadoop-aws of the version of Spark's Hadoop, as in "
+    "SparkRunner(config={'spark.jars.packages': 'org.apache.hadoop:hadoop-aws:3.5.0'})"
+)
 
 
 @contextmanager
@@ -29,7 +36,16 @@ def stored(what: str, name: str) -> Iterator[None]:
         with checkpoint.stored(what, name):
             yield
     except Py4JJavaError as error:
-        raise checkpoint.not_stored(what, name, error.java_exception.toString()) from error
+        raise _not_stored(what, name, error.java_exception.toString()) from error
+
+
+def _not_stored(what: str, name: str, reason: str) -> CheckpointError:
+    """The error; where Hadoop lacks what it needs for such a path, with where to get that."""
+    if _LACKING.search(reason) is None:
+        return checkpoint.not_stored(what, name, reason)
+    scheme = name.partition("://")[0]
+    advice = _ADVICE if scheme in ("s3", "s3a") else "add the jars of that to Spark, with spark.jars.packages"
+    return CheckpointError(f"this Spark cannot {what} {name}, as its Hadoop knows no {scheme}://: {advice}")
 
 
 @attrs.frozen
@@ -143,9 +159,8 @@ class HadoopFiles:
             if not from_files.exists(from_path):
                 return
             jvm: Any = self.session._jvm
-            conf = self.session._jsc.hadoopConfiguration()
             if not jvm.org.apache.hadoop.fs.FileUtil.copy(
-                from_files, from_path, to_files, to_path, False, conf
+                from_files, from_path, to_files, to_path, False, self._conf
             ):
                 raise CheckpointError(f"cannot copy {source} to {target}")
 
@@ -164,7 +179,12 @@ class HadoopFiles:
     def _find(self, name: str) -> tuple[Any, Any]:
         jvm: Any = self.session._jvm
         path = jvm.org.apache.hadoop.fs.Path(uri(name))
-        return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
+        return path, path.getFileSystem(self._conf)
+
+    @property
+    def _conf(self) -> Any:
+        """Hadoop's settings, with those of the session."""
+        return self.session._jsparkSession.sessionState().newHadoopConf()
 
 
 def _replace(path: Path, text: str, seconds: int | None) -> None:

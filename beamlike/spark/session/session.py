@@ -39,6 +39,11 @@ _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+# The same paths lead to S3 everywhere: Hadoop by itself knows s3a:// only. Some platforms have an s3:// of their own.
+_STORES = {
+    "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
+}
 _WORKERS = {
     # Tasks share the cores, so each has one thread.
     "POLARS_MAX_THREADS": "1",
@@ -75,6 +80,9 @@ def open_session(
     partitions = shards or min(base.sparkContext.defaultParallelism, MOST_DEFAULT_SHARDS)
     for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
         opened.conf.set(key, value)
+    if base._jsparkSession.sessionState().newHadoopConf().get("fs.s3.impl") is None:
+        for key, value in _STORES.items():
+            opened.conf.set(key, value)
     for key, value in config.items():
         _set(opened, key, value)
     return opened

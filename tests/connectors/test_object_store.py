@@ -1,0 +1,78 @@
+"""Sources, sinks and checkpoints in an object store: the same paths and settings on both runners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import beamlike as bl
+from tests.connectors.s3 import Store
+
+pytestmark = pytest.mark.connectors
+
+FORMATS = {"parquet": bl.Parquet, "csv": bl.CSV, "jsonl": bl.JSONLines}
+
+
+@pytest.fixture
+def bucket(store: Store) -> Iterator[str]:
+    """A new one, as the beginning of paths."""
+    with store.in_environment():
+        yield f"s3://{store.bucket()}"
+
+
+def put(name: str, seconds: range, bucket: str) -> None:
+    """Puts a file of plays below `in`, in each format."""
+    plays = [{"user": f"u{n % 3}", "at": n} for n in seconds]
+    for kind in FORMATS:
+        p = bl.Pipeline(name)
+        read = p.read("plays", bl.Rows(plays), timestamp="at", timestamp_unit="s", watermark=ordered())
+        read.write("files", FORMATS[kind](f"{bucket}/in/{kind}"))
+        p.run()
+
+
+def ordered() -> bl.MonotonousTimestamps:
+    return bl.MonotonousTimestamps()
+
+
+def counts(bucket: str) -> bl.Pipeline:
+    """Plays per minute of each format, in files of that format."""
+    p = bl.Pipeline("counts")
+    for kind, files in FORMATS.items():
+        source = files(f"{bucket}/in/{kind}/*.{kind}", {"user": str, "at": int})
+        plays = p.read(kind, source, timestamp="at", timestamp_unit="s", watermark=ordered())
+        windowed = plays.window_into(bl.FixedWindows("1m")).group_by("user", name=f"{kind} counts")
+        windowed.aggregate(n=bl.count()).write(f"{kind} out", files(f"{bucket}/out/{kind}"))
+    return p
+
+
+def written(bucket: str) -> dict[str, list[int]]:
+    """The counts in the files of each format."""
+    schema = {"user": str, "n": int}
+    files = {kind: FORMATS[kind](f"{bucket}/out/{kind}", schema) for kind in FORMATS}
+    return {
+        kind: sorted(pl.concat(piece.collect() for piece in source.chunks(100))["n"])
+        for kind, source in files.items()
+    }
+
+
+def went_on(bucket: str, runner: Any) -> None:
+    """A run with a checkpoint takes what is there, and the next one what is new."""
+    put("first", range(90), bucket)
+    counts(bucket).run(runner())
+    assert written(bucket) == {kind: [20] * 3 for kind in FORMATS}
+    put("then", range(90, 130), bucket)
+    counts(bucket).run(runner(drain=True))
+    assert written(bucket) == {kind: [3, 3, 4, *[20] * 6] for kind in FORMATS}
+
+
+def test_in_process(bucket: str, tmp_path: Path) -> None:
+    went_on(bucket, lambda **how: bl.LocalRunner(checkpoint=str(tmp_path / "checkpoint"), **how))
+
+
+@pytest.mark.spark
+def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any) -> None:
+    went_on(bucket, lambda **how: bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=1, **how))
