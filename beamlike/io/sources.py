@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_
 import attrs
 import polars as pl
 
-from beamlike.io.base import Announced, Faulty, Pieces, Source
+from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Source
 from stages.strategies.base import Summary
 
 Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces | Announced
@@ -90,6 +90,20 @@ class Resumable(Source, Protocol):
 
     def resume(self, position: Position, rows: int) -> Intake:
         """Reads on from there, batches of about `rows` rows; {} is the beginning."""
+
+
+@runtime_checkable
+class ReadInParts(ReadInChunks, Resumable, Protocol):
+    """A source of which is known, before it is read, what a batch takes; on Spark tasks read the parts of that."""
+
+    def take(self, position: Position, rows: int | None) -> Taken | None:
+        """What comes after this position, about `rows` rows if that is a number; its `input` is a list of parts.
+
+        {} is the beginning. None if nothing is there now.
+        """
+
+    def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
+        """The rows of a part, the same each time, in pieces of at most `rows` rows."""
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from beamlike.errors import CheckpointError
 from beamlike.expressions.describe import aggregate_text
 from beamlike.expressions.describe import describe as text
 from beamlike.io.announcing import ReadAsPlanned
-from beamlike.io.sources import ReadFromMemory, ReadInFiles
+from beamlike.io.sources import ReadFromMemory, ReadInFiles, ReadInParts
 from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
@@ -190,6 +190,7 @@ def _source(source: SourcePlan) -> dict[str, str]:
         "watermark": _watermark(source.watermark),
         **listed,
         **({"batches planned by": "the source"} if isinstance(source.source, ReadAsPlanned) else {}),
+        **({"parts planned by": "the driver"} if isinstance(source.source, ReadInParts) else {}),
     }
 
 

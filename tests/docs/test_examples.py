@@ -35,6 +35,7 @@ DOCS = (
     "architecture.md",
     "process.md",
     "cookbook.md",
+    "connectors.md",
 )
 FIRST, SECOND = (datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (0, 2))
 

@@ -1,23 +1,31 @@
-"""Tables of Delta Lake."""
+"""Tables of Delta Lake, as sinks and as sources."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Mapping
-from typing import Any, Final, Self
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Final, Self
 
 import attrs
 import polars as pl
 
+from beamlike.errors import PlanError
+from beamlike.io.base import FromFile, Pieces
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.lake.base import LakeTable, Written
-from beamlike.io.sinks import ANY, Place
+from beamlike.io.lake.delta_log import Log, rows_of
+from beamlike.io.parts import PartsIntake, chunks_up_to
+from beamlike.io.sinks import ANY, Feed, Place
+from beamlike.io.sources import Position, Taken
 from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.path_names import is_remote
 
 _GONE: Final = "__gone"
+_STRANGE: Final = frozenset({"deletionVectors", "columnMapping"})
+"""Features of tables whose files are not read as they are."""
 
 
 def _deltalake() -> Any:
@@ -34,10 +42,21 @@ def _deltalake() -> Any:
     return deltalake
 
 
+def _version(owner: object, attribute: attrs.Attribute[int | None], value: object) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError(f"Delta: start_version must be the number of one, not {value!r}")
+
+
 @attrs.frozen(eq=False, slots=False)
 class Delta(LakeTable):
-    """A table of Delta Lake, made at the start of a run if it is not there: each batch is one version of it.
+    """A table of Delta Lake, as a source or as a sink.
 
+    As a source: its rows as they are when a run begins, and then each new version as a batch, exactly once; with
+    `start_version`, each version from that one on. Versions may only append rows, or put files together: one that
+    removes or changes rows fails the run. Without a checkpoint, a run ends with what is there when it begins. Rows of
+    files that lack a column have null there.
+
+    As a sink, the table is made at the start of a run if it is not there, and each batch is one version of it.
     `mode="append"`: for any rows. `mode="upsert"`: for the output of a grouping; there is a row per key and window,
     the one of the latest pane, and a pane that is taken back takes its row away.
 
@@ -45,11 +64,14 @@ class Delta(LakeTable):
     the number of the batch and is left out if the table has it: readers see each batch once, and whole. With "upsert"
     the driver merges the rows of a batch. `storage_options` are those of deltalake, for object stores.
 
-    Needs deltalake, from the extra `delta`. Raises `ValueError` for another mode.
+    Needs deltalake, from the extra `delta`. Raises `ValueError` for another mode, or a `start_version` that is none.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("table", bl.Delta("lake/plays"))
         <Collection 'plays': user String, points Int64, at String>
+        >>> run = p.run()
+        >>> bl.Pipeline("again").read("plays", bl.Delta("lake/plays")).collect()["user"].to_list()
+        ['ada', 'bob', 'ada']
     """
 
     path: str = attrs.field(converter=path_text)
@@ -57,18 +79,27 @@ class Delta(LakeTable):
     storage_options: Mapping[str, str] = attrs.field(
         factory=dict, converter=dict, kw_only=True, repr=lambda given: f"[{', '.join(given)}]"
     )
+    start_version: int | None = attrs.field(default=None, kw_only=True, validator=_version)
+
+    bounded: ClassVar[bool] = True
 
     def place(self) -> Place:
         """The folder of the table."""
         key = ("delta", absolute(self.path))
         return Place("table", self.path, key=key, path=self.path, names=(f"part-{ANY}.parquet",))
 
+    def fitted(self, rows: Feed) -> Self:
+        """The sink, told what it gets. Raises `PlanError` for what no table can hold, and for `start_version`."""
+        if self.start_version is not None:
+            raise PlanError("Delta: start_version= is where a source begins; leave it out", step=rows.step)
+        return super().fitted(rows)
+
     def from_anywhere(self) -> Self:
         """The same with its path as this process means it: tasks have working directories of their own."""
         return attrs.evolve(self, path=absolute(self.path))
 
-    def _table(self) -> Any:
-        return _deltalake().DeltaTable(self.path, storage_options=dict(self.storage_options))
+    def _table(self, version: int | None = None) -> Any:
+        return _deltalake().DeltaTable(self.path, version=version, storage_options=dict(self.storage_options))
 
     def _columns_found(self, schema: pl.Schema) -> Mapping[str, pl.DataType]:
         table = _deltalake().DeltaTable
@@ -78,6 +109,9 @@ class Delta(LakeTable):
                 os.makedirs(self.path, exist_ok=True)
             rows = pl.DataFrame(schema=schema).to_arrow()
             table.create(self.path, schema=rows.schema, mode="ignore", storage_options=options)
+        return self._columns_there()
+
+    def _columns_there(self) -> pl.Schema:
         import pyarrow as pa
 
         found = pa.schema(self._table().schema().to_arrow()).empty_table()
@@ -148,6 +182,42 @@ class Delta(LakeTable):
         merger.when_matched_delete(f"new.{_GONE}").when_matched_update(columns).when_not_matched_insert(
             columns, predicate=f"NOT new.{_GONE}"
         ).execute()
+
+    # A source
+
+    def schema(self) -> pl.Schema:
+        """The columns. Raises `FileNotFoundError` where there is no table, and `PlanError` for one that is strange."""
+        return self._types
+
+    @cached_property
+    def _types(self) -> pl.Schema:
+        """They travel with the declaration, so that workers need not look, and stay the same for a run."""
+        if not _deltalake().DeltaTable.is_deltatable(self.path, storage_options=dict(self.storage_options)):
+            raise FileNotFoundError(f"there is no Delta table at {self.path!r}")
+        protocol = self._table().protocol()
+        if strange := sorted(_STRANGE.intersection(protocol.reader_features or ())):
+            raise PlanError(f"the Delta table {self.path!r} has {strange[0]}, which bl.Delta does not read")
+        return self._columns_there()
+
+    def chunks(self, rows: int) -> Iterator[Pieces]:
+        """What batches in process take, up to the version that there is now."""
+        return chunks_up_to(self, rows, self._table().version())
+
+    def resume(self, position: Position, rows: int) -> PartsIntake:
+        """Reads on after a version, or within the snapshot that a run began with."""
+        return PartsIntake.of(self.from_anywhere(), position, rows)
+
+    def take(self, position: Position, rows: int | None) -> Taken | None:
+        """Files of the snapshot that a run begins with, of about `rows` rows; or those that a new version has added."""
+        from pyarrow.fs import PyFileSystem
+
+        return Log(self.path, PyFileSystem(self._files()), self._table).take(
+            position, rows, self.start_version
+        )
+
+    def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
+        """The rows of a file of the table."""
+        return rows_of(part, self._types, dict(self.storage_options), rows)
 
 
 def _quoted(name: str) -> str:

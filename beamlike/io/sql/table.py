@@ -1,4 +1,7 @@
-"""A sink for SQL databases: a row per key and window that later panes replace, or every row appended once."""
+"""Tables of SQL databases: as a sink, a row per key and window that later panes replace, or every row appended once.
+
+As a source they are in `source`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, nearest
-from beamlike.io.base import Part
+from beamlike.io.base import Declared, Part, declared
 from beamlike.io.sinks import Feed, Place, RowKey, require_told_apart
+from beamlike.io.sql.names import is_query
+from beamlike.io.sql.source import TableSource
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -60,7 +65,9 @@ def _parsed(url: Any) -> sa.URL:
 
 
 def _name(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if not isinstance(value, str) or not all(part.strip(' "') for part in value.split(".")):
+    if not isinstance(value, str) or not (
+        is_query(value) or all(part.strip(' "') for part in value.split("."))
+    ):
         raise ValueError(
             f"Table: table must be a name such as 'averages' or 'schema.averages', not {value!r}"
         )
@@ -72,18 +79,24 @@ def _mode(owner: object, attribute: attrs.Attribute[str], value: object) -> None
 
 
 @attrs.frozen
-class Table:
-    """A table of any database that SQLAlchemy has a dialect for, made at the start of a run if it is not there.
+class Table(TableSource):
+    """A table of any database that SQLAlchemy has a dialect for, as a source or as a sink.
 
     `url` is SQLAlchemy's; only what is not secret of it is ever shown. `table` may be `schema.table`; a name with a
     dot is put in double quotes, as in SQL: `'"plays.2026"'`.
 
-    `mode="upsert"`: for the output of a grouping. There is a row per key and window, the one of the latest pane; a
-    pane that is taken back takes its row away. With `per_pane` there is a row per key, window and pane, and those
-    that were taken back are marked. `mode="append"`: for any rows; a batch that is replayed is not appended again.
+    As a source, all its rows are read once. With `grows`, a column of whole numbers, times or text, each batch has the
+    rows above the greatest value so far. `table` may be a query that begins with SELECT or WITH; `schema` then has its
+    columns and their types.
+
+    As a sink, the table is made at the start of a run if it is not there. `mode="upsert"`: for the output of a
+    grouping. There is a row per key and window, the one of the latest pane; a pane that is taken back takes its row
+    away. With `per_pane` there is a row per key, window and pane, and those that were taken back are marked.
+    `mode="append"`: for any rows; a batch that is replayed is not appended again.
 
     On Spark each task writes its rows of a batch, in one transaction; into SQLite, a file on this machine, the driver
-    does. Needs SQLAlchemy, from the extra `table`. Raises `ValueError` for a URL or choices that cannot be.
+    does. Needs SQLAlchemy, and to read from PostgreSQL ADBC, from the extra `table`. Raises `ValueError` for a URL or
+    choices that cannot be.
 
     Example, with the `plays` of `bl.Collection`:
         >>> import sqlite3
@@ -93,13 +106,22 @@ class Table:
         >>> run = p.run()
         >>> sqlite3.connect("plays.db").execute("select user, n from plays_by_day order by user").fetchall()
         [('ada', 2), ('bob', 1)]
+        >>> again = bl.Table("sqlite:///plays.db", "plays_by_day")
+        >>> bl.Pipeline("again").read("days", again).collect().select("user", "n").rows()
+        [('ada', 2), ('bob', 1)]
     """
 
     url: sa.URL = attrs.field(converter=_parsed, repr=lambda url: f'"{_statements().shown(url)}"')
     table: str = attrs.field(validator=_name)
     mode: Literal["upsert", "append"] = attrs.field(default="upsert", validator=_mode)
     per_pane: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
+    grows: str | None = attrs.field(
+        default=None, kw_only=True, validator=attrs.validators.optional(attrs.validators.instance_of(str))
+    )
+    _schema: Declared | None = attrs.field(default=None, converter=declared, kw_only=True)
     _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
+    # What was found out of the table as a source.
+    _seen: dict[str, pl.Schema] = attrs.field(factory=dict, init=False, eq=False, repr=False)
     # The table that rows are put in, with those columns that the one in the database has: looked up once.
     _checked: dict[str, sa.Table] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
@@ -125,7 +147,9 @@ class Table:
         return Place("table", self.table, key=_statements().place_of(self.url, self.table), path=file)
 
     def fitted(self, rows: Feed) -> Self:
-        """The sink, told what it gets. Raises `PlanError` for a column that no table can hold."""
+        """The sink, told what it gets. Raises `PlanError` for a column that no table can hold, and for a query."""
+        if is_query(self.table) or self.grows is not None or self._schema is not None:
+            raise PlanError("Table: a query, grows= and schema= are for sources", step=rows.step)
         key = rows.key
         if (
             key is not None

@@ -20,6 +20,7 @@ from beamlike.spark.query.level import Level
 from beamlike.spark.query.listing import Listing
 from beamlike.spark.query.operators import apply_level
 from beamlike.spark.query.parts import PartWriter, write_in_tasks
+from beamlike.spark.query.planner import Planner
 from beamlike.spark.query.takings import Takings
 
 
@@ -27,7 +28,7 @@ def envelopes(
     session: SparkSession,
     plan: Plan,
     topology: Topology,
-    listings: Mapping[str, Listing | Takings],
+    listings: Mapping[str, Listing | Takings | Planner],
     control: str,
     writer: PartWriter,
     started: int,

@@ -17,11 +17,12 @@ from pyspark.sql import DataFrame
 
 from beamlike.io.announcing import ReadAsPlanned
 from beamlike.io.refreshed import ReadingsAsFiles
-from beamlike.io.sources import Found, ReadInFiles
+from beamlike.io.sources import Found, ReadInFiles, ReadInParts
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.notes import BEFORE, Notes
+from beamlike.spark.query.planner import PlannedPart, Planner, Reached
 from beamlike.spark.query.takings import Noted, Takings
 from stages.facts import SPARSE, from_json, to_facts
 from stages.strategies.validators import SourceFile
@@ -58,7 +59,7 @@ class KnownFiles:
     known: tuple[str, ...]
 
 
-Entry = FilePart | KnownFiles | Noted
+Entry = FilePart | KnownFiles | Noted | PlannedPart | Reached
 
 
 def read_entry(line: str) -> Entry:
@@ -194,17 +195,19 @@ class Listing(Lists):
 class Listings:
     """What the driver notes of the sources of a run that are files, or plan their batches, by name."""
 
-    sources: Mapping[str, Listing | Takings]
+    sources: Mapping[str, Listing | Takings | Planner]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: Plan) -> Listings:
         """Those of a plan, with what is there."""
-        listings = dict[str, Listing | Takings]()
+        listings = dict[str, Listing | Takings | Planner]()
         for name, source in plan.sources.items():
             if isinstance(source.source, ReadInFiles):
                 listings[name] = Listing.of(checkpoint, source)
             elif isinstance(source.source, ReadAsPlanned):
                 listings[name] = Takings.of(checkpoint, source)
+            elif isinstance(source.source, ReadInParts):
+                listings[name] = Planner.of(checkpoint, source)
         listed = cls(listings)
         listed.look()
         return listed

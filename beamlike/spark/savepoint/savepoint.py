@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.announcing import ReadAsPlanned
 from beamlike.io.files.paths import absolute, uri
-from beamlike.io.sources import PlacedOnSpark, ReadInFiles
+from beamlike.io.sources import PlacedOnSpark, ReadInFiles, ReadInParts
 from beamlike.plan.manifest import describe, needs_processing_time, new_manifest
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
@@ -33,6 +33,7 @@ from beamlike.spark.query.build import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.operators import apply_level
+from beamlike.spark.query.planner import Plans
 from beamlike.spark.query.takings import NotedBatches
 from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.session import open_session, ship, worker_environment
@@ -86,6 +87,10 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
         if "batches planned by" in manifest["sources"][name]:
             last = NotedBatches(source, name).last(batch)
             saved.positions[name] = {} if last is None else last.position
+            number += 1
+            continue
+        if "parts planned by" in manifest["sources"][name]:
+            saved.positions[name] = dict(Plans(source, name).position(batch))
             number += 1
             continue
         for line in range(len(lines)):
@@ -232,6 +237,10 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
             continue
         if isinstance(source.source, ReadAsPlanned):
             NotedBatches(target, name).begin_from(saved.positions.get(name, {}))
+            lines.append(NO_OFFSET)
+            continue
+        if isinstance(source.source, ReadInParts):
+            Plans(target, name).keep(0, saved.positions.get(name, {}))
             lines.append(NO_OFFSET)
             continue
         if name in saved.positions:

@@ -16,6 +16,7 @@ READ = (
     sources.ReadInChunks,
     sources.ReadInFiles,
     sources.ReadFromMemory,
+    sources.ReadInParts,
     sources.ReadBySpark,
     sources.ReadInSteps,
     sources.ToldEventTime,
@@ -48,6 +49,8 @@ def named(kinds: Any, thing: object) -> set[str]:
         (bl.Rows([{"n": 1}]), {"ReadInChunks", "ReadFromMemory"}),
         (bl.SparkSource(lambda spark: spark, {"n": int}), {"ReadBySpark", "AskedOfSpark"}),
         (bl.TestStream({"n": int}), {"ReadInChunks", "ReadInSteps"}),
+        (bl.Delta("plays"), {"ReadInChunks", "ReadInParts"}),
+        (bl.Table("sqlite:///plays.db", "plays", grows="id"), {"ReadInChunks", "ReadInParts"}),
     ],
 )
 def test_sources(source: Any, can: set[str]) -> None:

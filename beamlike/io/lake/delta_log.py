@@ -1,0 +1,171 @@
+"""The log of a table of Delta Lake: which files a snapshot has, which a version has added, and their rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+import attrs
+import polars as pl
+
+from beamlike.errors import DataLoss, SourceError
+from beamlike.io.base import FromFile
+from beamlike.io.sources import Position, Taken
+from beamlike.system.path_names import is_remote
+
+_FOLDER: Final = "_delta_log"
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_TIME: Final = "%Y-%m-%d %H:%M:%S%.6f"
+
+
+@attrs.frozen
+class Added:
+    """A file of a table by its path, how many rows it has, and the values of its partition as text."""
+
+    path: str
+    rows: int
+    values: Mapping[str, str | None]
+
+
+@attrs.frozen
+class Log:
+    """The log of the table at `path`, read by a file system of pyarrow's; `table` gives a version of deltalake's."""
+
+    path: str
+    system: Any
+    table: Callable[[int | None], Any]
+
+    def take(self, position: Position, rows: int | None, start: int | None) -> Taken | None:
+        """What comes after a position: of the snapshot as files of about `rows` rows, of later versions one whole.
+
+        A position has a version, and within the snapshot a file of it; it may have the version that is the `end`.
+        """
+        version = position.get("version")
+        if version is None and start is None:
+            return self._of_snapshot(self.table(None).version(), 0, rows)
+        if version is None:
+            return self._after((start or 0) - 1, position.get("end"))
+        if (first := position["file"]) is not None:
+            return self._of_snapshot(version, first, rows)
+        return self._after(version, position.get("end"))
+
+    def _of_snapshot(self, version: int, first: int, rows: int | None) -> Taken | None:
+        files = [self._found(*one) for one in _snapshot(self.table(version))]
+        last, count = first, 0
+        while last < len(files) and (last == first or rows is None or count + files[last].rows <= rows):
+            count += files[last].rows
+            last += 1
+        if last == first:
+            return None
+        rest = last if last < len(files) else None
+        more = rest is not None or max(self._versions(), default=version) > version
+        return _taken(files[first:last], version, rest, more=more)
+
+    def _after(self, version: int, end: int | None) -> Taken | None:
+        """What the next version has added that has added anything."""
+        newest = max(self._versions(), default=-1) if end is None else end
+        for number in range(version + 1, newest + 1):
+            if files := self._added(number):
+                return _taken(files, number, None, more=number < newest)
+        return None
+
+    def _versions(self) -> Iterator[int]:
+        from pyarrow.fs import FileSelector
+
+        for info in self.system.get_file_info(FileSelector(_FOLDER)):
+            if found := _COMMIT.fullmatch(info.base_name):
+                yield int(found[1])
+
+    def _added(self, version: int) -> list[Added]:
+        """The files with rows that a version has added. Raises `SourceError` for one that removes or changes rows."""
+        kinds = dict[str, list[dict[str, Any]]]()
+        for action in self._actions(version):
+            for kind, facts in action.items():
+                kinds.setdefault(kind, []).append(facts)
+        if any(remove.get("dataChange", True) for remove in kinds.get("remove", [])):
+            operation = next((info.get("operation") for info in kinds.get("commitInfo", [])), None)
+            raise SourceError(
+                f"version {version} of the Delta table {self.path!r} removes or changes rows ({operation}), and a "
+                f"source follows only what is appended. To pass over it, read on with bl.Delta({self.path!r}, "
+                f"start_version={version + 1}) and a new checkpoint. A table that changes can be looked up as it is, "
+                "with bl.Refreshed(bl.Delta(...), every=...)"
+            )
+        return [
+            self._found(
+                add["path"], json.loads(add.get("stats") or "{}").get("numRecords"), add["partitionValues"]
+            )
+            for add in kinds.get("add", [])
+            if add.get("dataChange", True)
+        ]
+
+    def _actions(self, version: int) -> Iterator[dict[str, Any]]:
+        try:
+            with self.system.open_input_file(f"{_FOLDER}/{version:020d}.json") as file:
+                content = file.read()
+        except FileNotFoundError:
+            raise DataLoss(
+                f"the log of the Delta table {self.path!r} does not have version {version} any more, as it was cleaned "
+                "up (delta.logRetentionDuration): read the table anew, with a new checkpoint and without start_version="
+            ) from None
+        return map(json.loads, content.splitlines())
+
+    def _found(self, path: str, rows: int | None, values: Mapping[str, str | None]) -> Added:
+        """What the log says of a file; paths in it are escaped."""
+        path = unquote(path)
+        return Added(path if is_remote(path) else f"{self.path.rstrip('/')}/{path}", rows or 0, values)
+
+
+def _taken(files: list[Added], version: int, file: int | None, *, more: bool) -> Taken:
+    return Taken([attrs.asdict(one) for one in files], {"version": version, "file": file}, more)
+
+
+def _snapshot(table: Any) -> Iterator[tuple[str, int | None, dict[str, str | None]]]:
+    """Path, rows and partition of all files of a table, those that were written first at the beginning."""
+    import pyarrow as pa
+
+    found = pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions()))).sort("modification_time", "path")
+    parts = found["partition"].struct.unnest() if "partition" in found.columns else pl.DataFrame()
+    values = parts.select(_text(name, dtype) for name, dtype in parts.schema.items()).to_dicts()
+    counts = found["num_records"] if "num_records" in found.columns else [None] * len(found)
+    yield from zip(found["path"], counts, values or [{}] * len(found), strict=True)
+
+
+def _text(name: str, dtype: pl.DataType) -> pl.Expr:
+    """The values of a partition column as commits have them."""
+    value = pl.col(name)
+    return value.dt.strftime(_TIME) if isinstance(dtype, pl.Datetime) else value.cast(pl.String)
+
+
+def rows_of(part: Any, schema: pl.Schema, options: dict[str, str], rows: int) -> Iterator[FromFile]:
+    """The rows of a file with these columns, in pieces of at most `rows`; a column that it lacks is null.
+
+    Raises `DataLoss` where the file is gone.
+    """
+    added = Added(**part)
+    lf = pl.scan_parquet(added.path, glob=False, hive_partitioning=False, storage_options=options or None)
+    try:
+        found = lf.collect_schema()
+        height = lf.select(pl.len()).collect().item()
+    except FileNotFoundError:
+        raise DataLoss(f"the file {added.path!r} of a Delta table is gone, as VACUUM removed it") from None
+    typed = lf.select(
+        pl.col(name).cast(dtype) if name in found else _value(added.values.get(name), dtype).alias(name)
+        for name, dtype in schema.items()
+    )
+    for first in range(0, height, rows):
+        yield FromFile(typed.slice(first, rows), added.path)
+
+
+def _value(text: str | None, dtype: pl.DataType) -> pl.Expr:
+    """The value of a partition; a time that names no zone is in UTC."""
+    if text is None or (text == "" and dtype != pl.String):
+        return pl.lit(None, dtype)
+    if isinstance(dtype, pl.Datetime):
+        moment = pl.lit(text.removesuffix("Z").replace("T", " ")).str.to_datetime(time_unit="us")
+        return moment if dtype.time_zone is None else moment.dt.replace_time_zone("UTC")
+    if dtype == pl.Boolean:
+        return pl.lit(text == "true")
+    return pl.lit(text).str.to_date() if dtype == pl.Date else pl.lit(text).cast(dtype)

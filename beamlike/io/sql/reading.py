@@ -1,0 +1,241 @@
+"""Rows out of tables and queries of SQL databases, as columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+import attrs
+import polars as pl
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import TypeEngine
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from beamlike.errors import PlanError, SourceError, nearest
+from beamlike.io.sql.names import is_query
+from beamlike.io.sql.statements import engine, shown, split_name
+from beamlike.rows.dtypes import type_name
+
+_TRIES: Final = 4
+_TYPES: Final[dict[type, pl.DataType]] = {
+    bool: pl.Boolean(),
+    int: pl.Int64(),
+    float: pl.Float64(),
+    str: pl.String(),
+    bytes: pl.Binary(),
+    date: pl.Date(),
+    time: pl.Time(),
+}
+_GROWING: Final = (pl.Date, pl.Datetime, pl.String)
+
+Bound = int | str
+"""A value of the column that grows, as JSON can hold it."""
+
+
+def schema_of(url: sa.URL, table: str) -> pl.Schema:
+    """The columns of a table or view. Raises `PlanError` where there is none."""
+    schema, name = split_name(table)
+    with _telling(url, table), warnings.catch_warnings():
+        # Columns of types that SQLAlchemy does not know are read as text.
+        warnings.simplefilter("ignore", sa.exc.SAWarning)
+        inspector = sa.inspect(engine(url))
+        try:
+            columns = inspector.get_columns(name, schema or None)
+        except sa.exc.NoSuchTableError:
+            known = [*inspector.get_table_names(schema or None), *inspector.get_view_names(schema or None)]
+            raise PlanError(f"{shown(url)} has no table {table!r}{nearest(table, known)}") from None
+    return pl.Schema({column["name"]: _dtype(column["type"], inspector.dialect) for column in columns})
+
+
+def _dtype(dtype: TypeEngine[Any], dialect: sa.Dialect) -> pl.DataType:
+    """The type in which a column is read; text for one that is none of polars'."""
+    try:
+        kind = dtype.python_type
+    except NotImplementedError:
+        return pl.String()
+    if dialect.name == "sqlite" and kind in (datetime, date, time):
+        return pl.String()  # there they are text
+    if kind is datetime:
+        return pl.Datetime("us", "UTC" if getattr(dtype, "timezone", False) else None)
+    if kind is Decimal:
+        digits, scale = getattr(dtype, "precision", None), getattr(dtype, "scale", None)
+        is_number = dialect.name == "sqlite" or digits is None or digits > 38
+        return pl.Float64() if is_number else pl.Decimal(digits, scale or 0)
+    return _TYPES.get(kind, pl.String())
+
+
+def require_growing(column: str, dtype: pl.DataType) -> None:
+    """Raises `PlanError` for a column whose values cannot say where a run is."""
+    if not (dtype.is_integer() or isinstance(dtype, _GROWING)):
+        raise PlanError(
+            f"Table: grows={column!r} is {type_name(dtype)}; it must be a whole number, a time or text"
+        )
+
+
+@attrs.frozen
+class Selection:
+    """A table or a query, with the columns that are read of it."""
+
+    url: sa.URL
+    table: str
+    columns: pl.Schema
+
+    def newest(self, column: str) -> Bound | None:
+        """The greatest value of a column; None if there is no row."""
+        [found] = self._fetch(sa.select(sa.func.max(_named(column))).select_from(self._source), [column])[
+            column
+        ]
+        return _as_bound(found)
+
+    def bound(
+        self, column: str, above: Bound | None, upto: Bound | None, rows: int
+    ) -> tuple[Bound | None, bool]:
+        """The value up to which some `rows` rows come next in order of a column, and whether there are so many.
+
+        Raises `SourceError` where the column is null in some rows, if nothing was read yet.
+        """
+        name, source = _named(column), self._source
+        if above is None and (none := self._count(name.is_(None))):
+            raise SourceError(
+                f"column {column!r} of table {self.table!r} is null in {none} rows, which would never be read; leave "
+                "them out with a query in place of the table"
+            )
+        within = sa.select(name).select_from(source).where(*self._between(column, above, upto))
+        first = within.order_by(name).limit(rows).subquery()
+        asked = sa.select(sa.func.max(first.columns[column]), sa.func.count().label("rows"))
+        found = self._fetch(asked, [column, "rows"])
+        return _as_bound(found[column][0]), bool(found["rows"][0] >= rows)
+
+    def _count(self, condition: sa.ColumnElement[bool]) -> int:
+        asked = sa.select(sa.func.count().label("rows")).select_from(self._source).where(condition)
+        return int(self._fetch(asked, ["rows"])["rows"][0])
+
+    def rows(self, column: str | None, above: Bound | None, upto: Bound | None) -> pl.DataFrame:
+        """All rows, or those within bounds in order of a column."""
+        found = sa.select(*map(self._read, self.columns)).select_from(self._source)
+        if column is not None:
+            found = found.where(*self._between(column, above, upto)).order_by(_named(column))
+        frame = self._fetch(found, list(self.columns))
+        try:
+            return frame.select(
+                _cast(frame.schema[name], dtype, name) for name, dtype in self.columns.items()
+            )
+        except pl.exceptions.PolarsError as error:
+            raise SourceError(
+                f"rows of {self.table!r} are not of the types {dict(self.columns)}: {error}"
+            ) from None
+
+    @property
+    def _source(self) -> sa.FromClause:
+        if is_query(self.table):
+            # SQLAlchemy would take what follows a colon for a parameter.
+            query = sa.text(self.table.rstrip().rstrip(";").replace(":", r"\:"))
+            return query.columns(*map(_named, self.columns)).subquery("beamlike_rows")
+        schema, name = split_name(self.table)
+        return sa.table(sa.quoted_name(name, quote=True), schema=schema or None)
+
+    def _between(
+        self, column: str, above: Bound | None, upto: Bound | None
+    ) -> Iterator[sa.ColumnElement[bool]]:
+        name, dtype = _named(column), self.columns[column]
+        if above is not None:
+            yield name > _literal(above, dtype)
+        if upto is not None:
+            yield name <= _literal(upto, dtype)
+
+    def _read(self, name: str) -> sa.ColumnElement[Any]:
+        dtype, column = self.columns[name], _named(name)
+        as_text = isinstance(dtype, pl.String | pl.Decimal) and self.url.get_backend_name() == "postgresql"
+        return sa.cast(column, sa.Text()).label(sa.quoted_name(name, quote=True)) if as_text else column
+
+    def _fetch(self, statement: sa.Executable, names: Sequence[str]) -> pl.DataFrame:
+        """What a statement gives. A connection that breaks is made anew: to read once more does no harm."""
+        again = Retrying(
+            stop=stop_after_attempt(_TRIES),
+            wait=wait_exponential(0.1, max=5),
+            retry=retry_if_exception(_may_pass),
+            reraise=True,
+        )
+        with _telling(self.url, self.table):
+            found: pl.DataFrame = again(_fetch, self.url, statement)
+        return found.rename(dict(zip(found.columns, names, strict=True)))
+
+
+def _named(column: str) -> sa.ColumnClause[Any]:
+    return sa.column(sa.quoted_name(column, quote=True))
+
+
+def _literal(value: Bound, dtype: pl.DataType) -> sa.ColumnElement[Any]:
+    if isinstance(dtype, pl.Datetime):
+        moment = datetime.fromisoformat(str(value))
+        return sa.literal(moment, sa.DateTime(timezone=dtype.time_zone is not None))
+    return sa.literal(date.fromisoformat(str(value)) if dtype == pl.Date else value)
+
+
+def _as_bound(value: Any) -> Bound | None:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _cast(found: pl.DataType, dtype: pl.DataType, name: str) -> pl.Expr:
+    column = pl.col(name)
+    if found == pl.String and isinstance(dtype, pl.Datetime):
+        return column.str.to_datetime(time_unit="us", time_zone=dtype.time_zone)
+    if found == pl.String and dtype == pl.Date:
+        return column.str.to_date()
+    return column.cast(dtype)
+
+
+def _fetch(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
+    if url.get_backend_name() == "postgresql":
+        return _fetch_arrow(url, statement)
+    with engine(url).connect() as connection:
+        found = connection.execute(statement)
+        names = [f"{number}" for number, _ in enumerate(found.keys())]
+        rows = [tuple(row) for row in found] if len(names) == 1 else found.fetchall()
+        return pl.DataFrame(rows, names, orient="row", infer_schema_length=None)
+
+
+def _fetch_arrow(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
+    from adbc_driver_postgresql import dbapi
+
+    # The percent signs of this style stay single.
+    compiled = statement.compile(
+        dialect=postgresql.dialect(paramstyle="named"),  # type: ignore[no-untyped-call]
+        compile_kwargs={"literal_binds": True},
+    )
+    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with dbapi.connect(address) as connection, connection.cursor() as cursor:
+        cursor.execute(str(compiled))
+        return pl.DataFrame(pl.from_arrow(cursor.fetch_arrow_table()))
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether it is the connection that failed, or the server."""
+    return type(error).__name__ in ("OperationalError", "InterfaceError", "InternalError")
+
+
+@contextmanager
+def _telling(url: sa.URL, table: str) -> Iterator[None]:
+    """What a database says is a `SourceError`."""
+    try:
+        yield
+    except (PlanError, SourceError):
+        raise
+    except ModuleNotFoundError as error:
+        what = (
+            "adbc-driver-postgresql"
+            if (error.name or "").startswith("adbc")
+            else "the driver of the database"
+        )
+        raise ModuleNotFoundError(
+            f"to read a bl.Table needs {what}: pip install 'beamlike[table]', or the driver that the url names",
+            name=error.name,
+        ) from None
+    except Exception as error:
+        told = str(getattr(error, "orig", None) or error).strip()
+        raise SourceError(f"{table!r} of {shown(url)} cannot be read: {told}") from None

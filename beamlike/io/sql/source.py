@@ -1,0 +1,84 @@
+"""A table or query of a SQL database as a source: all its rows once, or what comes by a column that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import polars as pl
+
+from beamlike.errors import PlanError, unknown_column
+from beamlike.io.base import Declared, FromFile, Pieces
+from beamlike.io.parts import PartsIntake, chunks_up_to
+from beamlike.io.sources import Position, Taken
+from beamlike.io.sql.names import is_query
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from beamlike.io.sql.reading import Selection
+
+_ROWS: Final = 1_000_000
+"""A batch on Spark."""
+
+
+class TableSource:
+    """How a `Table` is read."""
+
+    url: sa.URL
+    table: str
+    grows: str | None
+    _schema: Declared | None
+    _seen: dict[str, pl.Schema]
+
+    bounded: ClassVar[bool] = True
+
+    def schema(self) -> pl.Schema:
+        """The columns: those declared, else those of the table. Raises `PlanError` for a query without `schema`."""
+        if "columns" not in self._seen:
+            self._seen["columns"] = self._columns()
+        return self._seen["columns"]
+
+    def _columns(self) -> pl.Schema:
+        from beamlike.io.sql import reading
+
+        if self._schema is not None:
+            found = pl.Schema(self._schema)
+        elif is_query(self.table):
+            raise PlanError("Table: give the columns of a query: schema={'id': int, ...}")
+        else:
+            found = reading.schema_of(self.url, self.table)
+        if self.grows is not None:
+            if self.grows not in found:
+                raise unknown_column(self.grows, found, None, "the table")
+            reading.require_growing(self.grows, found[self.grows])
+        return found
+
+    def _selection(self) -> Selection:
+        from beamlike.io.sql.reading import Selection
+
+        return Selection(self.url, self.table, self.schema())
+
+    def chunks(self, rows: int) -> Iterator[Pieces]:
+        """What batches in process take, up to what is there now."""
+        end = None if self.grows is None else self._selection().newest(self.grows)
+        return iter(()) if self.grows is not None and end is None else chunks_up_to(self, rows, end)
+
+    def resume(self, position: Position, rows: int) -> PartsIntake:
+        """Reads on above a value, or nothing if the whole table was read."""
+        return PartsIntake.of(self, position, rows)
+
+    def take(self, position: Position, rows: int | None) -> Taken | None:
+        """The rows above the last value, up to one that is fixed now; or the whole table, once."""
+        if self.grows is None:
+            return None if position.get("read") else Taken([{}], {"read": True})
+        above, end = position.get("last"), position.get("end")
+        upto, more = self._selection().bound(self.grows, above, end, rows or _ROWS)
+        return None if upto is None else Taken([{"above": above, "upto": upto}], {"last": upto}, more)
+
+    def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
+        """The rows within these bounds."""
+        found = self._selection().rows(self.grows, part.get("above"), part.get("upto"))
+        for piece in found.iter_slices(rows):
+            if piece.height:
+                yield FromFile(piece.lazy(), self.table)

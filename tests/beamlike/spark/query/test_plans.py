@@ -1,0 +1,97 @@
+"""Sources that are read in parts, on Spark: the driver plans batches, tasks read them, and a run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+import beamlike as bl
+from tests.support.databases import execute
+
+pytestmark = pytest.mark.spark
+
+
+class Places:
+    """A table of Delta and one of SQLite, of which a pipeline counts the rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.delta, self.url = str(folder / "table"), f"sqlite:///{folder}/plays.db"
+        self.out, self.dies_in = str(folder / "out"), -1
+        execute(self.url, "CREATE TABLE plays (id INTEGER PRIMARY KEY, at INTEGER)")
+
+    def add(self, *seconds: int) -> None:
+        """One version of the table, and as many rows in the database."""
+        rows = pl.DataFrame({"at": list(seconds), "kind": ["odd" if at % 2 else "even" for at in seconds]})
+        write_deltalake(self.delta, rows.to_arrow(), mode="append", partition_by=["kind"])
+        execute(self.url, *(f"INSERT INTO plays (at) VALUES ({at})" for at in seconds))
+
+    def pipeline(self) -> bl.Pipeline:
+        """Both sources in files, and their counts."""
+        p = bl.Pipeline("plays")
+        for name, source in {
+            "delta": bl.Delta(self.delta),
+            "table": bl.Table(self.url, "plays", grows="id"),
+        }.items():
+            ordered = bl.MonotonousTimestamps()
+            plays = p.read(name, source, timestamp="at", timestamp_unit="s", watermark=ordered)
+            plays.write(f"{name} rows", bl.Parquet(f"{self.out}/{name}"))
+            counts = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
+            counts.write(f"{name} counts", bl.Parquet(f"{self.out}/{name}-counts"))
+        return p
+
+    def dies(self, record: Any) -> None:
+        """Batch `dies_in` fails when its sinks have it."""
+        if record.batch == self.dies_in:
+            raise RuntimeError("the driver is gone")
+
+    def found(self, column: str, folder: str) -> list[int]:
+        return sorted(pl.read_parquet(f"{self.out}/{folder}/*.parquet")[column])
+
+
+def test_a_run_goes_on_and_takes_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    places, checkpoint = Places(tmp_path), str(tmp_path / "checkpoint")
+
+    def run(**how: Any) -> Any:
+        return places.pipeline().run(
+            bl.SparkRunner(checkpoint, session=spark, shards=1, on_batch=places.dies, **how)
+        )
+
+    places.add(1, 2, 3)
+    run()
+    places.add(4, 59)
+    places.add(61)
+    places.dies_in = 1
+    with pytest.raises(Exception, match="the driver is gone"):
+        run()
+    places.add(62)
+    places.dies_in = -1
+    run(drain=True)
+    for name in ("delta", "table"):
+        assert places.found("at", name) == [1, 2, 3, 4, 59, 61, 62]
+        assert places.found("n", f"{name}-counts") == [2, 5]
+
+
+@pytest.mark.slow
+def test_a_savepoint_goes_to_the_other_runner_and_back(spark: SparkSession, tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.add(1, 2)
+    on_spark = str(tmp_path / "spark")
+    places.pipeline().run(bl.SparkRunner(on_spark, session=spark, shards=2))
+    first, local = str(tmp_path / "first"), str(tmp_path / "local")
+    bl.savepoint.save(on_spark, first, session=spark)
+    bl.savepoint.restore(first, local, places.pipeline().plan(), runner="local")
+    places.add(3, 61)
+    places.pipeline().run(bl.LocalRunner(checkpoint=local))
+    second, back = str(tmp_path / "second"), str(tmp_path / "back")
+    bl.savepoint.save(local, second)
+    bl.savepoint.restore(second, back, places.pipeline().plan(), session=spark, shards=1)
+    places.add(62)
+    places.pipeline().run(bl.SparkRunner(back, session=spark, drain=True))
+    for name in ("delta", "table"):
+        assert places.found("at", name) == [1, 2, 3, 61, 62]
+        assert places.found("n", f"{name}-counts") == [2, 3]

@@ -1,0 +1,36 @@
+"""A source that grows, followed by runs in process that die: which rows each batch has had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import beamlike as bl
+
+
+class Followed:
+    """Runs with one checkpoint, which begin anew with a declaration of `source` each time."""
+
+    def __init__(self, source: Callable[[], Any], folder: Path, column: str = "n") -> None:
+        self.source, self.checkpoint, self.column = source, str(folder / "checkpoint"), column
+        self.batches: dict[int, list[Any]] = {}
+
+    def run(self, dies_in: int | None = None, rows: int = 1000) -> list[list[Any]]:
+        """What the batches of all runs have had so far."""
+
+        def take(frame: pl.DataFrame, batch: int) -> None:
+            self.batches[batch] = frame[self.column].to_list()
+            if batch == dies_in:
+                raise InterruptedError("the process is gone")
+
+        p = bl.Pipeline("followed")
+        p.read("rows", self.source()).write("out", bl.Callback(take))
+        try:
+            p.run(bl.LocalRunner(checkpoint=self.checkpoint, chunk_rows=rows))
+        except Exception as error:
+            if dies_in is None or "the process is gone" not in str(error):
+                raise
+        return [self.batches[batch] for batch in sorted(self.batches)]
