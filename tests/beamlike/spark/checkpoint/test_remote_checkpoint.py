@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.errors import CheckpointError
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.savepoint import savepoint as savepoints
 from tests.support import kept
@@ -74,6 +75,14 @@ def test_a_machine_that_is_lost_leaves_the_old_text_or_the_new(spark: SparkSessi
         calls = 0 if done else calls + 1
     files.replace(name, "last")
     assert (files.latest(name), len(files.names(f"{remote}/beamlike"))) == ("last", 1)
+
+
+def test_without_the_classes_for_s3_it_is_said_how_to_get_them(spark: SparkSession) -> None:
+    p = bl.Pipeline("p")
+    p.read("rows", bl.Parquet("in", {"n": int})).write("out", bl.Memory())
+    told = r"knows no s3://: add hadoop-aws .*'spark\.jars\.packages': 'org\.apache\.hadoop:hadoop-aws:"
+    with pytest.raises(CheckpointError, match=told):
+        p.run(bl.SparkRunner("s3://bucket/checkpoint", session=spark))
 
 
 @pytest.mark.slow
