@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench demo faults help lint nexmark pictures rooms setup soak test test-connectors
+.PHONY: bench demo faults help lint nexmark packages pictures rooms setup soak test test-connectors
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -26,13 +26,17 @@ demo: setup ## one million events through the flagship example, on Spark, and th
 pictures: demo ## run the demo and take its pictures into docs/pictures, where README.md shows them
 	cp build/demo/*.svg docs/pictures/
 
+packages: setup ## what a cluster needs beside Spark, into build/packages: the code as a zip file, and its packages (docs/deploy.md)
+	rm -rf build/lib
+	PYTHON=$(abspath $(BIN))/python docs/deploy/packages.sh build/packages $(CURDIR)
+
 rooms: setup ## draw who imports whom into docs/pictures/rooms.svg
 	$(BIN)/python -m tests.docs.rooms
 
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-test-connectors: setup ## tests against real servers, which it gets and starts: Kafka, Redis, PostgreSQL, an object store; says what could not be had
+test-connectors: setup ## tests against real servers, which it gets and starts: Kafka, Redis, PostgreSQL, an object store, a cluster of Spark; says what could not be had
 	$(BIN)/python -m tests.connectors
 	$(BIN)/python -m pytest -m "connectors or not slow" tests/connectors tests/beamlike/io/sql $(ARGS)
 

@@ -7,6 +7,8 @@ import contextlib
 import json
 import re
 import shlex
+import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from prometheus_client import CollectorRegistry
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.observe import PrometheusMetrics
+from beamlike.spark.session import archive, java
 from tests.support.places import ROOT
 
 FOLDER = ROOT / "docs" / "deploy"
@@ -50,6 +53,7 @@ def _commands() -> Iterator[list[str]]:
     (container,) = _manifest()["spec"]["template"]["spec"]["containers"]
     yield container["command"][1:]
     yield container["livenessProbe"]["exec"]["command"][1:]
+    yield json.loads(dict(_dockerfile())["CMD"])[1:]
     for line in re.findall(r"^\$ beamlike (.*)$", PAGE, re.M):
         yield shlex.split(line)
 
@@ -68,12 +72,43 @@ def _manifest() -> dict[str, Any]:
 
 def test_commands_and_their_options_are_those_of_the_command_line() -> None:
     found = list(_commands())
-    assert len(found) == 4
+    assert len(found) == 5
     for name, *arguments in found:
         command = main.commands[name]  # type: ignore[attr-defined]
         assert isinstance(command, Command)
         options = {option for parameter in command.params for option in parameter.opts}
         assert {argument for argument in arguments if argument.startswith("--")} <= options
+
+
+def _dockerfile() -> list[tuple[str, str]]:
+    """Its instructions, each in one line."""
+    text = re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.M).replace("\\\n", "")
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in text.splitlines())]
+
+
+def test_the_image_has_what_its_lines_say_of_each_other() -> None:
+    lines = _dockerfile()
+    steps = dict(lines)
+    assert {*steps} <= {"FROM", "RUN", "ENV", "COPY", "WORKDIR", "USER", "ENTRYPOINT", "CMD"}
+    image = re.fullmatch(r"python:(3\.\d+)-slim-bookworm", steps["FROM"])  # which has this Java
+    assert image
+    said = "\n".join(rest for _, rest in lines)
+    assert f"/python{image[1]}/site-packages/pyspark" in said
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"Programming Language :: Python :: {image[1]}" in project["classifiers"]
+    (extras,) = re.findall(r"beamlike\[([\w,]+)\]", said)
+    assert {*extras.split(",")} <= {*project["optional-dependencies"]}
+    assert {"plays.py", "run_plays.py"} <= {*steps["COPY"].split()}
+    assert f"openjdk-{java.MINIMUM}-jre-headless" in said
+    packages = re.search(r"apt-get install (.*)", said)
+    assert packages
+    assert {"procps", json.loads(steps["ENTRYPOINT"])[0]} <= {*packages[1].split()}
+
+
+def test_packages_are_made_with_what_beamlike_is_made_of() -> None:
+    script = (FOLDER / "packages.sh").read_text()
+    assert subprocess.run(["sh", "-n", FOLDER / "packages.sh"], check=False).returncode == 0
+    assert f" {' '.join(archive.OWN_PACKAGES)} beamlike-*.dist-info" in script
 
 
 def test_supervisors_give_a_batch_its_time_and_signal_python_alone() -> None:
