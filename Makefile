@@ -64,6 +64,7 @@ bench: setup ## measure the example beside other frameworks, what state, timers,
 	$(BIN)/python -m benchmarks.state
 	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.checkpoint
+	$(BIN)/python -m benchmarks.cores
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -246,6 +246,11 @@ class Operator(Protocol):
         """Whether what it gives depends on the order in which rows come."""
         return False
 
+    @property
+    def python(self) -> bool:
+        """Whether its steps call functions of the user's."""
+        return False
+
     def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Rows of one task on their way to its shards: fewer, where it needs no more to give the same."""
         return rows

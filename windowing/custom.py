@@ -47,6 +47,7 @@ class CustomWindows(WindowFn):
     """
 
     merges_in_parts: ClassVar[bool] = False
+    python: ClassVar[bool] = True
 
     def __new__(cls, *arguments: object, **named: object) -> Self:
         if cls is CustomWindows:

@@ -66,6 +66,9 @@ class WindowFn:
     merges_by_overlap: ClassVar[bool] = False
     """Of merging windows: whether those of a key merge that overlap, and no others."""
 
+    python: ClassVar[bool] = False
+    """Whether it calls functions of the user's."""
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The user's columns that `assign` reads, besides the event time."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 import attrs
 import polars as pl
 
 from beamlike.io.refreshed import Refreshed
-from beamlike.plan.model import Plan
+from beamlike.local.read_ahead import ingest_all, may_be_read_ahead, read_ahead, threads_for
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step, read_in_process
 from beamlike.system.in_hand import at
+from beamlike.system.threads import ALONE, Started, Threads
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, must_wait
 from windowing.time import MIN_TIME
@@ -53,7 +56,9 @@ class Bundle:
         )
 
 
-def bundles(plan: Plan, rows: int, clock: Clock, inputs: Mapping[str, Inputs]) -> Iterator[Bundle]:
+def bundles(
+    plan: Plan, rows: int, clock: Clock, inputs: Mapping[str, Inputs], threads: Threads = ALONE
+) -> Iterator[Bundle]:
     """Those of a whole run, the last of which is the end. Sources that cannot be read fail at once.
 
     `inputs` has at any time what is known of the sources by then.
@@ -66,7 +71,7 @@ def bundles(plan: Plan, rows: int, clock: Clock, inputs: Mapping[str, Inputs]) -
         name: read_in_process(source, rows) for name, source in plan.sources.items() if name not in again
     }
     readings = {name: source.readings(clock) for name, source in again.items()}
-    return _chunk_bundles(plan, chunks, readings, clock, inputs)
+    return _chunk_bundles(plan, chunks, readings, clock, inputs, threads)
 
 
 def step_bundle(plan: Plan, number: int, steps: int, clock: Clock) -> Bundle:
@@ -83,22 +88,29 @@ def _chunk_bundles(
     readings: Mapping[str, Iterator[pl.LazyFrame | None]],
     clock: Clock,
     inputs: Mapping[str, Inputs],
+    threads: Threads,
 ) -> Iterator[Bundle]:
     """The next chunk of every source that need not wait. When no source has one, all are at the end of time.
 
     Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same. But one that
     is read whole is over then, and one that is read again and again does not keep the others.
     """
+    early, started, worth = may_be_read_ahead(plan), dict[str, Started[Ingested | None]](), threads
     while True:
         waiting = ahead(plan, chunks, inputs)
         going = [name for name in chunks if name not in waiting]
-        taken = {name: chunk for name in going if (chunk := _next(name, chunks[name])) is not None}
+        found = {name: _next(name, chunks[name], started.pop(name, None)) for name in going}
+        found |= {name: _next(name, source) for name, source in readings.items()}
+        taken = {name: chunk for name, chunk in found.items() if chunk is not None}
         chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
-        again = {name: _next(name, source) for name, source in readings.items()}
-        taken |= {name: reading for name, reading in again.items() if reading is not None}
         now = clock()
-        ingested = {name: ingest(plan.sources[name], chunk, now) for name, chunk in taken.items()}
+        ingested = ingest_all(plan, taken, now, worth)
+        worth = threads_for(ingested, threads)
         times = dict.fromkeys(plan.sources, now)
+        for name in [name for name in chunks if name in early]:
+            read = partial(_ingest_next, plan.sources[name], chunks[name], now)
+            if (one := read_ahead(worth, read)) is not None:
+                started[name] = one
         yield Bundle(ingested, times, now, ended=not chunks, waiting=waiting, over=read_whole(plan))
         if not chunks:
             return
@@ -116,6 +128,14 @@ def ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> fro
     return must_wait(reports, drifts)
 
 
-def _next(name: str, chunks: Iterator[Chunk | None]) -> Chunk | None:
+def _next(
+    name: str, chunks: Iterator[Chunk | None], started: Started[Ingested | None] | None = None
+) -> Chunk | Ingested | None:
+    """The next chunk, or what has become of it if it was read ahead."""
     with at("source", name):
-        return next(chunks, None)
+        return next(chunks, None) if started is None else started.result()
+
+
+def _ingest_next(source: SourcePlan, chunks: Iterator[Chunk], now: int) -> Ingested | None:
+    chunk = next(chunks, None)
+    return None if chunk is None else ingest(source, chunk, now)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import attrs
 import polars as pl
 
 from beamlike.local.bundle import Bundle, Clock
+from beamlike.local.read_ahead import threads_for
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import address
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
@@ -19,6 +21,7 @@ from beamlike.runtime.origins import shard_name
 from beamlike.runtime.source_turns import SourceTurn, SourceTurns
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.system.in_hand import desk
+from beamlike.system.threads import ALONE, Threads
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
 from stages.state.store import DictStore, StateStore
@@ -28,8 +31,8 @@ from stages.state.store import DictStore, StateStore
 class Engine:
     """The state of a run in process: what its stages keep in `store`, and what they and its sources know (`inputs`).
 
-    Each stage is one shard. `last` is the record of the batch before. `between` is called between two parts of a batch,
-    and may raise, to give it up.
+    Each stage is one shard; those of a level take their steps at once, on `threads`. `last` is the record of the batch
+    before. `between` is called between two parts of a batch, and may raise, to give it up.
     """
 
     plan: Plan
@@ -38,8 +41,8 @@ class Engine:
     inputs: dict[str, Inputs] = attrs.field(factory=dict)
     last: BatchRecord | None = None
     between: Callable[[], object] = lambda: None
+    threads: Threads = ALONE
     _arrived: dict[str, list[tuple[str, pl.DataFrame]]] = attrs.field(factory=dict, init=False)
-    _letters: DeadLetterCounts = attrs.field(factory=DeadLetterCounts, init=False)
     _sources: SourceTurns = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -47,16 +50,17 @@ class Engine:
 
     def take(self, bundle: Bundle, number: int, sinks: BatchSinks) -> BatchRecord:
         """The batch of this number, of which these sinks get what is for them."""
-        self._arrived, self._letters = {}, DeadLetterCounts()
+        self._arrived = {}
         sources = {name: self._receive(name, bundle) for name in self.plan.sources}
-        stages = self._steps(bundle)
+        turns, stages = self._steps(bundle)
         self.between()
-        arrived = {name: [frame for _, frame in frames] for name, frames in self._arrived.items()}
-        rows = sinks.write(number, arrived)
+        rows = sinks.write(number, {name: self._in_order(frames) for name, frames in self._arrived.items()})
         lost = DeadLetterCounts.of_all(got.lost for got in bundle.ingested.values())
+        ingested = [bundle.ingested[name] for name in self.plan.sources if name in bundle.ingested]
+        letters = [got.letters for got in ingested] + [turns[name].letters for name in self.plan.stages]
         now = max(bundle.times.values())
         record = BatchRecord(number, now, sources, stages, now + self._elapsed(bundle), rows)
-        self.last = with_letters(record, lost, self._letters).following(self.last)
+        self.last = with_letters(record, lost, DeadLetterCounts.of_all(letters)).following(self.last)
         return self.last
 
     def _elapsed(self, bundle: Bundle) -> int:
@@ -66,26 +70,30 @@ class Engine:
     def _receive(self, name: str, bundle: Bundle) -> SourceRecord:
         """What the bundle has of a source is sent on."""
         got = bundle.ingested.get(name, Ingested({}, {}))
-        self._send(name, got.frames, got.letters)
+        self._send(name, got.frames)
         record = self._sources.receive(name, bundle.arrived([name], bundle.times[name]), bundle.started)
         turn = SourceTurn(got.read, got.elements, got.dead_letters, got.newest)
         return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
 
-    def _steps(self, bundle: Bundle) -> dict[str, StageRecord]:
+    def _steps(self, bundle: Bundle) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
         """All stages take their step, each after those that it reads from."""
-        reports: dict[str, Report] = {}
-        stages: dict[str, StageRecord] = {}
-        for name, plan in self.plan.stages.items():
-            self.between()
-            turn = self._step(plan, bundle, reports)
-            if (here := desk()) is not None:
-                here.done(name)
-            reports[name] = turn.report
-            stages[name] = turn.record(turn.inputs.now + self._elapsed(bundle))
-        return stages
+        turns, records, stages = dict[str, StageTurn](), dict[str, StageRecord](), self.plan.stages
+        here = frozenset(name for name, plan in stages.items() if plan.python)
+        # With the end of input all windows may fire, however little comes.
+        threads = self.threads if bundle.ended else threads_for(bundle.ingested, self.threads)
+        for level in self.plan.levels:
+            reports = {name: turn.report for name, turn in turns.items()}
+            tasks = {name: partial(self._step, stages[name], bundle, reports) for name in level}
+            for name, turn in threads.each(tasks, here).items():
+                for routed in turn.routed.values():
+                    self._send(name, routed.frames)
+                turns[name] = turn
+                records[name] = turn.record(turn.inputs.now + self._elapsed(bundle))
+        return turns, {name: records[name] for name in stages}
 
     def _step(self, plan: StagePlan, bundle: Bundle, reports: Mapping[str, Report]) -> StageTurn:
-        """A stage takes its step, and what comes of it is sent on."""
+        """A stage takes its step."""
+        self.between()
         sources = {name: self.plan.sources[name].watermark for name in plan.inputs if name not in reports}
         upstream = [name for name in plan.inputs if name in reports]
         times = [bundle.times[name] for name in sources] + [self.inputs[name].now for name in upstream]
@@ -97,12 +105,15 @@ class Engine:
         rows = {role: self._arrived.pop(address(plan.name, role), []) for role in plan.stage.operator.inputs}
         turn = task.step(inputs, rows, self.store)
         self.inputs[plan.name] = inputs
-        for routed in turn.routed.values():
-            self._send(plan.name, routed.frames, routed.letters)
+        if (here := desk()) is not None:
+            here.done(plan.name)
         return turn
 
-    def _send(self, producer: str, frames: Mapping[str, pl.DataFrame], letters: DeadLetterCounts) -> None:
-        self._letters = self._letters.plus(letters)
+    def _send(self, producer: str, frames: Mapping[str, pl.DataFrame]) -> None:
         for consumer, frame in frames.items():
             if len(frame):
                 self._arrived.setdefault(consumer, []).append((producer, frame))
+
+    def _in_order(self, sent: list[tuple[str, pl.DataFrame]]) -> list[pl.DataFrame]:
+        """By who sent it, in the order of the plan."""
+        return [frame for producer in self.plan.producers for name, frame in sent if name == producer]

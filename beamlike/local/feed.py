@@ -13,11 +13,13 @@ from beamlike.errors import CheckpointError, PlanError
 from beamlike.io.sources import Intake, Position, Resumable, Taken, ToldOfCommits, intake_of
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.journal import Begun
+from beamlike.local.read_ahead import ingest_all, may_be_read_ahead, read_ahead, threads_for
 from beamlike.local.whole import WholeIntake
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingest import Chunk, Ingested, ingest
 from beamlike.system.in_hand import at
+from beamlike.system.threads import Started, Threads
 from stages.progress.inputs import Inputs
 from stages.strategies.validators import SourceFile
 
@@ -54,12 +56,17 @@ class Feed(Protocol):
 
 
 def feed_of(
-    plan: Plan, rows: int, clock: Clock, position: Callable[[str], Position], held: ExitStack
+    plan: Plan,
+    rows: int,
+    clock: Clock,
+    position: Callable[[str], Position],
+    threads: Threads,
+    held: ExitStack,
 ) -> Feed:
     """That of a plan, in batches of about `rows` rows of each source, from these positions."""
     if (steps := steps_of(plan)) is not None:
         return StepFeed(plan, steps, clock, position(STEPS).get("step", 0))
-    return SourceFeed.of(plan, rows, clock, position, held)
+    return SourceFeed.of(plan, rows, clock, position, threads, held)
 
 
 def require_resumable(plan: Plan) -> None:
@@ -73,17 +80,42 @@ def require_resumable(plan: Plan) -> None:
             )
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
+class _Ahead:
+    """What the next batch takes of a source, and what becomes of it."""
+
+    taken: Taken
+    ingested: Ingested
+
+
+@attrs.define(eq=False)
 class SourceFeed:
-    """Takes of each source what is new."""
+    """Takes of each source what is new. Of files, the next batch is read beside the one in hand if it is there already.
+
+    What was read ahead is noted in the journal like the rest, when the batch that takes it begins.
+    """
 
     plan: Plan
     clock: Clock
     intakes: Mapping[str, Intake | WholeIntake]
+    threads: Threads
+    _worth: Threads = attrs.field(init=False)
+    _early: frozenset[str] = attrs.field(init=False)
+    _started: dict[str, Started[_Ahead]] = attrs.field(factory=dict, init=False)
+    _ahead: dict[str, _Ahead] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._worth, self._early = self.threads, may_be_read_ahead(self.plan)
 
     @classmethod
     def of(
-        cls, plan: Plan, rows: int, clock: Clock, position: Callable[[str], Position], held: ExitStack
+        cls,
+        plan: Plan,
+        rows: int,
+        clock: Clock,
+        position: Callable[[str], Position],
+        threads: Threads,
+        held: ExitStack,
     ) -> Self:
         """From these positions; what is open is closed with `held`."""
         intakes = dict[str, Intake | WholeIntake]()
@@ -93,14 +125,17 @@ class SourceFeed:
             opened = partial(intake_of, source.source, rows=rows, apart=apart)
             intakes[name] = WholeIntake.of(position(name), opened) if source.whole else opened(position(name))
             held.callback(intakes[name].close)
-        return cls(plan, clock, intakes)
+        return cls(plan, clock, intakes, threads)
 
     def next(self, inputs: Mapping[str, Inputs]) -> Next:
         """Of the sources that are not too far ahead."""
         there = dict[str, Taken]()
         for name, intake in self.intakes.items():
             with at("source", name):
-                if (taken := intake.new()) is not None:
+                if (started := self._started.pop(name, None)) is not None:
+                    self._ahead[name] = started.result()
+                taken = self._ahead[name].taken if name in self._ahead else intake.new()
+                if taken is not None:
                     there[name] = Taken(*taken)
         waiting = ahead(self.plan, there, inputs)
         going = {name: taken for name, taken in there.items() if name not in waiting}
@@ -110,16 +145,21 @@ class SourceFeed:
     def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
         """Reads, and makes elements of it."""
         began = self.clock()
-        ingested = {}
+        chunks = dict[str, Chunk | Ingested]()
         for name, taken in batch.taken.items():
             with at("source", name):
                 try:
-                    chunk = self.intakes[name].read(taken)
+                    found = self._ahead.pop(name, None)
+                    chunks[name] = self.intakes[name].read(taken) if found is None else found.ingested
                 except (LookupError, FileNotFoundError) as error:
                     if not again:
                         raise
                     raise _gone(batch.number, name, error) from error
-            ingested[name] = ingest(self.plan.sources[name], chunk, batch.now)
+        ingested = ingest_all(self.plan, chunks, batch.now, self._worth)
+        self._worth = threads_for(ingested, self.threads)
+        for name in [name for name, taken in batch.taken.items() if taken.more and name in self._early]:
+            if (started := read_ahead(self._worth, partial(self._next, name, batch.now))) is not None:
+                self._started[name] = started
         times = dict.fromkeys(self.plan.sources, batch.now)
         over = read_whole(self.plan)
         return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started, over)
@@ -131,6 +171,12 @@ class SourceFeed:
             if isinstance(intake := self.intakes.get(name), ToldOfCommits):
                 with at("source", name):
                     intake.committed(taken)
+
+    def _next(self, name: str, now: int) -> _Ahead:
+        """What a source gives next, of which there is more."""
+        taken = self.intakes[name].new()
+        assert taken is not None
+        return _Ahead(taken, ingest(self.plan.sources[name], self.intakes[name].read(taken), now))
 
 
 @attrs.define

@@ -68,7 +68,7 @@ class LiveRun(Shown):
         """Batch after batch, in this thread. Raises what fails."""
         outcome, self._within = self._opened.run.outcome, threading.get_ident()
         try:
-            with seated(self._opened.desk):
+            with seated(self._opened.desk), self._opened.engine.threads:
                 self._take_all()
                 self._end()
             self._opened.run.sinks.conclude(outcome, self._phase.ending)

@@ -33,6 +33,7 @@ from beamlike.runtime.options import AVAILABLE_NOW
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import check_sinks, require_in_process
 from beamlike.system.in_hand import Desk
+from beamlike.system.threads import Threads
 from stages.progress.inputs import Inputs
 
 _FILES: Final = (
@@ -99,7 +100,8 @@ class Opened:
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
         # Sources first: what cannot be read must not cost what an earlier run has written.
-        feed = feed_of(plan, options.chunk_rows, options.clock, journal.position, held)
+        threads = Threads()
+        feed = feed_of(plan, options.chunk_rows, options.clock, journal.position, threads, held)
         if journal.last is not None and journal.last[1]:
             # Who was killed right after the commit has not told of it.
             feed.committed(journal.last[0])
@@ -118,7 +120,7 @@ class Opened:
             storing=lambda: stored("write", checkpoint.path),
         )
         before = _record_before(journal, run, checkpoint)
-        engine = Engine(plan, options.clock, journal, _load(plan, journal), before)
+        engine = Engine(plan, options.clock, journal, _load(plan, journal), before, threads=threads)
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
         return cls(plan, options, run, journal, feed, engine, sinks, desk, options.clock())
 

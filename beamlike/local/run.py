@@ -27,6 +27,7 @@ from beamlike.runtime.sinks import check_sinks, hold_sinks, require_in_process
 from beamlike.runtime.summary import Shown
 from beamlike.system.in_hand import Desk, seated
 from beamlike.system.signals import Interrupted, signals
+from beamlike.system.threads import Threads
 
 
 class Options(Protocol):
@@ -63,7 +64,7 @@ class LocalRun(Shown):
 
     def __attrs_post_init__(self) -> None:
         self.dead_letters = folder_of_letters(self.plan.name)
-        self._engine = Engine(self.plan, self.runner.clock)
+        self._engine = Engine(self.plan, self.runner.clock, threads=Threads())
         self._desk = Desk(self.runner.clock, simulated=steps_of(self.plan) is not None)
 
     @property
@@ -73,10 +74,11 @@ class LocalRun(Shown):
 
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
+        engine = self._engine
         # Sources first: what cannot be read must not cost what an earlier run has written.
-        taken = bundles(self.plan, self.runner.chunk_rows, self.runner.clock, self._engine.inputs)
+        taken = bundles(self.plan, self.runner.chunk_rows, self.runner.clock, engine.inputs, engine.threads)
         _require_writable(self.plan, self.run_id, self.runner.records)
-        with hold_sinks(self.plan, self.run_id) as held:
+        with hold_sinks(self.plan, self.run_id) as held, engine.threads:
             self.dead_letters, lock = hold_letters(self.plan.name, self.run_id)
             held.enter_context(lock)
             self._go_alone(taken)

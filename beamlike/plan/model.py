@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import chain
 
 import attrs
 import polars as pl
@@ -55,6 +56,12 @@ class SourcePlan:
         """The system columns of its rows."""
         return (EVENT_TIME,) if self.timed else ()
 
+    @property
+    def python(self) -> bool:
+        """Whether functions of the user's are called with its rows, before a stage or sink has them."""
+        steps = chain(self.prelude, self.interlude, *(route.path for route in self.routes))
+        return any(step.python for step in steps)
+
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """The event time, then those of the user's columns that its routes or its watermark need."""
@@ -82,6 +89,12 @@ class StagePlan:
     skews: dict[str, int] = attrs.field(factory=dict)
     on_error: OnError = "dead_letters"
     roles: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    @property
+    def python(self) -> bool:
+        """Whether its steps, or those after it, call functions of the user's."""
+        steps = chain.from_iterable(route.path for route in self.routes)
+        return self.stage.operator.python or any(step.python for step in steps)
 
     def reads(self, role: str) -> tuple[str, ...]:
         """The names of what it reads at this input."""

@@ -178,6 +178,7 @@ class Called:
 
     step: PythonStep
     views: Mapping[str, View]
+    python: ClassVar[bool] = True
 
     @property
     def schema(self) -> pl.Schema:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, runtime_checkable
+from threading import Lock, get_ident
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -49,7 +50,7 @@ class InHand:
 
 @attrs.define(eq=False)
 class Desk:
-    """Where a process keeps what it is at; `tell` is called with each change.
+    """Where a process keeps what it is at, in all of its threads; `tell` is called with each change.
 
     `simulated`: processing time is that of test streams, and stands still in between. `going` until the run is over.
     `more` adds what other processes are at. `keys` is the folder in which is noted which keys have come.
@@ -62,7 +63,9 @@ class Desk:
     keys: str | None = None
     going: bool = attrs.field(default=True, init=False)
     _in_hand: InHand | None = attrs.field(default=None, init=False)
-    _outer: list[Work] = attrs.field(factory=list, init=False)
+    _at: dict[int, list[Work]] = attrs.field(factory=dict, init=False)
+    """By thread: what it is at, and before that what this is a part of."""
+    _lock: Any = attrs.field(factory=Lock, init=False)
 
     @property
     def in_hand(self) -> InHand | None:
@@ -72,12 +75,14 @@ class Desk:
 
     def begin(self, batch: int) -> None:
         """This batch is in hand from now on."""
-        self._outer.clear()
-        self._put(InHand(batch, self.clock()))
+        with self._lock:
+            self._at.clear()
+            self._put(InHand(batch, self.clock()))
 
     def end(self) -> None:
         """No batch is."""
-        self._put(None)
+        with self._lock:
+            self._put(None)
 
     def close(self) -> None:
         """The run is over."""
@@ -85,25 +90,31 @@ class Desk:
 
     def done(self, stage: str) -> None:
         """The stage is done with the batch in hand."""
-        if self._in_hand is not None:
-            self._put(attrs.evolve(self._in_hand, done={**self._in_hand.done, stage: self.clock()}))
+        with self._lock:
+            if self._in_hand is not None:
+                done = {**self._in_hand.done, stage: self.clock()}
+                self._put(attrs.evolve(self._in_hand, done=done))
 
     def enter(self, kind: str, name: str) -> None:
-        """The batch in hand is in this from now on, as a part of what it was in."""
-        outer = self._outer[-1] if self._outer else None
-        inside, inside_kind = ("", "") if outer is None else (f"{outer.kind} `{outer.name}`", outer.kind)
-        self._outer.append(Work(kind, name, self.clock(), inside, inside_kind=inside_kind))
-        self._now()
+        """The batch in hand is in this from now on, in this thread as a part of what it was in."""
+        with self._lock:
+            works = self._at.setdefault(get_ident(), [])
+            outer = works[-1] if works else None
+            inside, inside_kind = ("", "") if outer is None else (f"{outer.kind} `{outer.name}`", outer.kind)
+            works.append(Work(kind, name, self.clock(), inside, inside_kind=inside_kind))
+            self._now()
 
     def leave(self) -> None:
-        """It is no more in what it entered last."""
-        if self._outer:
-            self._outer.pop()
-        self._now()
+        """It is no more in what this thread entered last."""
+        with self._lock:
+            if works := self._at.get(get_ident()):
+                works.pop()
+            self._now()
 
     def _now(self) -> None:
         if self._in_hand is not None:
-            self._put(attrs.evolve(self._in_hand, works=tuple(self._outer[-1:])))
+            works = sorted((works[-1] for works in self._at.values() if works), key=lambda work: work.since)
+            self._put(attrs.evolve(self._in_hand, works=tuple(works)))
 
     def _put(self, in_hand: InHand | None) -> None:
         self._in_hand = in_hand
@@ -127,8 +138,8 @@ def desk() -> Desk | None:
 
 
 @contextmanager
-def seated(own: Desk) -> Iterator[None]:
-    """What `at` says meanwhile goes to this desk."""
+def seated(own: Desk | None) -> Iterator[None]:
+    """What `at` says meanwhile goes to this desk; to none, if there is none."""
     before = _DESK.get()
     _DESK.set(own)
     try:

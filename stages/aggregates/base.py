@@ -66,6 +66,9 @@ class Aggregate:
     ordered: ClassVar[bool] = False
     """Whether the result may depend on the order in which elements arrive."""
 
+    python: ClassVar[bool] = False
+    """Whether it calls functions of the user's."""
+
     numbered: ClassVar[bool] = False
     """Whether it reads the number of each element in `ARRIVAL`."""
 

@@ -81,6 +81,7 @@ class Combine(Aggregate):
     """A `CombineFn` over the values of a column, with results of type `result`."""
 
     ordered: ClassVar[bool] = True
+    python: ClassVar[bool] = True
 
     fn: CombineFn = attrs.field(validator=_is_combine_fn)
     column: str

@@ -108,6 +108,11 @@ class Grouping(OneTable):
         """Whether some aggregate depends on the order of elements."""
         return any(aggregate.ordered for aggregate in self.aggregates.values())
 
+    @property
+    def python(self) -> bool:
+        """Whether the windows or an aggregate are the user's own."""
+        return self.windowing.windows.python or any(each.python for each in self.aggregates.values())
+
     @cached_property
     def table(self) -> Table:
         """A row per (key, window)."""
@@ -256,8 +261,8 @@ class Grouping(OneTable):
             CLOSED_WINDOW: int(closed.rows[COUNT].sum()),
             NO_WINDOW: left_out.nowhere,
         }
-        late = self._late(left_out.rows, closed)
-        return Advanced(rows, panes.drop(EMITTED), int(panes[EMITTED].sum()), dropped, late)
+        emitted, late = int(panes[EMITTED].sum()), self._late(left_out.rows, closed)
+        return Advanced(rows, panes.drop(EMITTED), emitted, dropped, late)
 
     def _elements(
         self,
@@ -365,14 +370,10 @@ class Grouping(OneTable):
 
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
         """Of each clock the time after `times` at which a window must be looked at."""
-        moment = Moment(times.times, self.merging)
-        return {clock: self._deadline(moment, clock) for clock in self.clocks}
+        return {clock: self._deadline(Moment(times.times, self.merging), clock) for clock in self.clocks}
 
     def _deadline(self, moment: Moment, clock: str) -> pl.Expr:
-        """The time of this clock, after `moment`, at which a window must be looked at.
-
-        Its trigger may be ready then, it is collected, or it is over and lets go of what it may take back.
-        """
+        """After `moment`, when its trigger may be ready, it is collected, or lets go of what it may take back."""
         trigger = self.windowing.trigger
         env = {name: pl.col(name) for name in trigger.cells()}
         due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))

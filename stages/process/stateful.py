@@ -21,6 +21,11 @@ class Stateful(Keyed):
     layout: Layout
 
     @property
+    def python(self) -> bool:
+        """The user says what becomes of the rows."""
+        return True
+
+    @property
     def clocks(self) -> tuple[str, ...]:
         """The watermark, and processing time if a timer waits for it."""
         return (WATERMARK, PROCESSING_TIME) if "processing" in self.timers.values() else (WATERMARK,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import numpy as np
@@ -118,6 +118,7 @@ class LookedUp:
     own: pl.Schema
     lookups: tuple[Lookup, ...]
     types: pl.Schema
+    python: ClassVar[bool] = False
 
     @cached_property
     def schema(self) -> pl.Schema:

@@ -26,7 +26,10 @@ _SAME: Final = "__same"
 
 
 class Use(Protocol):
-    """What is made of rows and of what they see of each side."""
+    """What is made of rows and of what they see of each side. `python`: a function of the user's is called for that."""
+
+    @property
+    def python(self) -> bool: ...
 
     @property
     def schema(self) -> pl.Schema:
@@ -61,6 +64,11 @@ class SideInputs(Operator):
     def tables(self) -> tuple[Kept, ...]:
         """Rows that wait, what windows of the sides have, and the rows of each of these."""
         return (self.waits, self.versions, *self.contents.values())
+
+    @property
+    def python(self) -> bool:
+        """As the use says."""
+        return self.use.python
 
     @property
     def clocks(self) -> tuple[str, ...]:

@@ -1,0 +1,113 @@
+"""Several tasks of a run at once, a thread for each: all that polars does for a task, it does in that thread.
+
+Threads inside of operations that take a millisecond cost more than they bring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from typing import Final, Generic, Self, TypeVar
+
+import attrs
+import polars as pl
+
+T = TypeVar("T")
+Task = Callable[[], T]
+
+
+def in_one_thread(task: Task[T]) -> T:
+    """What the task gives, or raises. All operations of polars in it are done in the thread that calls this.
+
+    Polars does so with what a function does that an expression calls, as its own threads may all wait for that.
+    """
+    given, raised = list[T](), list[BaseException]()
+
+    def call(frame: pl.DataFrame) -> pl.DataFrame:
+        try:
+            given.append(task())
+        except BaseException as error:  # polars would make another one of it
+            raised.append(error)
+        return frame
+
+    _NOTHING.map_batches(call).collect(engine="streaming")
+    for error in raised:
+        raise error
+    return given[0]
+
+
+_NOTHING: Final = pl.LazyFrame()
+
+
+@attrs.frozen(eq=False)
+class Started(Generic[T]):
+    """A task that another thread does as soon as one is free."""
+
+    task: Task[T]
+    future: Future[T]
+
+    def result(self) -> T:
+        """What it gives, or raises. If no thread has come to it yet, this one does it now."""
+        return in_one_thread(self.task) if self.future.cancel() else self.future.result()
+
+
+@attrs.define(eq=False)
+class Threads:
+    """So many threads, of which one is that of the run itself. A context manager: at its end, none is left.
+
+    By default there are as many as polars has: the cores that this process may use, or `POLARS_MAX_THREADS`.
+    """
+
+    count: int = attrs.field(factory=pl.thread_pool_size)
+    _others: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
+
+    def __enter__(self) -> Self:
+        if self.count > 1:
+            self._others = ThreadPoolExecutor(self.count - 1, thread_name_prefix="beamlike")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._others is not None:
+            self._others.shutdown(cancel_futures=True)
+            self._others = None
+
+    def start(self, task: Task[T]) -> Started[T] | None:
+        """Has another thread do it; None where there is no other."""
+        if self._others is None:
+            return None
+        return Started(task, self._others.submit(copy_context().run, in_one_thread, task))
+
+    def each(self, tasks: Mapping[str, Task[T]], here: Container[str] = ()) -> dict[str, T]:
+        """What each task gives, in their order; those `here` are done one after another in this thread.
+
+        Raises what the first of them raises, in their order, when all are done.
+        """
+        if self._others is None or len(tasks) < 2:
+            return {name: in_one_thread(task) for name, task in tasks.items()}
+        own = [name for name in tasks if name in here] or [*tasks][:1]
+        started = {
+            name: self._others.submit(copy_context().run, in_one_thread, task)
+            for name, task in tasks.items()
+            if name not in own
+        }
+        try:
+            done = {name: _done(tasks[name]) for name in own}
+            done |= {name: _done(tasks[name]) for name, future in started.items() if future.cancel()}
+            return {name: (done.get(name) or started[name]).result() for name in tasks}
+        finally:
+            wait([future for future in started.values() if not future.cancel()])
+
+
+ALONE: Final = Threads(1)
+"""That of the run, and no other."""
+
+
+def _done(task: Task[T]) -> Future[T]:
+    """Does it in this thread. Only Ctrl-C goes through."""
+    future: Future[T] = Future()
+    try:
+        future.set_result(in_one_thread(task))
+    except Exception as error:
+        future.set_exception(error)
+    return future

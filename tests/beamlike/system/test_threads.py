@@ -1,0 +1,75 @@
+"""Tasks on threads: results and errors are those of one after another, and no thread is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from beamlike.system.threads import Threads, in_one_thread
+
+NAMES = "abcdef"
+
+
+def failing(error: BaseException) -> Callable[[], str]:
+    def task() -> str:
+        raise error
+
+    return task
+
+
+def test_polars_has_one_thread_in_a_task() -> None:
+    assert in_one_thread(pl.thread_pool_size) == 1
+    assert in_one_thread(threading.get_ident) == threading.get_ident()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt("stop")])
+def test_what_a_task_raises_comes_out_as_it_is(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        in_one_thread(failing(error))
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_results_are_in_the_order_of_the_tasks(count: int) -> None:
+    with Threads(count) as threads:
+        done = threads.each({name: lambda name=name: name.upper() for name in NAMES}, here="bd")
+    assert list(done.items()) == list(zip(NAMES, NAMES.upper(), strict=True))
+
+
+def test_tasks_go_on_side_by_side() -> None:
+    met = threading.Barrier(3)
+    with Threads(3) as threads:
+        assert len(threads.each(dict.fromkeys("abc", lambda: met.wait(60)))) == 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_of_several_errors_the_first_one_is_raised(count: int) -> None:
+    tasks = {name: failing(ValueError(name)) if name in "cdf" else (lambda: "") for name in NAMES}
+    with Threads(count) as threads, pytest.raises(ValueError, match="c"):
+        threads.each(tasks, here="df")
+
+
+def test_tasks_that_are_to_be_done_here_are_done_in_this_thread_in_order() -> None:
+    seen: list[tuple[str, int]] = []
+    tasks = {name: (lambda name=name: seen.append((name, threading.get_ident()))) for name in NAMES}
+    with Threads(3) as threads:
+        threads.each(tasks, here="ace")
+    here = [name for name, thread in seen if name in "ace" and thread == threading.get_ident()]
+    assert here == ["a", "c", "e"]
+
+
+def test_a_task_that_was_started_is_done_once_and_no_thread_is_left() -> None:
+    before, seen = threading.active_count(), list[int]()
+    with Threads(2) as threads:
+        started = [threads.start(lambda number=number: seen.append(number)) for number in range(5)]
+        for one in started:
+            assert one is not None
+            one.result()
+        threads.start(lambda: "nobody asks for it")
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+    assert threading.active_count() == before
+    with Threads(1) as alone:
+        assert alone.start(lambda: "") is None

@@ -1,0 +1,21 @@
+"""Runs in process on so many threads, however few rows their batches have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+from beamlike.system.threads import Threads
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Runs that are begun meanwhile have so many."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("run", "opening"):
+            patch.setattr(f"beamlike.local.{module}.Threads", partial(Threads, count))
+        patch.setattr("beamlike.local.read_ahead.FEW", 0)
+        yield
