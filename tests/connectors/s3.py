@@ -43,7 +43,7 @@ class Store:
 
     @property
     def of_hadoop(self) -> dict[str, str]:
-        """What Spark has to be told besides the environment: this store does not understand `Expect: 100-continue`."""
+        """What Spark needs besides the environment: not to ask for `100 Continue`, which this store tells late."""
         return {"spark.hadoop.fs.s3a.connection.expect.continue": "false"}
 
     @contextmanager
