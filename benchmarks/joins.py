@@ -1,66 +1,128 @@
-"""Dedup on a stage alone: rows per second, by how many ids are live."""
+"""Joins by time, dedup and distinct on a stage alone: rows per second, by how many rows are live."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import click
 import numpy as np
 import polars as pl
 
+from stages.joins.asof import AsOfJoin
+from stages.joins.base import LEFT, RIGHT
+from stages.joins.interval import IntervalJoin
 from stages.operator import MAIN
 from stages.process.dedup import Dedup
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from windowing.columns import EVENT_TIME
+from windowing.time import MIN_TIME
 from windowing.windowing import Windowing
 
 SECOND = 1_000_000
-SCHEMA = pl.Schema({"id": pl.Int64(), "value": pl.Float64()})
-WARM_UP = 2
+REACH = 3600 * SECOND  # how long a row is live, where that is a time
+ROWS = pl.Schema({"id": pl.Int64(), "value": pl.Float64()})
+_SIDE = pl.Struct({"id": pl.Int64(), "value": pl.Float64()})
+PAIRS = pl.Schema({"id": pl.Int64(), LEFT: _SIDE, RIGHT: _SIDE})
+WARM_UP = 3
+
+Make = Callable[[np.random.Generator, np.ndarray, int], pl.DataFrame]
+"""Rows at these times, of so many ids."""
 
 
-def dedup_stage(within: int) -> Stage:
-    """Dedup by id, for so many microseconds of event time."""
-    operator = Dedup(("id",), SCHEMA, Windowing(), within=within, by="event", order="arrival", title="dedup")
+def dedup(within: int | None) -> Stage:
+    """Dedup by id, for so long; without that it is distinct."""
+    operator = Dedup(("id",), ROWS, Windowing(), within=within, by="event", order="arrival", title="dedup")
     return Stage("dedup", operator)
 
 
-def batch(random: np.random.Generator, number: int, rows: int, ids: int) -> pl.DataFrame:
-    """Rows of a second, with ids at random."""
-    times = number * SECOND + np.sort(random.integers(0, SECOND, rows))
-    columns = {"id": random.integers(0, ids, rows) * 7919, "value": random.random(rows), EVENT_TIME: times}
-    return pl.DataFrame(columns, {**SCHEMA, EVENT_TIME: pl.Int64()})
+def interval() -> Stage:
+    """Rows of the right side, of the same id, up to `REACH` later."""
+    operator = IntervalJoin(("id",), PAIRS, how="inner", own_time=(), low=0, high=REACH, allowed_lateness=0)
+    return Stage("joined", operator)
 
 
-def dedup(live: int, rows: int, batches: int) -> tuple[float, int]:
-    """Seconds per batch, and how many ids are live at the end: about as many as there are."""
-    stage, store, random = dedup_stage(3600 * SECOND), DictStore(), np.random.default_rng(7)
-    every = pl.DataFrame({"id": np.arange(live) * 7919, "value": 0.0, EVENT_TIME: 0}).cast(
-        {EVENT_TIME: pl.Int64}
-    )
-    stage.step(store, {MAIN: every}, Clock(0))
+def as_of() -> Stage:
+    """The newest version of the id at the time of each left row."""
+    return Stage("joined", AsOfJoin(("id",), PAIRS, "inner", None))
+
+
+def plain(random: np.random.Generator, times: np.ndarray, ids: int) -> pl.DataFrame:
+    """Rows with ids at random, a fifth more than are live."""
+    return rows_of(random.integers(0, ids + ids // 5, len(times)), times)
+
+
+def rows_of(ids: np.ndarray, times: np.ndarray) -> pl.DataFrame:
+    """A row for each id."""
+    return pl.DataFrame({"id": ids * 7919, "value": ids / 7, EVENT_TIME: times})
+
+
+def sides(random: np.random.Generator, times: np.ndarray, ids: int) -> pl.DataFrame:
+    """Rows with ids at random, every other one of the right side."""
+    return halves(random.integers(0, ids, len(times)), times)
+
+
+def halves(ids: np.ndarray, times: np.ndarray) -> pl.DataFrame:
+    """A row for each id, of the two sides in turn."""
+    row, right = pl.struct("id", "value"), pl.int_range(pl.len()) % 2 == 1
+    nothing = pl.lit(None, _SIDE)
+    left = pl.when(~right).then(row).otherwise(nothing)
+    both = (left.alias(LEFT), pl.when(right).then(row).otherwise(nothing).alias(RIGHT))
+    return rows_of(ids, times).select("id", *both, EVENT_TIME)
+
+
+def measured(name: str, live: int, rows: int, batches: int) -> float:
+    """CPU seconds per batch, the median, when so many rows are live.
+
+    Of a join by time, half of them are of each side; of an as-of join all are versions, one of each id.
+    """
+    random, store = np.random.default_rng(7), DictStore()
+    stage, make = _JOBS[name]()
+    ends = name in ("interval", "dedup")
+    step = REACH * rows // live if ends else SECOND
+    ids = live // 2 if name == "interval" else live
+    begun = np.sort(random.integers(-REACH, 0, live)) if ends else np.zeros(live, np.int64)
+    if name == "interval":
+        before = make(random, begun, ids)
+    elif name == "as-of":
+        versions = halves(np.repeat(random.permutation(ids), 2), np.repeat(begun, 2))
+        before = versions.filter(pl.col(RIGHT).is_not_null())
+    else:
+        before = rows_of(random.permutation(ids), begun)
+    stage.step(store, {MAIN: before}, Clock(0 if ends else MIN_TIME))
     took = []
-    for number in range(1, batches + WARM_UP + 1):
-        arrivals = batch(random, number, rows, live + live // 5)
-        start = time.perf_counter()
-        step = stage.step(store, {MAIN: arrivals}, Clock(number * SECOND))
-        took.append(time.perf_counter() - start)
-    return float(np.median(took[WARM_UP:])), step.live
+    for number in range(batches + WARM_UP):
+        times = number * step + np.sort(random.integers(0, max(1, step), rows))
+        arrivals = make(random, times, ids)
+        begin = time.process_time()
+        stage.step(store, {MAIN: arrivals}, Clock((number + 1) * step))
+        took.append(time.process_time() - begin)
+    return float(np.median(took[WARM_UP:]))
+
+
+_JOBS: dict[str, Callable[[], tuple[Stage, Make]]] = {
+    "interval": lambda: (interval(), sides),
+    "as-of": lambda: (as_of(), sides),
+    "dedup": lambda: (dedup(REACH), plain),
+    "distinct": lambda: (dedup(None), plain),
+}
 
 
 @click.command()
-@click.option("--rows", default=50_000, show_default=True, help="Of a batch.")
+@click.option("--rows", default=100_000, show_default=True, help="Of a batch, both sides together.")
 @click.option("--batches", default=5, show_default=True)
-@click.option("--live", multiple=True, default=(100_000, 500_000, 1_000_000), show_default=True)
-def main(rows: int, batches: int, live: tuple[int, ...]) -> None:
-    """Print a line for each number of live ids."""
-    for ids in live:
-        seconds, left = dedup(ids, rows, batches)
-        click.echo(
-            f"dedup  {left:>10,} ids live  {seconds * 1000:7.1f} ms a batch  {rows / seconds:>10,.0f} rows/s"
-        )
+@click.option("--live", multiple=True, type=int, default=(100_000, 1_000_000, 10_000_000), show_default=True)
+@click.option("--jobs", multiple=True, type=click.Choice(list(_JOBS)), default=tuple(_JOBS))
+def main(rows: int, batches: int, live: tuple[int, ...], jobs: tuple[str, ...]) -> None:
+    """Print a line for each job and number of live rows."""
+    for job in jobs:
+        for count in live:
+            seconds = measured(job, count, rows, batches)
+            click.echo(
+                f"{job:<9}{count:>11,} rows live {seconds * 1000:8.1f} ms a batch {rows / seconds:>11,.0f} rows/s"
+            )
 
 
 if __name__ == "__main__":

@@ -157,12 +157,15 @@ class AsOfJoin(TimeJoin):
         new = came.with_columns(**nothing).select(list(table.rows))
         asked = pl.concat([table.table.no_rows, due.select(self.keys).unique()], how="diagonal")
         visit = state.visit(table, pl.concat([new, asked]))
-        found = pl.concat([visit.rows, visit.incoming.filter(pl.col(NUMBER).is_not_null())])
+        # Those of other keys are as they were.
+        known = visit.rows.join(visit.incoming, self.keys, "semi", nulls_equal=True)
+        others = visit.rows.join(visit.incoming, self.keys, "anti", nulls_equal=True)
+        found = pl.concat([known, visit.incoming.filter(pl.col(NUMBER).is_not_null())])
         versions = (
             table.newest(found).with_columns(pl.lit(0, pl.Int64).alias(PENDING)).select(list(table.rows))
         )
         gone = table.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
-        state.leave(table, versions.filter(~gone))
+        state.leave(table, pl.concat([others, versions]).filter(~gone))
         return versions
 
     def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
