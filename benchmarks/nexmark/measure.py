@@ -120,7 +120,7 @@ def inputs(events: int, work: Path) -> Path:
             rows = pl.concat([pl.scan_parquet(path) for path in sorted((data / kind).glob("*.parquet"))])
             times = pl.selectors.datetime().dt.timestamp("us")
             rows.with_columns(times).sink_parquet(merged / f"{kind}.parquet", compression="snappy")
-        shutil.copy(data / "side.parquet", merged / "side.parquet")
+        pl.read_parquet(data / "side.parquet").write_parquet(merged / "side.parquet", compression="snappy")
     return data
 
 
