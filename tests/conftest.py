@@ -15,7 +15,7 @@ from tests.support.spark_fixtures import spark
 __all__ = ["spark"]
 
 settings.register_profile(
-    "small", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "small", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "default",

@@ -49,6 +49,10 @@ class Taken(NamedTuple):
     Both are data that JSON can hold. With `more`, what comes after it is there already. `watermark` is what a source
     announces with it, which holds once the batch is done (a datetime, or microseconds since 1970); where `input` is
     None, that and the position are all that it brings.
+
+    Example:
+        >>> bl.Taken(["a.csv", "b.csv"], {"file": "b.csv"}, more=True)
+        Taken(input=['a.csv', 'b.csv'], position={'file': 'b.csv'}, more=True, watermark=None)
     """
 
     input: Any

@@ -40,7 +40,7 @@ ALLOWED: Final = {
     # A Value(object) is the user's own object; its docstring says what that means.
     "stages/process/fields.py": {"import pickle", "pickle.loads in _unpickled"},
     # Writes the compiled code of the user's modules, which the workers would compile otherwise.
-    "beamlike/spark/session/archive.py": {"import marshal"},
+    "beamlike/spark/session/archive.py": {"compile in _compiled", "import marshal"},
     # Looks at what Spark will pickle; nothing is read.
     "beamlike/spark/query/modules.py": {"import pyspark.cloudpickle"},
     # The operator itself, which Spark sends to its tasks pickled anyway.

@@ -146,6 +146,7 @@ def everything(p: bl.Pipeline) -> dict[str, bl.Memory]:
     return sinks
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
     local, on_spark = bl.Pipeline("all"), bl.Pipeline("all")

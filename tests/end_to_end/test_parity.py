@@ -85,7 +85,12 @@ def sessions_of_two_sources(plays: Path, combiner: bl.TimestampCombiner) -> Buil
 
 
 @pytest.mark.parametrize(
-    ("shards", "files", "combiner"), [(1, 2, bl.END_OF_WINDOW), (3, 4, bl.EARLIEST), (2, 3, bl.LATEST)]
+    ("shards", "files", "combiner"),
+    [
+        (3, 4, bl.EARLIEST),
+        pytest.param(1, 2, bl.END_OF_WINDOW, marks=pytest.mark.slow),
+        pytest.param(2, 3, bl.LATEST, marks=pytest.mark.slow),
+    ],
 )
 def test_the_flagship_gives_the_same_panes_on_both_runners(
     spark: SparkSession, tmp_path: Path, shards: int, files: int, combiner: bl.TimestampCombiner
@@ -136,7 +141,7 @@ def diamond() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
     return p, sinks
 
 
-@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_a_diamond_with_two_sinks_gives_the_same_panes_on_both_runners(
     spark: SparkSession, tmp_path: Path, shards: int
 ) -> None:

@@ -120,7 +120,7 @@ def test_a_run_in_process_gives_what_the_model_gives(model: Sides, given_: list[
     assert (record.stages["seen"].pending, record.stages["seen"].live) == (0, 0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples // 3)
 @given(models, steps, st.integers(1, 3), st.integers(1, 3), st.integers(0, 12))
 def test_so_does_any_number_of_shards_restored_on_others(
     model: Sides, given_: list[Step], before: int, after: int, at: int

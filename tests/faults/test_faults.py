@@ -53,6 +53,7 @@ def test_so_many_deaths_are_planned_of_both_kinds() -> None:
     assert {wire.place for wire in wires} == {*IN_WORKERS, *ON_DRIVER}
 
 
+@pytest.mark.slow
 def test_a_run_in_process_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
     planned = deaths(seed=11, count=6)
     assert len(list(survive_in_process(tmp_path / "job", planned, seed=11))) == 6

@@ -1,1 +1,1 @@
-"""Streams of Redis."""
+"""Streams of Redis as a source. May import what `io` may."""

@@ -147,6 +147,7 @@ def test_others_go_on_without_a_source_that_announces_nothing(tmp_path: Path) ->
     assert stage.input == 360_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_gives_what_is_given_in_process(spark: Any, tmp_path: Path) -> None:
     source, out = filled(tmp_path / "queue"), tmp_path / "out"

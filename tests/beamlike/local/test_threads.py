@@ -36,7 +36,7 @@ def outcome(
     return list(run.batches), {name: sink.frame().to_dicts() for name, sink in sinks.items()}
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=6)
 @given(given=st.lists(pairs, min_size=1, max_size=2), number=st.integers(0, 9), most=st.integers(1, 3))
 def test_records_and_rows_in_their_order_do_not_depend_on_threads(
     given: list[Pair], number: int, most: int

@@ -171,7 +171,7 @@ def test_what_is_known_is_small_and_travels_as_json(batches: list[list[int]]) ->
 # The strategy that learns its bound
 
 
-@pytest.mark.parametrize("size", [5, 40, 400])
+@pytest.mark.parametrize("size", [pytest.param(5, marks=pytest.mark.slow), 40, 400])
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 def test_of_steady_delays_about_the_rest_comes_late_and_no_more_in_larger_batches(
     share: float, size: int

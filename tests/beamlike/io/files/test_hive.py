@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMATS = [Parquet, CSV, JSONLines]
+INT128 = st.integers(-(2**127), 2**127 - 1)
 NAMES = ["", "ü/ö", "a=b", "100%", "x.y", "_", " ", 'q"', "c:d", "[1]", "{2}", "e\\f", "new\nline", None]
 
 
@@ -111,7 +112,7 @@ def test_what_partition_by_writes_is_read_again(files: type[Files], kind: str, t
         assert theirs.drop("key").equals(frame.drop("key"))
 
 
-@given(st.lists(st.tuples(st.text(max_size=4) | st.none(), st.booleans(), st.integers()), max_size=9))
+@given(st.lists(st.tuples(st.text(max_size=4) | st.none(), st.booleans(), INT128), max_size=9))
 def test_rows_are_split_by_the_values_in_the_names_of_their_folders(rows: list[tuple[Any, ...]]) -> None:
     columns = {"a/b": pl.String, "=": pl.Boolean, "n": pl.Int128}
     frame = pl.DataFrame(rows, schema=columns, orient="row")

@@ -130,6 +130,7 @@ def test_a_number_of_shards_that_was_edited_is_refused(
             run(spark, damaged(change(shards=3)), shards=shards)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("gone", "empty"),

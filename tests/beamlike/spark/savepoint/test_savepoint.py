@@ -130,6 +130,7 @@ def undisturbed(
     return panes(sink)
 
 
+@pytest.mark.slow
 def test_two_shards_become_five_in_the_middle_of_sessions(
     spark: SparkSession, halfway: tuple[Path, bl.Memory], undisturbed: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:

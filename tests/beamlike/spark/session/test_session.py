@@ -222,6 +222,7 @@ class Counter(StatefulProcessor):
     def close(self) -> None: ...
 
 
+@pytest.mark.slow
 def test_a_stateful_query_runs_and_stops_in_silence(
     spark: SparkSession, rules: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
