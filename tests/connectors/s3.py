@@ -43,8 +43,12 @@ class Store:
 
     @property
     def of_hadoop(self) -> dict[str, str]:
-        """What Spark needs besides the environment: not to ask for `100 Continue`, which this store tells late."""
-        return {"spark.hadoop.fs.s3a.connection.expect.continue": "false"}
+        """What Spark needs besides the environment: not to ask for `100 Continue`, which this store tells late.
+
+        The client that copies files asks for it all the same.
+        """
+        no = ("connection.expect.continue", "optimized.copy.from.local.enabled")
+        return {f"spark.hadoop.fs.s3a.{name}": "false" for name in no}
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:

@@ -73,10 +73,6 @@ def test_in_process(bucket: str, tmp_path: Path) -> None:
     went_on(bucket, lambda **how: bl.LocalRunner(checkpoint=str(tmp_path / "checkpoint"), **how))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="moto's server answers `Expect: 100-continue` late, and Java's SDK takes that for the response to an upload",
-)
 @pytest.mark.spark
 def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any) -> None:
     went_on(bucket, lambda **how: bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=1, **how))
