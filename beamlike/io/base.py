@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import attrs
@@ -112,13 +113,13 @@ class Announced:
 class Unreadable(Exception):
     """What collecting a piece of a file raises whose bytes are damaged: `faulty` says what is lost with it.
 
-    After `leave_out` the piece has no rows, so that the others of its chunk can be collected.
+    Within `left_out` the piece has no rows, so that the others of its chunk can be collected.
     """
 
-    def __init__(self, faulty: Faulty, leave_out: Callable[[], None]) -> None:
+    def __init__(self, faulty: Faulty, left_out: Callable[[], AbstractContextManager[object]]) -> None:
         super().__init__(faulty.letters["error"][0])
         self.faulty = faulty
-        self.leave_out = leave_out
+        self.left_out = left_out
 
 
 @attrs.frozen

@@ -9,10 +9,17 @@ import attrs
 import polars as pl
 
 from beamlike.io.refreshed import Refreshed
-from beamlike.local.read_ahead import ingest_all, may_be_read_ahead, read_ahead, threads_for
+from beamlike.local.read_ahead import (
+    Ahead,
+    ingest_all,
+    may_be_read_ahead,
+    not_certain,
+    read_ahead,
+    threads_for,
+)
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingest import Chunk, Ingested, ingest, ingest_step, read_in_process
+from beamlike.runtime.ingest import Chunk, Ingested, ingest_step, read_in_process
 from beamlike.system.in_hand import at
 from beamlike.system.threads import ALONE, Started, Threads
 from stages.progress.inputs import Arrived, Inputs
@@ -95,7 +102,7 @@ def _chunk_bundles(
     Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same. But one that
     is read whole is over then, and one that is read again and again does not keep the others.
     """
-    early, started, worth = may_be_read_ahead(plan), dict[str, Started[Ingested | None]](), threads
+    early, started, worth = may_be_read_ahead(plan), dict[str, Started[Ahead | None]](), threads
     while True:
         waiting = ahead(plan, chunks, inputs)
         going = [name for name in chunks if name not in waiting]
@@ -105,10 +112,10 @@ def _chunk_bundles(
         chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
         now = clock()
         ingested = ingest_all(plan, taken, now, worth)
-        worth = threads_for(ingested, threads)
+        worth, early = threads_for(ingested, threads), early - not_certain(taken)
         times = dict.fromkeys(plan.sources, now)
         for name in [name for name in chunks if name in early]:
-            read = partial(_ingest_next, plan.sources[name], chunks[name], now)
+            read = partial(_read_next, plan.sources[name], chunks[name], now)
             if (one := read_ahead(worth, read)) is not None:
                 started[name] = one
         yield Bundle(ingested, times, now, ended=not chunks, waiting=waiting, over=read_whole(plan))
@@ -129,13 +136,13 @@ def ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> fro
 
 
 def _next(
-    name: str, chunks: Iterator[Chunk | None], started: Started[Ingested | None] | None = None
-) -> Chunk | Ingested | None:
-    """The next chunk, or what has become of it if it was read ahead."""
+    name: str, chunks: Iterator[Chunk | None], started: Started[Ahead | None] | None = None
+) -> Chunk | Ahead | None:
+    """The next chunk, perhaps with what has become of it as it was read ahead."""
     with at("source", name):
         return next(chunks, None) if started is None else started.result()
 
 
-def _ingest_next(source: SourcePlan, chunks: Iterator[Chunk], now: int) -> Ingested | None:
+def _read_next(source: SourcePlan, chunks: Iterator[Chunk], now: int) -> Ahead | None:
     chunk = next(chunks, None)
-    return None if chunk is None else ingest(source, chunk, now)
+    return None if chunk is None else Ahead.of(source, chunk, now)

@@ -13,11 +13,18 @@ from beamlike.errors import CheckpointError, PlanError
 from beamlike.io.sources import Intake, Position, Resumable, Taken, ToldOfCommits, intake_of
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.journal import Begun
-from beamlike.local.read_ahead import ingest_all, may_be_read_ahead, read_ahead, threads_for
+from beamlike.local.read_ahead import (
+    Ahead,
+    ingest_all,
+    may_be_read_ahead,
+    not_certain,
+    read_ahead,
+    threads_for,
+)
 from beamlike.local.whole import WholeIntake
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingest import Chunk, Ingested, ingest
+from beamlike.runtime.ingest import Chunk
 from beamlike.system.in_hand import at
 from beamlike.system.threads import Started, Threads
 from stages.progress.inputs import Inputs
@@ -81,11 +88,11 @@ def require_resumable(plan: Plan) -> None:
 
 
 @attrs.frozen(eq=False)
-class _Ahead:
-    """What the next batch takes of a source, and what becomes of it."""
+class _Next:
+    """What the next batch takes of a source, read ahead."""
 
     taken: Taken
-    ingested: Ingested
+    ahead: Ahead
 
 
 @attrs.define(eq=False)
@@ -101,8 +108,8 @@ class SourceFeed:
     threads: Threads
     _worth: Threads = attrs.field(init=False)
     _early: frozenset[str] = attrs.field(init=False)
-    _started: dict[str, Started[_Ahead]] = attrs.field(factory=dict, init=False)
-    _ahead: dict[str, _Ahead] = attrs.field(factory=dict, init=False)
+    _started: dict[str, Started[_Next]] = attrs.field(factory=dict, init=False)
+    _ahead: dict[str, _Next] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._worth, self._early = self.threads, may_be_read_ahead(self.plan)
@@ -145,18 +152,18 @@ class SourceFeed:
     def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
         """Reads, and makes elements of it."""
         began = self.clock()
-        chunks = dict[str, Chunk | Ingested]()
+        chunks = dict[str, Chunk | Ahead]()
         for name, taken in batch.taken.items():
             with at("source", name):
                 try:
                     found = self._ahead.pop(name, None)
-                    chunks[name] = self.intakes[name].read(taken) if found is None else found.ingested
+                    chunks[name] = self.intakes[name].read(taken) if found is None else found.ahead
                 except (LookupError, FileNotFoundError) as error:
                     if not again:
                         raise
                     raise _gone(batch.number, name, error) from error
         ingested = ingest_all(self.plan, chunks, batch.now, self._worth)
-        self._worth = threads_for(ingested, self.threads)
+        self._worth, self._early = threads_for(ingested, self.threads), self._early - not_certain(chunks)
         for name in [name for name, taken in batch.taken.items() if taken.more and name in self._early]:
             if (started := read_ahead(self._worth, partial(self._next, name, batch.now))) is not None:
                 self._started[name] = started
@@ -172,11 +179,11 @@ class SourceFeed:
                 with at("source", name):
                     intake.committed(taken)
 
-    def _next(self, name: str, now: int) -> _Ahead:
+    def _next(self, name: str, now: int) -> _Next:
         """What a source gives next, of which there is more."""
         taken = self.intakes[name].new()
         assert taken is not None
-        return _Ahead(taken, ingest(self.plan.sources[name], self.intakes[name].read(taken), now))
+        return _Next(taken, Ahead.of(self.plan.sources[name], self.intakes[name].read(taken), now))
 
 
 @attrs.define

@@ -1,10 +1,17 @@
-"""What sources give, several at once; and of files, beside the batch in hand, what the next batch takes."""
+"""What sources give, several at once; and of files, beside the batch in hand, what the next batch takes.
+
+What becomes of rows can depend on the processing time of their batch, which is not known before it begins: a row is set
+aside whose event time is too far in the future. Time only goes on, so rows of which none was set aside earlier are
+elements then, too. Where one was, elements are made of the chunk again when its batch has begun.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
+
+import attrs
 
 from beamlike.io.sources import ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
@@ -23,24 +30,54 @@ def threads_for(ingested: Mapping[str, Ingested], threads: Threads) -> Threads:
     return threads if sum(got.read for got in ingested.values()) >= FEW else ALONE
 
 
+@attrs.frozen(eq=False)
+class Ahead:
+    """A chunk of the next batch, and what has become of it with an earlier processing time (us), if that is certain."""
+
+    chunk: Chunk
+    ingested: Ingested | None
+    now: int
+
+    @classmethod
+    def of(cls, source: SourcePlan, chunk: Chunk, now: int) -> Ahead:
+        """Reads it while `now` is the processing time."""
+        try:
+            got = ingest(source, chunk, now)
+        except Exception:
+            return cls(
+                chunk, None, now
+            )  # raised again when its batch has begun, unless that makes a difference
+        return cls(chunk, None if got.dead_letters else got, now)
+
+    def at(self, now: int) -> Ingested | None:
+        """What becomes of it in a batch of this processing time, if that is known; clocks can be set back."""
+        return self.ingested if self.now <= now else None
+
+
 def ingest_all(
-    plan: Plan, taken: Mapping[str, Chunk | Ingested], now: int, threads: Threads
+    plan: Plan, taken: Mapping[str, Chunk | Ahead], now: int, threads: Threads
 ) -> dict[str, Ingested]:
-    """What becomes of the chunks that a batch takes; of those that were read ahead that is known."""
-    ingested = {name: got for name, got in taken.items() if isinstance(got, Ingested)}
+    """What becomes of the chunks that a batch takes; of those that were read ahead that is known, as a rule."""
+    ahead = {name: got for name, got in taken.items() if isinstance(got, Ahead)}
+    ingested = {name: known for name, got in ahead.items() if (known := got.at(now)) is not None}
     tasks = {
-        name: partial(ingest, plan.sources[name], got, now)
+        name: partial(ingest, plan.sources[name], got.chunk if isinstance(got, Ahead) else got, now)
         for name, got in taken.items()
-        if not isinstance(got, Ingested)
+        if name not in ingested
     }
     done = threads.each(tasks, here=[name for name in tasks if plan.sources[name].python])
     return {name: ingested.get(name) or done[name] for name in taken}
 
 
+def not_certain(taken: Mapping[str, object]) -> frozenset[str]:
+    """The sources of which it was no use to read ahead: some rows were set aside, and so others are likely to be."""
+    return frozenset(name for name, got in taken.items() if isinstance(got, Ahead) and got.ingested is None)
+
+
 def may_be_read_ahead(plan: Plan) -> frozenset[str]:
     """The sources that give the next batch the same, whether they are asked before it begins or then.
 
-    Those are files, unless the clock, other sources or a function of the user's have a say in what becomes of them.
+    Those are files, unless they have the clock as event time, or other sources or a function of the user's have a say.
     """
     if any(source.watermark.max_drift is not None for source in plan.sources.values()):
         return frozenset()
@@ -48,8 +85,8 @@ def may_be_read_ahead(plan: Plan) -> frozenset[str]:
 
 
 def _has_its_own_way(source: SourcePlan) -> bool:
-    asks_the_clock = source.watermark.assigns_event_time or source.max_future is not None
-    return isinstance(source.source, ReadInFiles) and not (source.whole or source.python or asks_the_clock)
+    by_itself = not (source.whole or source.python or source.watermark.assigns_event_time)
+    return isinstance(source.source, ReadInFiles) and by_itself
 
 
 def read_ahead(threads: Threads, read: Callable[[], T]) -> Started[T] | None:

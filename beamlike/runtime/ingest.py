@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial, reduce
 from itertools import chain, islice
 from typing import TypeAlias, cast
@@ -123,15 +124,16 @@ def _ingest(source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, files: Fr
 
 def _ingest_whole(source: SourcePlan, rows: pl.LazyFrame, now: int, files: FromFile | None) -> Ingested:
     lost = Ingested({}, {})
-    while True:
-        try:
-            got = _ingest_rows(source, rows, now, files)
-        except Unreadable as error:
-            # The rest of the chunk is whole, or the next attempt tells.
-            error.leave_out()
-            lost = _together(source, lost, _unread(source, error.faulty))
-        else:
-            return _together(source, lost, got) if lost.read else got
+    with ExitStack() as damaged:
+        while True:
+            try:
+                got = _ingest_rows(source, rows, now, files)
+            except Unreadable as error:
+                # The rest of the chunk is whole, or the next attempt tells.
+                damaged.enter_context(error.left_out())
+                lost = _together(source, lost, _unread(source, error.faulty))
+            else:
+                return _together(source, lost, got) if lost.read else got
 
 
 def _together(source: SourcePlan, one: Ingested, other: Ingested) -> Ingested:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from typing import Final
 
@@ -106,22 +107,27 @@ class _Reader:
         lf = self.lf.slice(offset, length).select(
             pl.col(name).cast(dtype) for name, dtype in self.schema.items()
         )
-        left_out = False
+        is_left_out = False
 
-        def leave_out() -> None:
-            nonlocal left_out
-            left_out = True
+        @contextmanager
+        def left_out() -> Iterator[None]:
+            nonlocal is_left_out
+            is_left_out = True
+            try:
+                yield
+            finally:
+                is_left_out = False
 
         def read(
             columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
         ) -> Iterator[pl.DataFrame]:
             wanted = lf if columns is None else lf.select(columns)
-            wanted = wanted.head(0) if left_out else wanted if n_rows is None else wanted.head(n_rows)
+            wanted = wanted.head(0) if is_left_out else wanted if n_rows is None else wanted.head(n_rows)
             try:
                 yield (wanted if predicate is None else wanted.filter(predicate)).collect()
             except ERRORS as error:
                 if raises(wanted.collect):
-                    raise Unreadable(self._damaged(offset, length, error), leave_out) from error
+                    raise Unreadable(self._damaged(offset, length, error), left_out) from error
                 raise  # a user's expression that came with the predicate
 
         return register_io_source(read, schema=self.schema, is_pure=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,6 +80,44 @@ def test_what_was_read_ahead_by_a_run_that_stops_is_for_the_next(tmp_path: Path,
             sinks.setdefault(name, []).extend(sink.frame().to_dicts())
     assert runs == [1] * 6 + [0]
     assert sinks == {name: sink.frame().to_dicts() for name, sink in expected.items()}
+
+
+@pytest.mark.parametrize("options", [{}, {"checkpoint": "checkpoint"}])
+@pytest.mark.parametrize("damaged", [1, 2])
+def test_what_is_set_aside_does_not_depend_on_when_it_was_read(
+    tmp_path: Path, damaged: int, options: dict[str, Any]
+) -> None:
+    """Some rows are too far in the future while the batch before is in hand, others also later; a file is damaged."""
+    (tmp_path / "rows").mkdir()
+    hours = [[0, 1], [2, 25, 99], [2, 26, 99], [4, 26], [5, 199], [6, 25]]
+    for number, times in enumerate(hours):
+        frame = pl.DataFrame({"at": [3_600 * hour for hour in times]})
+        frame.write_parquet(tmp_path / f"rows/part-{number:02}.parquet", compression="uncompressed")
+    file = tmp_path / f"rows/part-{damaged:02}.parquet"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:4] + b"\0" * 30 + whole[34:])
+    told = []
+    for count in (1, 3):
+        p, now, letters, out = bl.Pipeline("future"), itertools.count(), bl.Memory(), bl.Memory()
+        files = bl.Parquet(tmp_path / "rows", {"at": int}, max_files_per_trigger=1, order="path")
+        watermark = bl.MonotonousTimestamps()
+        rows = p.read("rows", files, timestamp="at", timestamp_unit="s", watermark=watermark, max_future="1d")
+        rows.dead_letters().write("letters", letters)
+        rows.write("out", out)
+        with threads(count):
+            run = p.run(
+                bl.LocalRunner(
+                    clock=lambda now=now: next(now) * 900_000_000,
+                    **{name: f"{path}-{count}" for name, path in options.items()},
+                    **({"drain": True} if options else {}),
+                )
+            )
+        told.append((run.batches, letters.frame().to_dicts(), out.frame().to_dicts()))
+    assert told[0] == told[1]
+    _, letters, out = told[0]
+    assert sum("in the future" in letter["error"] for letter in letters) == 2
+    assert sum("cannot be read" in letter["error"] for letter in letters) == 1
+    assert len(out) == sum(map(len, hours)) - len(hours[damaged]) - 2
 
 
 def read_files(p: bl.Pipeline, folder: Path, name: str) -> bl.Collection:
