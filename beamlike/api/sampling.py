@@ -13,7 +13,8 @@ import polars as pl
 from beamlike.errors import WrongType
 from beamlike.io import Memory
 from beamlike.io.base import Announced, Faulty, Part, Pieces, Source, Unreadable, output_frame
-from beamlike.io.sources import Chunk, ReadInChunks, ReadInSteps, chunks_of
+from beamlike.io.in_process import InProcess, chunks_of
+from beamlike.io.sources import Chunk, ReadInSteps
 from beamlike.local.bundle import bundles
 from beamlike.local.engine import Engine
 from beamlike.local.runner import LocalRunner
@@ -37,7 +38,7 @@ _SINK: Final = "@sample"
 class FirstRows:
     """The first `most` rows of a source. `cut`: whether there were more."""
 
-    source: ReadInChunks
+    source: InProcess
     most: int
     cut: bool = False
     _left: int = attrs.field(default=0, init=False)
@@ -158,7 +159,7 @@ def _first_rows(plan: SourcePlan, most: int) -> Source:
     if plan.whole:
         return plan.source  # others look at all of it
     source, by_file = plan.source, isinstance(plan.watermark.per_split, SourceFile)
-    if by_file or isinstance(source, ReadInSteps) or not isinstance(source, ReadInChunks):
+    if by_file or isinstance(source, ReadInSteps) or not isinstance(source, InProcess):
         return source
     return FirstRows(source, most)
 

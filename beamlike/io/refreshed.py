@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Final
 import attrs
 import polars as pl
 
-from beamlike.io.base import Faulty, Pieces
+from beamlike.io.base import Announced, Faulty, Pieces
 from beamlike.io.files.formats import Parquet
-from beamlike.io.sources import Found, ReadInChunks
+from beamlike.io.in_process import InProcess, chunks_of
+from beamlike.io.sources import Found
 from beamlike.system.durable import make_folder, sync_tree
 from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
 from windowing.time import format_duration, microseconds
@@ -68,7 +69,7 @@ class Refreshed:
 
     @source.validator
     def _can_be_read_again(self, attribute: attrs.Attribute[Any], value: object) -> None:
-        if isinstance(value, type) or not isinstance(value, ReadInChunks) or not value.bounded:
+        if isinstance(value, type) or not isinstance(value, InProcess) or not value.bounded:
             raise TypeError(
                 f"Refreshed: expected a source with an end, such as bl.Parquet('prices'), that is read in process; got "
                 f"{value!r}"
@@ -86,8 +87,9 @@ class Refreshed:
     def reading(self, now: int) -> pl.DataFrame:
         """All that there is now, as one row."""
         frames, wrong = [pl.DataFrame(schema=self.rows)], list[pl.DataFrame]()
-        for chunk in self.source.chunks(_ROWS):
-            pieces = [piece.rows for piece in chunk.pieces] if isinstance(chunk, Pieces) else [chunk]
+        for chunk in chunks_of(self.source, _ROWS):
+            found = chunk.rows if isinstance(chunk, Announced) else chunk
+            pieces = [piece.rows for piece in found.pieces] if isinstance(found, Pieces) else [found]
             for piece in pieces:
                 if isinstance(piece, Faulty):
                     wrong.append(piece.letters)

@@ -2,7 +2,7 @@
 
 `ReadInChunks` is for runs in process, and `Resumable` for those that go on from a checkpoint. On Spark a source is read
 as files that the driver lists, as rows in memory that are kept beside the checkpoint, or by a reader of Spark's; one
-that is read in steps plays them on either.
+that plans its batches, or is read in steps, is for either.
 """
 
 from __future__ import annotations
@@ -81,11 +81,19 @@ class Intake(Protocol):
 
 
 @runtime_checkable
-class ToldOfCommits(Intake, Protocol):
-    """An intake that is to know when what it gave is committed."""
+class ToldOfCommits(Protocol):
+    """A source, or an intake of one, that is to know when what it gave is committed."""
 
     def committed(self, taken: Taken) -> None:
         """The batch is done for good. After a run that was killed it may be told of once more."""
+
+
+@runtime_checkable
+class Closed(Protocol):
+    """A source that holds something while it is read, such as a connection."""
+
+    def close(self) -> None:
+        """The run is over."""
 
 
 @runtime_checkable
@@ -96,18 +104,41 @@ class Resumable(Source, Protocol):
         """Reads on from there, batches of about `rows` rows; {} is the beginning."""
 
 
+PlannedRows: TypeAlias = pl.DataFrame | pl.LazyFrame | Pieces
+"""What a planned batch has."""
+
+
 @runtime_checkable
-class ReadInParts(ReadInChunks, Resumable, Protocol):
-    """A source of which is known, before it is read, what a batch takes; on Spark tasks read the parts of that."""
+class ReadAsPlanned(Source, Protocol):
+    """A source of which is known, before it is read, what a batch takes. On Spark the driver plans, and a task reads.
 
-    def take(self, position: Position, rows: int | None) -> Taken | None:
-        """What comes after this position, about `rows` rows if that is a number; its `input` is a list of parts.
+    Batches are planned as far as there is input; those of a source that is `ToldOfCommits` one by one, when the one
+    before is committed.
+    """
 
-        {} is the beginning. None if nothing is there now.
-        """
+    def plan(self, position: Position, rows: int) -> Taken | None:
+        """What comes after this position, about `rows` rows; {} is the beginning. None if nothing is there now."""
 
-    def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
+    def read(self, taken: Taken) -> PlannedRows:
+        """The rows of a planned batch, the same each time. Raises `LookupError` where they are not there any more."""
+
+
+@runtime_checkable
+class ReadInParts(Source, Protocol):
+    """A source of which a planned batch has several parts: its `input` is a list of them. On Spark tasks share those.
+
+    `rows` is then as many as there are.
+    """
+
+    def plan(self, position: Position, rows: int) -> Taken | None:
+        """What comes after this position, about `rows` rows; {} is the beginning. None if nothing is there now."""
+
+    def read_part(self, part: Any, rows: int) -> Iterator[FromFile | pl.DataFrame | pl.LazyFrame]:
         """The rows of a part, the same each time, in pieces of at most `rows` rows."""
+
+
+Planned: TypeAlias = ReadAsPlanned | ReadInParts
+"""A source that plans its batches."""
 
 
 @runtime_checkable
@@ -265,17 +296,3 @@ def told_event_time(source: AnySource, column: str, unit: str | None = None) -> 
     if isinstance(source, ToldHowTimeIsRead):
         return source.reading_event_time(column, unit)
     return source.for_event_time(column) if isinstance(source, ToldEventTime) else source
-
-
-def chunks_of(source: ReadInChunks, rows: int, *, apart: bool = False) -> Iterator[Chunk]:
-    """What batches in process take of a source, about `rows` rows each; of files with their names, or `apart`."""
-    if not isinstance(source, ReadInFiles):
-        return source.chunks(rows)
-    return source.batches_apart(rows) if apart else source.batches(rows)
-
-
-def intake_of(source: Resumable, position: Position, rows: int, *, apart: bool = False) -> Intake:
-    """Reads a source on from a position; of files with their names, or `apart`."""
-    if isinstance(source, ReadInFiles):
-        return source.resume(position, rows, apart=apart)
-    return source.resume(position, rows)

@@ -10,7 +10,8 @@ from typing import Final, Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError
-from beamlike.io.sources import Intake, Position, Resumable, Taken, ToldOfCommits, intake_of
+from beamlike.io.in_process import Continued, intake_of
+from beamlike.io.sources import Intake, Position, Taken, ToldOfCommits
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.journal import Begun
 from beamlike.local.read_ahead import (
@@ -79,7 +80,7 @@ def feed_of(
 def require_resumable(plan: Plan) -> None:
     """Raises `PlanError` for a source that cannot be read on from where it was."""
     for name, source in plan.sources.items():
-        if steps_of(plan) is None and not isinstance(source.source, Resumable):
+        if steps_of(plan) is None and not isinstance(source.source, Continued):
             raise PlanError(
                 f"{type(source.source).__name__} cannot be read on from where a run was, as it has no "
                 "resume(position, rows); leave out checkpoint=, or run on Spark if that can read it",
@@ -127,7 +128,7 @@ class SourceFeed:
         """From these positions; what is open is closed with `held`."""
         intakes = dict[str, Intake | WholeIntake]()
         for name, source in plan.sources.items():
-            assert isinstance(source.source, Resumable)
+            assert isinstance(source.source, Continued)
             apart = isinstance(source.watermark.per_split, SourceFile)
             opened = partial(intake_of, source.source, rows=rows, apart=apart)
             intakes[name] = WholeIntake.of(position(name), opened) if source.whole else opened(position(name))
@@ -175,7 +176,8 @@ class SourceFeed:
         """Of sources such as queues, which can let go of it."""
         for name, taken in batch.taken.items():
             # A savepoint has a batch of another run.
-            if isinstance(intake := self.intakes.get(name), ToldOfCommits):
+            intake: object = self.intakes.get(name)
+            if isinstance(intake, ToldOfCommits):
                 with at("source", name):
                     intake.committed(taken)
 

@@ -11,9 +11,8 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, listed
-from beamlike.io.announcing import ReadAsPlanned
 from beamlike.io.base import Source
-from beamlike.io.sources import ReadInSteps
+from beamlike.io.sources import ReadInSteps, ToldOfCommits
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, Group, OfStage, Read
 from beamlike.logical.overlaps import require_apart
@@ -301,10 +300,10 @@ def require_one_clock(plan: Plan) -> None:
 
 
 def require_read_once(plan: Plan) -> None:
-    """What plans its own batches has one reader: two would each get a part of a queue."""
+    """What is told of commits has one reader: two would each get a part of a queue."""
     seen: list[tuple[str, Source]] = []
     for name, source in plan.sources.items():
-        if not isinstance(source.source, ReadAsPlanned):
+        if not isinstance(source.source, ToldOfCommits):
             continue
         if before := [other for other, one in seen if one is source.source or one == source.source]:
             raise PlanError(

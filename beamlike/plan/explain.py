@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sinks import written_by_tasks
-from beamlike.io.sources import ReadFromMemory, ReadInFiles, ReadInParts, ReadInSteps
+from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.logical.keyed import operator_facts
 from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
@@ -183,6 +183,6 @@ def _reader(source: SourcePlan) -> str:
         return "rows kept beside the checkpoint, readStream(lists of files)"
     if isinstance(source.source, Refreshed):
         return "readings kept beside the checkpoint, readStream(lists of files)"
-    if isinstance(source.source, ReadInParts):
-        return "readStream(parts that the driver plans)"
+    if isinstance(source.source, Planned) and not isinstance(source.source, ReadInFiles):
+        return "readStream(batches that it plans)"
     return "readStream(lists of files)" if isinstance(source.source, ReadInFiles) else "spark reader"

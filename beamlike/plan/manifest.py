@@ -17,8 +17,7 @@ import attrs
 from beamlike.errors import CheckpointError
 from beamlike.expressions.describe import aggregate_text
 from beamlike.expressions.describe import describe as text
-from beamlike.io.announcing import ReadAsPlanned
-from beamlike.io.sources import ReadFromMemory, ReadInFiles, ReadInParts
+from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles
 from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.stepped import steps_of
@@ -189,8 +188,7 @@ def _source(source: SourcePlan) -> dict[str, str]:
         "event time": _event_time(source.time),
         "watermark": _watermark(source.watermark),
         **listed,
-        **({"batches planned by": "the source"} if isinstance(source.source, ReadAsPlanned) else {}),
-        **({"parts planned by": "the driver"} if isinstance(source.source, ReadInParts) else {}),
+        **({"batches planned by": "the source"} if isinstance(source.source, Planned) else {}),
     }
 
 

@@ -13,7 +13,8 @@ import polars as pl
 
 from beamlike.errors import MissingFiles, PlanError, StepError
 from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Unreadable
-from beamlike.io.sources import ReadInChunks, ReadInFiles, ReadInSteps, chunks_of
+from beamlike.io.in_process import InProcess, chunks_of
+from beamlike.io.sources import ReadInFiles, ReadInSteps
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.route import follow, join
 from beamlike.rows.dead_letters import EXPRESSION_ERRORS, DeadLetterCounts, dead_letters, error_text
@@ -258,7 +259,7 @@ def read_in_process(source: SourcePlan, rows: int) -> Iterator[Chunk]:
 
     Raises `PlanError` where it cannot be read in process, and `MissingFiles`; both before anything is taken.
     """
-    if not isinstance(source.source, ReadInChunks):
+    if not isinstance(source.source, InProcess):
         raise PlanError("only Spark can read it: run with runner=bl.SparkRunner(...)", step=source.name)
     apart = isinstance(source.watermark.per_split, SourceFile)
     chunks: Iterator[Chunk] = chunks_of(source.source, rows, apart=apart)

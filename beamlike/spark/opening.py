@@ -117,7 +117,7 @@ class Opened:
     @property
     def goes_on(self) -> bool:
         """Whether the query goes on when it has taken all input: its end can follow, or what a source plans next."""
-        planned = self.options.trigger == "available_now" and bool(self.listings.takings)
+        planned = self.options.trigger == "available_now" and bool(self.listings.waiting)
         return (self.options.drain or planned) and not self.plays
 
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> Gate:

@@ -227,7 +227,7 @@ class SparkRun(Shown):
         listings = self._opened.listings
         while listings.look() if self.runner.drain else listings.look_on():
             self._query.processAllAvailable()
-        if listings.takings:  # of which the last may have moved a watermark only
+        if listings.waiting:  # of which the last may have moved a watermark only
             self._query.processAllAvailable()
             listings.look_on()
 

@@ -1,9 +1,9 @@
-"""A queue in a folder, as a source that announces its watermark: parcels of rows, and which of them were committed."""
+"""Queues in a folder, as sources that announce their watermark: parcels of rows, and which of them were committed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +51,36 @@ class Parcels(bl.AnnouncingSource):
     def committed(self, taken: bl.Taken) -> None:
         with Path(self.folder, "committed").open("a") as told:
             told.write(f"{taken.input}\n")
+
+
+class Crates:
+    """The same parcels, of which a batch takes up to two, each a part; a class without a base."""
+
+    bounded = False
+    watermark = bl.AnnouncedWatermark()
+
+    def __init__(self, parcels: Parcels) -> None:
+        self.parcels = parcels
+
+    def schema(self) -> pl.Schema:
+        return self.parcels.schema()
+
+    def plan(self, position: Mapping[str, Any], rows: int) -> bl.Taken | None:
+        """Two parcels together are as complete as the second one."""
+        first = self.parcels.plan(position, rows)
+        if first is None:
+            return None
+        names = [path.name for path in sorted(Path(self.parcels.folder).glob("*.json"))]
+        taken = names[position.get("done", 0) :][:2]
+        complete = json.loads(Path(self.parcels.folder, taken[-1]).read_text())["complete"]
+        done = position.get("done", 0) + len(taken)
+        return bl.Taken(
+            taken, {"done": done}, done < len(names), None if complete is None else complete * 1_000_000
+        )
+
+    def read_part(self, part: str, rows: int) -> Iterator[pl.DataFrame]:
+        yield self.parcels.read(bl.Taken(part, {}))
+
+    def committed(self, taken: bl.Taken) -> None:
+        for name in taken.input:
+            self.parcels.committed(bl.Taken(name, {}))

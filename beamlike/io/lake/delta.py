@@ -13,13 +13,13 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError
-from beamlike.io.base import FromFile, Pieces
+from beamlike.io.base import FromFile
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.lake.base import LakeTable, Written
 from beamlike.io.lake.delta_log import Log, rows_of
-from beamlike.io.parts import PartsIntake, chunks_up_to
+from beamlike.io.planned import planned_chunks
 from beamlike.io.sinks import ANY, Feed, Place
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import Chunk, Position, Taken
 from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.path_names import is_remote
 
@@ -199,21 +199,17 @@ class Delta(LakeTable):
             raise PlanError(f"the Delta table {self.path!r} has {strange[0]}, which bl.Delta does not read")
         return self._columns_there()
 
-    def chunks(self, rows: int) -> Iterator[Pieces]:
+    def chunks(self, rows: int) -> Iterator[Chunk]:
         """What batches in process take, up to the version that there is now."""
-        return chunks_up_to(self, rows, self._table().version())
+        return planned_chunks(self, rows, {"end": self._table().version()})
 
-    def resume(self, position: Position, rows: int) -> PartsIntake:
-        """Reads on after a version, or within the snapshot that a run began with."""
-        return PartsIntake.of(self.from_anywhere(), position, rows)
-
-    def take(self, position: Position, rows: int | None) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> Taken | None:
         """Files of the snapshot that a run begins with, of about `rows` rows; or those that a new version has added."""
         from pyarrow.fs import PyFileSystem
 
-        return Log(self.path, PyFileSystem(self._files()), self._table).take(
-            position, rows, self.start_version
-        )
+        # Tasks have working directories of their own.
+        path, system = absolute(self.path), PyFileSystem(self._files())
+        return Log(path, system, self._table).take(position, rows, self.start_version)
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         """The rows of a file of the table."""

@@ -38,7 +38,7 @@ class Log:
     system: Any
     table: Callable[[int | None], Any]
 
-    def take(self, position: Position, rows: int | None, start: int | None) -> Taken | None:
+    def take(self, position: Position, rows: int, start: int | None) -> Taken | None:
         """What comes after a position: of the snapshot as files of about `rows` rows, of later versions one whole.
 
         A position has a version, and within the snapshot a file of it; it may have the version that is the `end`.
@@ -52,10 +52,10 @@ class Log:
             return self._of_snapshot(version, first, rows)
         return self._after(version, position.get("end"))
 
-    def _of_snapshot(self, version: int, first: int, rows: int | None) -> Taken | None:
+    def _of_snapshot(self, version: int, first: int, rows: int) -> Taken | None:
         files = [self._found(*one) for one in _snapshot(self.table(version))]
         last, count = first, 0
-        while last < len(files) and (last == first or rows is None or count + files[last].rows <= rows):
+        while last < len(files) and (last == first or count + files[last].rows <= rows):
             count += files[last].rows
             last += 1
         if last == first:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import polars as pl
 
 from beamlike.errors import PlanError, unknown_column
-from beamlike.io.base import Declared, FromFile, Pieces
-from beamlike.io.parts import PartsIntake, chunks_up_to
-from beamlike.io.sources import Position, Taken
+from beamlike.io.base import Declared, FromFile
+from beamlike.io.planned import planned_chunks
+from beamlike.io.sources import Chunk, Position, Taken
 from beamlike.io.sql.names import is_query
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from beamlike.io.sql.reading import Selection
 
 _ROWS: Final = 1_000_000
-"""A batch on Spark."""
+"""Of a batch at most: a single task reads it."""
 
 
 class TableSource:
@@ -59,21 +59,19 @@ class TableSource:
 
         return Selection(self.url, self.table, self.schema())
 
-    def chunks(self, rows: int) -> Iterator[Pieces]:
+    def chunks(self, rows: int) -> Iterator[Chunk]:
         """What batches in process take, up to what is there now."""
         end = None if self.grows is None else self._selection().newest(self.grows)
-        return iter(()) if self.grows is not None and end is None else chunks_up_to(self, rows, end)
+        return (
+            iter(()) if self.grows is not None and end is None else planned_chunks(self, rows, {"end": end})
+        )
 
-    def resume(self, position: Position, rows: int) -> PartsIntake:
-        """Reads on above a value, or nothing if the whole table was read."""
-        return PartsIntake.of(self, position, rows)
-
-    def take(self, position: Position, rows: int | None) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> Taken | None:
         """The rows above the last value, up to one that is fixed now; or the whole table, once."""
         if self.grows is None:
             return None if position.get("read") else Taken([{}], {"read": True})
         above, end = position.get("last"), position.get("end")
-        upto, more = self._selection().bound(self.grows, above, end, rows or _ROWS)
+        upto, more = self._selection().bound(self.grows, above, end, min(rows, _ROWS))
         return None if upto is None else Taken([{"above": above, "upto": upto}], {"last": upto}, more)
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:

@@ -21,14 +21,13 @@ from beamlike.spark.query.listing import Listing
 from beamlike.spark.query.operators import apply_level
 from beamlike.spark.query.parts import PartWriter, write_in_tasks
 from beamlike.spark.query.planner import Planner
-from beamlike.spark.query.takings import Takings
 
 
 def envelopes(
     session: SparkSession,
     plan: Plan,
     topology: Topology,
-    listings: Mapping[str, Listing | Takings | Planner],
+    listings: Mapping[str, Listing | Planner],
     control: str,
     writer: PartWriter,
     started: int,

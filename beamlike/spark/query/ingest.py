@@ -17,10 +17,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import describe
-from beamlike.io.announcing import ReadAsPlanned, read_planned
 from beamlike.io.base import FromFile
+from beamlike.io.planned import pieces_of, read_planned
 from beamlike.io.refreshed import Refreshed
-from beamlike.io.sources import Decoding, ReadBySpark, ReadFromMemory, ReadInFiles, ReadInParts, ReadInSteps
+from beamlike.io.sources import (
+    Decoding,
+    Planned,
+    ReadBySpark,
+    ReadFromMemory,
+    ReadInFiles,
+    ReadInParts,
+    ReadInSteps,
+)
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
@@ -29,8 +37,7 @@ from beamlike.spark.query.control import obey, tell
 from beamlike.spark.query.desks import NOWHERE, TaskDesks
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
 from beamlike.spark.query.parts import NO_PARTS, PartWriter, SourceParts, TaskParts
-from beamlike.spark.query.planner import PlannedPart, Planner
-from beamlike.spark.query.takings import Noted, Takings
+from beamlike.spark.query.planner import Noted, NotedPart, Planner
 from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end
 from stages.strategies.validators import SourceFile
@@ -49,13 +56,7 @@ def require_readable(plan: Plan) -> None:
     for name, source in plan.sources.items():
         if not isinstance(
             source.source,
-            ReadBySpark
-            | ReadInFiles
-            | ReadInParts
-            | ReadFromMemory
-            | ReadInSteps
-            | Refreshed
-            | ReadAsPlanned,
+            ReadBySpark | ReadInFiles | Planned | ReadFromMemory | ReadInSteps | Refreshed,
         ):
             raise PlanError(
                 f"Spark cannot read {describe(source.source)}, which has chunks(rows) only; give it "
@@ -68,7 +69,7 @@ def source_envelopes(
     session: SparkSession,
     sources: Iterable[SourcePlan],
     topology: Topology,
-    listings: Mapping[str, Listing | Takings | Planner],
+    listings: Mapping[str, Listing | Planner],
     desks: TaskDesks = NOWHERE,
     writer: PartWriter = NO_PARTS,
 ) -> list[DataFrame]:
@@ -89,7 +90,7 @@ def source_envelopes(
 
 
 def _streams(
-    sources: Iterable[SourcePlan], listings: Mapping[str, Listing | Takings | Planner]
+    sources: Iterable[SourcePlan], listings: Mapping[str, Listing | Planner]
 ) -> Iterator[Mapping[str, SourcePlan]]:
     """Those that come as one stream each: all file sources that follow each other, or one of another kind."""
     for in_files, plans in groupby(sources, lambda plan: plan.name in listings):
@@ -102,7 +103,7 @@ def _streams(
 def _file_envelopes(
     plans: Mapping[str, SourcePlan],
     topology: Topology,
-    listings: Mapping[str, Listing | Takings | Planner],
+    listings: Mapping[str, Listing | Planner],
     desks: TaskDesks,
     parts: SourceParts,
 ) -> DataFrame:
@@ -116,7 +117,7 @@ def _file_envelopes(
     return spread.mapInArrow(settled(desks.noted(_ingest_files(plans, topology, parts))), DDL)
 
 
-def _listed(listing: Listing | Takings | Planner) -> DataFrame:
+def _listed(listing: Listing | Planner) -> DataFrame:
     """Columns: source, entry (a part of a file or a planned batch, as JSON), now (us)."""
     return listing.read().select(F.lit(listing.name).alias("source"), "value", _now())
 
@@ -179,10 +180,10 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: So
                 listed = read_entry(entry)
                 if isinstance(listed, KnownFiles):
                     tasks[name].tell(known(listed.known))
-                elif isinstance(listed, PlannedPart):
-                    yield from _ingest_planned(tasks[name], listed)
                 elif isinstance(listed, Noted):
-                    yield from _ingest_batch(tasks[name], listed)
+                    yield from _ingest_planned(tasks[name], listed)
+                elif isinstance(listed, NotedPart):
+                    yield from _ingest_planned_part(tasks[name], listed)
                 elif isinstance(listed, FilePart):
                     yield from _ingest_part(tasks[name], listed)
         for task in tasks.values():
@@ -209,23 +210,24 @@ def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
         task.tell(read_to_end(file))
 
 
-def _ingest_planned(task: _Task, listed: PlannedPart) -> Iterator[pa.RecordBatch]:
-    """What a task sends of a part that the driver has planned."""
-    origin = f"{task.plan.name}:{listed.list:012d}"
-    pieces = cast(ReadInParts, task.plan.source).read_part(listed.what, CHUNK_ROWS)
+def _ingest_planned(task: _Task, noted: Noted) -> Iterator[pa.RecordBatch]:
+    """What a task sends of a batch that its source has planned, but for its parts."""
+    if noted.input is None and noted.watermark is None:
+        return
+    read = read_planned(cast(Planned, task.plan.source), noted.taken, CHUNK_ROWS)
+    batch = task.send(read, f"{task.plan.name}:{noted.planned:012d}", 0)
+    if batch is not None:
+        yield batch
+
+
+def _ingest_planned_part(task: _Task, listed: NotedPart) -> Iterator[pa.RecordBatch]:
+    """What a task sends of a part of such a batch."""
+    origin = f"{task.plan.name}:{listed.noted:012d}"
+    pieces = pieces_of(cast(ReadInParts, task.plan.source), listed.what, CHUNK_ROWS)
     for index, piece in enumerate(pieces):
         batch = task.send(piece, origin, listed.place * PART_NUMBERS + index * CHUNK_NUMBERS)
         if batch is not None:
             yield batch
-
-
-def _ingest_batch(task: _Task, noted: Noted) -> Iterator[pa.RecordBatch]:
-    """What a task sends of a batch that its source has planned."""
-    batch = task.send(
-        read_planned(cast(ReadAsPlanned, task.plan.source), noted.taken), f"{task.plan.name}:0", 0
-    )
-    if batch is not None:
-        yield batch
 
 
 def _ingest_rows(plan: SourcePlan, topology: Topology, parts: SourceParts) -> Ingest:

@@ -15,15 +15,13 @@ from typing import Any, ClassVar, Final, cast
 import attrs
 from pyspark.sql import DataFrame
 
-from beamlike.io.announcing import ReadAsPlanned
 from beamlike.io.refreshed import ReadingsAsFiles
-from beamlike.io.sources import Found, ReadInFiles, ReadInParts
+from beamlike.io.sources import Found, Planned, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.notes import BEFORE, Notes
-from beamlike.spark.query.planner import PlannedPart, Planner, Reached
-from beamlike.spark.query.takings import Noted, Takings
+from beamlike.spark.query.planner import Noted, NotedPart, Planner
 from stages.facts import SPARSE, from_json, to_facts
 from stages.strategies.validators import SourceFile
 
@@ -59,7 +57,7 @@ class KnownFiles:
     known: tuple[str, ...]
 
 
-Entry = FilePart | KnownFiles | Noted | PlannedPart | Reached
+Entry = FilePart | KnownFiles | Noted | NotedPart
 
 
 def read_entry(line: str) -> Entry:
@@ -195,27 +193,30 @@ class Listing(Lists):
 class Listings:
     """What the driver notes of the sources of a run that are files, or plan their batches, by name."""
 
-    sources: Mapping[str, Listing | Takings | Planner]
+    sources: Mapping[str, Listing | Planner]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: Plan) -> Listings:
         """Those of a plan, with what is there."""
-        listings = dict[str, Listing | Takings | Planner]()
+        listings = dict[str, Listing | Planner]()
         for name, source in plan.sources.items():
             if isinstance(source.source, ReadInFiles):
                 listings[name] = Listing.of(checkpoint, source)
-            elif isinstance(source.source, ReadAsPlanned):
-                listings[name] = Takings.of(checkpoint, source)
-            elif isinstance(source.source, ReadInParts):
+            elif isinstance(source.source, Planned):
                 listings[name] = Planner.of(checkpoint, source)
         listed = cls(listings)
         listed.look()
         return listed
 
     @property
-    def takings(self) -> list[Takings]:
+    def planners(self) -> list[Planner]:
         """Those of sources that plan their batches."""
-        return [listing for listing in self.sources.values() if isinstance(listing, Takings)]
+        return [listing for listing in self.sources.values() if isinstance(listing, Planner)]
+
+    @property
+    def waiting(self) -> list[Planner]:
+        """Those of which the next batch is planned when the one before is committed."""
+        return [planner for planner in self.planners if planner.waits]
 
     def look(self) -> bool:
         """Notes what is new, and says whether there is anything to read."""
@@ -227,10 +228,10 @@ class Listings:
 
     def look_on(self) -> bool:
         """Notes what was there and did not fit into the batch before, and says whether there is anything to read."""
-        found = [takings.look_on() for takings in self.takings]
+        found = [planner.look_on() for planner in self.waiting]
         return any(found)
 
     def close(self) -> None:
         """The run is over; what is committed by now is told."""
-        for takings in self.takings:
-            takings.close()
+        for planner in self.planners:
+            planner.close()

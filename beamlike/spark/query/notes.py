@@ -21,6 +21,11 @@ BEFORE: Final = "_before.json"
 _FIRST_TIME: Final = 1_000_000_000  # of notes, in seconds: long past
 
 
+def note_name(number: int) -> str:
+    """The file of a note."""
+    return f"{number:012d}.json"
+
+
 @attrs.define(slots=False)
 class Notes:
     """Those of a source, in a folder of their `kind`, each named by a number."""
@@ -41,7 +46,7 @@ class Notes:
         Spark takes them in order of their times, so these are a second apart; where a storage keeps no times that are
         given, in order of their names.
         """
-        self.checkpoint.files.write(f"{self.folder}/{number:012d}.json", text, _FIRST_TIME + number)
+        self.checkpoint.files.write(f"{self.folder}/{note_name(number)}", text, _FIRST_TIME + number)
 
     def read_by(self, batch: int) -> dict[str, str]:
         """The notes that Spark had read by the end of a batch, and where they were."""
@@ -56,7 +61,10 @@ class Notes:
     def require_here(self, read: Mapping[str, str]) -> None:
         """What the next batch has planned: Spark would take a note in another place for another one."""
         begun = self.read_by(last_batch(self.checkpoint, "offsets"))
+        there = {*self.checkpoint.files.names(self.folder)}
         for name in begun.keys() - read.keys():
+            if name not in there:
+                raise self.checkpoint.damaged(f"the note {self.folder}/{name} is gone")
             if begun[name] != path_text(f"{self.folder}/{name}"):
                 raise CheckpointError(
                     f"the checkpoint {self.checkpoint.path} was moved within a batch, of which the input is in "

@@ -1,142 +1,244 @@
-"""Sources that are read in parts: the driver plans batches ahead, and tasks read the parts of each."""
+"""Sources that plan their batches: the driver notes each beside the checkpoint, and tasks read what the note says."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from functools import cached_property
-from typing import Any, ClassVar, cast
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Self, cast
 
 import attrs
 from pyspark.sql import DataFrame
 
-from beamlike.io.sources import Position, ReadInParts, Taken
+from beamlike.errors import CheckpointError
+from beamlike.io.planned import PlannedIntake
+from beamlike.io.sources import Planned, Position, ReadInParts, Taken, ToldOfCommits
 from beamlike.plan.model import SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
-from beamlike.spark.query.notes import BEFORE, Notes
+from beamlike.spark.query.notes import BEFORE, Notes, note_name
+from beamlike.system.in_hand import at
+from beamlike.system.path_names import file_name
 from stages.facts import from_json, to_facts
 
+_BATCH_ROWS: Final = 250_000
+"""What one task is to read."""
+
 
 @attrs.frozen
-class PlannedPart:
-    """A part of what a batch takes of a source, as that says it, and its place in the list with this number."""
+class Noted:
+    """A batch that was planned, and its number; `position` is all of where the source is after it.
 
-    what: Any
-    list: int
+    The first line of a note. Those of its parts follow, if it has any, and `input` is None then.
+    """
+
+    planned: int
+    input: Any
+    position: dict[str, Any]
+    watermark: int | None
+
+    @property
+    def taken(self) -> Taken:
+        """As the source has planned it."""
+        return Taken(self.input, self.position, watermark=self.watermark)
+
+    @property
+    def file(self) -> str:
+        """The name of its note."""
+        return note_name(self.planned)
+
+
+@attrs.frozen
+class NotedPart:
+    """A part of the batch of this number, and its place among them."""
+
+    noted: int
     place: int
+    what: Any
 
 
-@attrs.frozen
-class Reached:
-    """Which entries of the position of a source a list changes; no task reads it."""
-
-    reached: dict[str, Any]
-
-
-def _line(entry: PlannedPart | Reached) -> str:
+def _line(entry: Noted | NotedPart) -> str:
     return f"{json.dumps(to_facts(entry))}\n"
 
 
-@attrs.define
-class _Known:
-    """How many lists there are, and where the source is after them."""
+class NotedBatches(Notes):
+    """The batches of a source that a run has planned."""
 
-    lists: int
-    position: dict[str, Any]
+    kind: ClassVar[str] = "batches"
 
+    def last(self, batch: int) -> Noted | None:
+        """The last one that Spark had taken by the end of a batch; None before there is one."""
+        return self._last(self.read_by(batch))
 
-@attrs.define(slots=False)
-class Plans(Notes):
-    """Lists of which each has what one batch takes, and where the source is then."""
+    def _last(self, read: Mapping[str, str]) -> Noted | None:
+        """The last one of those that were read. Raises `CheckpointError` where it is gone."""
+        self._require_notes_of_now()
+        before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
+        known = [] if before is None else [self._parsed(before)]
+        there = sorted(read.keys() & {*self.checkpoint.files.names(self.folder)})
+        known += [self.noted(name) for name in there[-1:]]
+        last = max(known, key=lambda noted: noted.planned, default=None)
+        if read and (last is None or last.file < max(read)):
+            raise self.checkpoint.damaged(f"the note {self.folder}/{max(read)} is gone")
+        return last
 
-    kind: ClassVar[str] = "parts"
+    def _require_notes_of_now(self) -> None:
+        older = self.checkpoint.at("parts", file_name(self.name))
+        if self.checkpoint.files.names(older) or self.checkpoint.files.latest(f"{older}/{BEFORE}"):
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint.path} has what batches of source {self.name!r} take as an earlier "
+                "version of beamlike has noted it, in beamlike/parts: go on with that version, or take a savepoint "
+                "with it and restore that with this one"
+            )
 
-    @cached_property
-    def known(self) -> _Known:
-        """By the lists that are there, and those that were."""
-        return self._by(self.checkpoint.files.names(self.folder))
+    def noted(self, name: str) -> Noted:
+        """What the note of this name says, with all parts."""
+        return self._parsed(self.checkpoint.files.read(f"{self.folder}/{name}") or "")
 
-    def _follow(self, known: _Known, name: str) -> None:
-        """On to where the source is after a list."""
-        if name != f"{known.lists:012d}.json":
-            raise self.checkpoint.damaged(f"the list {self.folder}/{known.lists:012d}.json is gone")
-        lines = (self.checkpoint.files.read(f"{self.folder}/{name}") or "").splitlines()
+    def _parsed(self, text: str) -> Noted:
+        first, *parts = text.splitlines() or [""]
         try:
-            position = from_json(Reached, lines[0]).reached
-        except (ValueError, TypeError, KeyError, IndexError):
-            raise self.checkpoint.damaged(f"the list {self.folder}/{name} is not whole") from None
-        known.lists += 1
-        known.position.update(position)
+            noted = from_json(Noted, first)
+            return (
+                attrs.evolve(noted, input=[from_json(NotedPart, part).what for part in parts])
+                if parts
+                else noted
+            )
+        except (ValueError, TypeError, KeyError):
+            raise self.checkpoint.damaged(f"a note in {self.folder} is not whole") from None
 
-    def position(self, batch: int) -> Position:
-        """Where the source is after a batch."""
-        return self._by(self.read_by(batch)).position
+    def keep(self, last: Noted) -> None:
+        """Notes that it is done, and all before it."""
+        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", _line(last))
 
-    def _by(self, read: Iterable[str]) -> _Known:
-        """By some of the lists, and those that were."""
-        before = json.loads(self.checkpoint.files.latest(f"{self.folder}/{BEFORE}") or "{}")
-        known = _Known(before.get("lists", 0), before.get("position", {}))
-        for name in sorted({*read} & {*self.checkpoint.files.names(self.folder)}):
-            self._follow(known, name)
-        return known
-
-    def keep(self, lists: int, position: Position) -> None:
-        """Notes that so many lists were read, and where the source is after them."""
-        text = json.dumps({"lists": lists, "position": dict(position)})
-        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", text)
-
-    def tidy(self) -> None:
-        """Removes those that were read: Spark knows them by their paths, and a checkpoint may move.
-
-        Raises `CheckpointError` where a list is gone, or is elsewhere while a batch is to be done again with it.
-        """
-        read = self.read_by(last_batch(self.checkpoint, "commits"))
-        self.require_here(read)
-        after = self._by(read)
-        if there := read.keys() & {*self.checkpoint.files.names(self.folder)}:
-            self.keep(after.lists, after.position)
-            for name in there:
-                self.checkpoint.files.remove(f"{self.folder}/{name}")
+    def begin_from(self, position: Position) -> None:
+        """Of a new checkpoint: the source is there."""
+        self.checkpoint.files.make(self.folder)
+        self.keep(Noted(0, None, dict(position), None))
 
 
 @attrs.define(slots=False)
-class Planner(Plans):
-    """Lists that are written. A source that is `whole` is read in the first batch, and is over then."""
+class Planner(NotedBatches):
+    """Has batches planned; Spark takes one note in a batch.
 
-    source: ReadInParts
+    Where the source is told of commits, the next one is planned when the one before is committed; others are planned as
+    far as there is input. One that is `whole` is read in the first batch, and is over then.
+    """
+
+    source: Planned
     whole: bool = False
+    _intake: PlannedIntake = attrs.field(init=False)
+    _number: int = attrs.field(default=0, init=False)
+    _due: list[Noted] = attrs.field(factory=list, init=False)
+    _more: bool = attrs.field(default=True, init=False)
+    _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Planner:
-        """That of a source of a plan, whose path is meant from here."""
-        given = cast(Any, plan.source)
-        source = given.from_anywhere() if hasattr(given, "from_anywhere") else given
-        planner = cls(checkpoint, plan.name, source, plan.whole)
+    def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Self:
+        """That of a source of a plan, from where the checkpoint is."""
+        planner = cls(checkpoint, plan.name, cast(Planned, plan.source), plan.whole)
         checkpoint.files.make(planner.folder)
-        planner.tidy()
+        planner._go_on()
         return planner
 
+    @property
+    def waits(self) -> bool:
+        """Whether the next batch is planned when the one before is committed."""
+        return isinstance(self.source, ToldOfCommits) and not self.whole
+
+    def _go_on(self) -> None:
+        read = self.read_by(last_batch(self.checkpoint, "commits"))
+        self.require_here(read)
+        last = self._last(read)
+        rows = sys.maxsize if isinstance(self.source, ReadInParts) else _BATCH_ROWS
+        self._intake = PlannedIntake(self.source, {} if last is None else last.position, rows)
+        there = sorted(self.checkpoint.files.names(self.folder))
+        if last is not None:
+            # Who was killed right after the commit has not told of it.
+            self._done([last], [name for name in there if name in read])
+            self._number = last.planned + 1
+        self._take_up([name for name in there if name not in read])
+
+    def _take_up(self, names: list[str]) -> None:
+        """Goes on after notes that no batch has finished. Raises `CheckpointError` where one before them is gone."""
+        for name in names:
+            if name != note_name(self._number):
+                raise self.checkpoint.damaged(f"the note {self.folder}/{note_name(self._number)} is gone")
+            self._add(self.noted(name))
+
+    def _add(self, noted: Noted) -> None:
+        self._due.append(noted)
+        self._number += 1
+        self._intake.go_on_from(noted.taken)
+
+    def _done(self, batches: Sequence[Noted], names: Iterable[str]) -> None:
+        """Tells of batches that are committed, notes that, and removes the notes of these names."""
+        with at("source", self.name):
+            for noted in batches:
+                self._intake.committed(noted.taken)
+        for last in batches[-1:]:
+            # Of what may have to be told once more, all is kept.
+            self.keep(last if self.waits else attrs.evolve(last, input=None))
+        for name in names:
+            self.checkpoint.files.remove(f"{self.folder}/{name}")
+
+    def settle(self) -> bool:
+        """Tells the source of batches that are committed by now; says whether none is under way."""
+        with self._turn:
+            return self._settle()
+
+    def _settle(self) -> bool:
+        if self._due:
+            read = self.read_by(last_batch(self.checkpoint, "commits"))
+            done = [noted for noted in self._due if noted.file in read]
+            self._due = self._due[len(done) :]
+            self._done(done, [noted.file for noted in done])
+        return not self._due
+
     def look(self) -> bool:
-        """Plans batches of what there is now, and says whether there are any."""
-        if self.whole and (self.known.lists or self.checkpoint.has_ended(self.name)):
+        """Has batches planned of what there is now, and says whether there is something to read."""
+        with self._turn:
+            if not self._settle() and self.waits:
+                return False
+            if self.whole and (self._number or self.checkpoint.has_ended(self.name)):
+                return False
+            found = self._plan()
+            while self._more and not self.waits:
+                found = self._plan() or found
+            return found
+
+    def _plan(self) -> bool:
+        """Has the next batch planned, if there is one."""
+        with at("source", self.name):
+            taken = self._intake.new()
+        self._more = taken is not None and taken.more
+        if taken is None:
             return False
-        before, taken = self.known.lists, self._next()
-        while taken is not None:
-            self._write(taken)
-            taken = self._next() if taken.more else None
-        return self.known.lists > before
+        noted = self._noted(taken)
+        parts = noted.input if isinstance(self.source, ReadInParts) else None
+        lines: list[Noted | NotedPart] = [noted]
+        if parts is not None:
+            first = attrs.evolve(noted, input=None)
+            lines = [first, *(NotedPart(noted.planned, place, part) for place, part in enumerate(parts))]
+        self.put(noted.planned, "".join(map(_line, lines)))
+        self._add(noted)
+        return taken.more or taken.input is not None
 
-    def _next(self) -> Taken | None:
-        return self.source.take(self.known.position, None)
+    def _noted(self, taken: Taken) -> Noted:
+        position = {**self._intake.position, **taken.position}
+        return Noted(self._number, taken.input, position, cast("int | None", taken.watermark))
 
-    def _write(self, taken: Taken) -> None:
-        number, position = self.known.lists, dict(taken.position)
-        parts = (PlannedPart(part, number, index) for index, part in enumerate(taken.input))
-        self.put(number, "".join([_line(Reached(position)), *map(_line, parts)]))
-        self.known.lists += 1
-        self.known.position.update(position)
+    def look_on(self) -> bool:
+        """The same, if the batch before has left something."""
+        return self.settle() and self._more and self.look()
+
+    def close(self) -> None:
+        """The run is over."""
+        if self.waits:
+            self.settle()
+        self._intake.close()
 
     def read(self) -> DataFrame:
-        """A stream of lines, one for each part."""
+        """A stream of lines: the first of each note, and its parts."""
         return self.stream(one_by_one=not self.whole)

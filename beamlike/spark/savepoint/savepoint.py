@@ -16,9 +16,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
-from beamlike.io.announcing import ReadAsPlanned
 from beamlike.io.files.paths import absolute, uri
-from beamlike.io.sources import PlacedOnSpark, ReadInFiles, ReadInParts
+from beamlike.io.sources import PlacedOnSpark, Planned, ReadInFiles
 from beamlike.plan.manifest import describe, needs_processing_time, new_manifest
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
@@ -33,8 +32,7 @@ from beamlike.spark.query.build import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.operators import apply_level
-from beamlike.spark.query.planner import Plans
-from beamlike.spark.query.takings import NotedBatches
+from beamlike.spark.query.planner import NotedBatches
 from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
@@ -84,13 +82,10 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
             files.write(saved.files_of(name), json.dumps(read))
             number += 1
             continue
-        if "batches planned by" in manifest["sources"][name]:
+        # Older manifests tell of parts.
+        if {"batches planned by", "parts planned by"} & manifest["sources"][name].keys():
             last = NotedBatches(source, name).last(batch)
             saved.positions[name] = {} if last is None else last.position
-            number += 1
-            continue
-        if "parts planned by" in manifest["sources"][name]:
-            saved.positions[name] = dict(Plans(source, name).position(batch))
             number += 1
             continue
         for line in range(len(lines)):
@@ -235,12 +230,8 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
                 Lists(target, name).keep(_files_read(saved, target.session, name), saved.cut.get(name, {}))
             lines.append(NO_OFFSET)
             continue
-        if isinstance(source.source, ReadAsPlanned):
+        if isinstance(source.source, Planned):
             NotedBatches(target, name).begin_from(saved.positions.get(name, {}))
-            lines.append(NO_OFFSET)
-            continue
-        if isinstance(source.source, ReadInParts):
-            Plans(target, name).keep(0, saved.positions.get(name, {}))
             lines.append(NO_OFFSET)
             continue
         if name in saved.positions:

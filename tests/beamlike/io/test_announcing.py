@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from tests.support.parcels import Parcels
+from tests.support.parcels import Crates, Parcels
 from tests.support.places import ROOT
 
 PARCELS = [
@@ -32,7 +32,7 @@ def filled(folder: Path) -> Parcels:
     return parcels
 
 
-def counts(source: Parcels, out: Path) -> bl.Pipeline:
+def counts(source: Parcels | Crates, out: Path) -> bl.Pipeline:
     """How many rows each user has in each minute."""
     p = bl.Pipeline("parcels")
     plays = p.read("plays", source, timestamp="at", timestamp_unit="s")
@@ -60,6 +60,16 @@ def test_windows_close_by_what_the_source_announces(tmp_path: Path) -> None:
     assert watermarks(run) == [10, 65, 65, 120]
     assert panes(tmp_path / "out") == PANES
     assert [batch.stages["plays.aggregate"].dropped for batch in run.batches] == [{}, {}, {"late": 1}, {}]
+    assert source.acknowledged == [f"{n:06d}.json" for n in range(4)]
+
+
+def test_a_batch_may_have_parts(tmp_path: Path) -> None:
+    source = filled(tmp_path / "queue")
+    run = counts(Crates(source), tmp_path / "out").run(
+        bl.LocalRunner(checkpoint=str(tmp_path / "checkpoint"))
+    )
+    assert watermarks(run) == [65, 120]
+    assert panes(tmp_path / "out") == PANES
     assert source.acknowledged == [f"{n:06d}.json" for n in range(4)]
 
 
@@ -149,12 +159,18 @@ def test_others_go_on_without_a_source_that_announces_nothing(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_spark_gives_what_is_given_in_process(spark: Any, tmp_path: Path) -> None:
-    source, out = filled(tmp_path / "queue"), tmp_path / "out"
-    run = counts(source, out).run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=2))
-    assert [*dict.fromkeys(watermarks(run))] == [10, 65, 120]
+@pytest.mark.parametrize(("as_parts", "moved"), [(False, [10, 65, 120]), (True, [65, 120])])
+def test_spark_gives_what_is_given_in_process(
+    spark: Any, tmp_path: Path, as_parts: bool, moved: list[float]
+) -> None:
+    parcels, out = filled(tmp_path / "queue"), tmp_path / "out"
+    source, checkpoint = Crates(parcels) if as_parts else parcels, tmp_path / "checkpoint"
+    run = counts(source, out).run(bl.SparkRunner(str(checkpoint), session=spark, shards=2))
+    assert [*dict.fromkeys(watermarks(run))] == moved
     assert panes(out) == PANES
-    assert source.acknowledged == [f"{n:06d}.json" for n in range(4)]
+    assert parcels.acknowledged == [f"{n:06d}.json" for n in range(4)]
+    notes = checkpoint / "beamlike" / "batches" / "plays"
+    assert [path.name for path in notes.iterdir() if path.suffix == ".json"] == ["_before.json"]
 
 
 @pytest.mark.spark

@@ -16,6 +16,7 @@ READ = (
     sources.ReadInChunks,
     sources.ReadInFiles,
     sources.ReadFromMemory,
+    sources.ReadAsPlanned,
     sources.ReadInParts,
     sources.ReadBySpark,
     sources.ReadInSteps,

@@ -1,7 +1,9 @@
-"""Sources that are read in parts, on Spark: the driver plans batches, tasks read them, and a run goes on."""
+"""Sources that plan their batches, on Spark: the driver notes them, tasks read them, and a run goes on."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.errors import CheckpointError
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.query.planner import Planner
 from tests.support.databases import execute
 
 pytestmark = pytest.mark.spark
@@ -74,6 +79,53 @@ def test_a_run_goes_on_and_takes_each_row_once(spark: SparkSession, tmp_path: Pa
     for name in ("delta", "table"):
         assert places.found("at", name) == [1, 2, 3, 4, 59, 61, 62]
         assert places.found("n", f"{name}-counts") == [2, 5]
+
+
+def test_notes_that_are_gone_or_of_an_earlier_version_are_told_of(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    places = Places(tmp_path)
+    places.add(1)
+
+    def opened(notes: Mapping[int, str], offset: int, folder: str = "batches") -> Planner:
+        """What goes on with these notes, when Spark has taken so many of them."""
+        path = tmp_path / f"checkpoint {folder} {offset} {len(notes)}"
+        made, log = path / "beamlike" / folder / "delta", path / "sources" / "0"
+        for place in (made, log, path / "offsets", path / "commits"):
+            place.mkdir(parents=True)
+        for number, text in notes.items():
+            (made / f"{number:012d}.json").write_text(text)
+        for number in range(offset):
+            entry = json.dumps(
+                {"path": f"file://{made}/{number:012d}.json", "timestamp": 1, "batchId": number}
+            )
+            (log / str(number)).write_text(f"v1\n{entry}")
+        (path / "offsets" / "0").write_text(f'v1\n{{}}\n{{"logOffset":{offset - 1}}}')
+        (path / "commits" / "0").write_text("v1\n{}")
+        return Planner.of(Checkpoint(spark, str(path)), places.pipeline().plan().sources["delta"])
+
+    def note(number: int) -> str:
+        return json.dumps(
+            {
+                "planned": number,
+                "input": None,
+                "position": {"version": number, "file": None},
+                "watermark": None,
+            }
+        )
+
+    notes = {number: note(number) for number in range(4)}
+    assert opened(notes, 2)._intake.position == {"version": 3, "file": None}
+    with pytest.raises(CheckpointError, match=r"the note .*/batches/delta/000000000002.json is gone"):
+        opened({number: notes[number] for number in (0, 1, 3)}, 2)
+    with pytest.raises(CheckpointError, match=r"the note .*/batches/delta/000000000001.json is gone"):
+        opened({0: notes[0]}, 2)
+    with pytest.raises(CheckpointError, match=r"a note in .*/batches/delta is not whole"):
+        opened({0: '{"planned": 0'}, 1)
+    with pytest.raises(
+        CheckpointError, match=r"source 'delta' take as an earlier version .* in beamlike/parts: go on"
+    ):
+        opened({0: '{"reached": {"version": 0, "file": null}}'}, 1, "parts")
 
 
 @pytest.mark.slow

@@ -1,0 +1,33 @@
+"""How a run in process reads a source: chunk after chunk, or on from a position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from beamlike.io.planned import PlannedIntake, planned_chunks
+from beamlike.io.sources import Chunk, Intake, Planned, Position, ReadInChunks, ReadInFiles, Resumable
+
+InProcess: TypeAlias = ReadInChunks | Planned
+"""A source that is read in process."""
+
+Continued: TypeAlias = Resumable | Planned
+"""A source that is read on from where an earlier run in process was."""
+
+
+def chunks_of(source: InProcess, rows: int, *, apart: bool = False) -> Iterator[Chunk]:
+    """What batches in process take of a source, about `rows` rows each; of files with their names, or `apart`."""
+    if isinstance(source, ReadInFiles):
+        return source.batches_apart(rows) if apart else source.batches(rows)
+    return source.chunks(rows) if isinstance(source, ReadInChunks) else planned_chunks(source, rows)
+
+
+def intake_of(source: Continued, position: Position, rows: int, *, apart: bool = False) -> Intake:
+    """Reads a source on from a position; of files with their names, or `apart`."""
+    if isinstance(source, ReadInFiles):
+        return source.resume(position, rows, apart=apart)
+    return (
+        source.resume(position, rows)
+        if isinstance(source, Resumable)
+        else PlannedIntake(source, position, rows)
+    )

@@ -1,0 +1,129 @@
+"""Sources that plan their batches: what a run in process takes of one, and what a planned batch has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import attrs
+import polars as pl
+
+from beamlike.io.base import Announced, FromFile, Pieces
+from beamlike.io.files.chunking import together
+from beamlike.io.sources import (
+    Closed,
+    Planned,
+    PlannedRows,
+    Position,
+    ReadAsPlanned,
+    ReadInParts,
+    Taken,
+    ToldOfCommits,
+)
+from windowing.time import MAX_TIME, MIN_TIME
+
+
+@attrs.define
+class PlannedIntake:
+    """Has a source plan its batches, from a position on."""
+
+    source: Planned
+    position: Position
+    rows: int
+    _next: Taken | None = attrs.field(default=None, init=False)
+    _told: int = attrs.field(default=MIN_TIME - 1, init=False)
+
+    def new(self) -> Taken | None:
+        """The next batch, with its watermark in microseconds; the same until it is read."""
+        if self._next is None:
+            self._next = self._planned()
+        return self._next
+
+    def _planned(self) -> Taken | None:
+        given: Any = self.source.plan(self.position, self.rows)
+        if given is None:
+            return None
+        if not isinstance(given, Taken):
+            kind = type(self.source).__name__
+            raise TypeError(f"{kind}.plan must give a bl.Taken(input, position, ...) or None, not {given!r}")
+        taken = given._replace(watermark=_microseconds(given.watermark, self.source))
+        moves = {**self.position, **taken.position} != self.position
+        return taken if taken.input is not None or moves or _announced(taken) > self._told else None
+
+    def read(self, taken: Taken) -> Pieces | pl.LazyFrame | Announced:
+        """Its rows, with what it announces."""
+        self.go_on_from(taken)
+        return read_planned(self.source, taken, self.rows)
+
+    def committed(self, taken: Taken) -> None:
+        """The batch is done."""
+        self._told = max(self._told, _announced(taken))
+        if taken.input is not None and isinstance(self.source, ToldOfCommits):
+            self.source.committed(taken)
+
+    def go_on_from(self, taken: Taken) -> None:
+        """What comes after it is next."""
+        self.position, self._next = {**self.position, **taken.position}, None
+        self._told = max(self._told, _announced(taken))
+
+    def close(self) -> None:
+        """The run is over."""
+        if isinstance(self.source, Closed):
+            self.source.close()
+
+
+def _announced(taken: Taken) -> int:
+    """Up to where a batch says that the source is complete (us); less than that where it says nothing."""
+    return MIN_TIME - 1 if taken.watermark is None else cast(int, taken.watermark)
+
+
+def planned_chunks(
+    source: Planned, rows: int, position: Mapping[str, Any] | None = None
+) -> Iterator[Pieces | pl.LazyFrame | Announced]:
+    """Batch after batch from a position on, while more is there; nothing is committed."""
+    intake = PlannedIntake(source, position or {}, rows)
+    try:
+        while (taken := intake.new()) is not None:
+            yield intake.read(taken)
+            if not taken.more:
+                return
+    finally:
+        intake.close()
+
+
+def read_planned(source: Planned, taken: Taken, rows: int) -> Pieces | pl.LazyFrame | Announced:
+    """What a planned batch has, its parts in pieces of at most `rows` rows."""
+    found = _rows_of(source, taken, rows)
+    planned = found if isinstance(found, Pieces) else found.lazy()
+    return planned if taken.watermark is None else Announced(planned, cast(int, taken.watermark))
+
+
+def _rows_of(source: Planned, taken: Taken, rows: int) -> PlannedRows:
+    if taken.input is None:
+        return pl.DataFrame(schema=source.schema())
+    if isinstance(source, ReadInParts):
+        return together([piece for part in taken.input for piece in pieces_of(source, part, rows)])
+    assert isinstance(source, ReadAsPlanned)
+    return source.read(taken)
+
+
+def pieces_of(source: ReadInParts, part: Any, rows: int) -> Iterator[FromFile]:
+    """What a part has, in pieces of at most `rows` rows."""
+    for piece in source.read_part(part, rows):
+        yield piece if isinstance(piece, FromFile) else FromFile(piece.lazy(), type(source).__name__)
+
+
+def _microseconds(watermark: object, source: object) -> int | None:
+    if watermark is None:
+        return None
+    if isinstance(watermark, datetime):
+        moment = watermark if watermark.tzinfo is not None else watermark.replace(tzinfo=UTC)
+        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if type(watermark) is not int:
+        raise TypeError(
+            f"{type(source).__name__}.plan: the watermark must be a datetime or microseconds since 1970, not "
+            f"{watermark!r}"
+        )
+    return min(max(watermark, MIN_TIME), MAX_TIME)
