@@ -189,7 +189,63 @@ class ViewError(ValueError):
         >>> bl.observe.History.open("notes.txt")
         Traceback (most recent call last):
             ...
-        beamlike.records.history.UnreadableRun: 'notes.txt' does not have the records of a run: ...
+        beamlike.errors.UnreadableRun: 'notes.txt' does not have the records of a run: ...
+    """
+
+
+class UnreadableRun(ViewError):
+    """A file has something else than the records of a run.
+
+    Example:
+        >>> from pathlib import Path
+        >>> Path("notes.txt").write_text("no records")
+        10
+        >>> bl.observe.History.open("notes.txt")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnreadableRun: 'notes.txt' does not have the records of a run: ...
+    """
+
+
+class UnknownStage(ViewError):
+    """A run has no stage of this name; the message has the stages that it has, and the nearest.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> minutes = plays.window_into(bl.FixedWindows("1m")).group_by("user", name="minutes").aggregate(n=bl.count())
+        >>> run = minutes.write("out", bl.Memory()) and p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> history = bl.observe.History.open("plays.jsonl")
+        >>> bl.observe.why(history, stage="minute")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnknownStage: ...
+    """
+
+
+class UnknownWindow(ViewError):
+    """Text that names no window of a stage.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> minutes = plays.window_into(bl.FixedWindows("1m")).group_by("user", name="minutes").aggregate(n=bl.count())
+        >>> run = minutes.write("out", bl.Memory()) and p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> history = bl.observe.History.open("plays.jsonl")
+        >>> bl.observe.why(history, stage="minutes", window="noon")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnknownWindow: ...
+    """
+
+
+class UnknownKey(ViewError):
+    """Text that is no key of a stage, for its types.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> counts = plays.window_into(bl.FixedWindows("1m")).group_by("points", name="numbers").aggregate(n=bl.count())
+        >>> run = counts.write("out", bl.Memory()) and p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> history = bl.observe.History.open("plays.jsonl")
+        >>> bl.observe.why(history, stage="numbers", key="one")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnknownKey: ...
     """
 
 

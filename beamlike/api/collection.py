@@ -8,12 +8,15 @@ import attrs
 import polars as pl
 
 from beamlike.api.grouped import Grouped
+from beamlike.api.handle import Handle
 from beamlike.api.join_steps import JoinSteps
+from beamlike.errors import WrongType
 from beamlike.logical.dead_letters import dead_letters
 from beamlike.logical.event_time import event_time_column, require_event_time, require_no_windows
 from beamlike.logical.grouping import late, require_keys
 from beamlike.logical.origins import Configure
 from beamlike.logical.reread import reread
+from beamlike.logical.side_nodes import late_of_side
 from beamlike.logical.windowing import rewindowed
 from beamlike.steps.base import WindowInto
 from beamlike.steps.timestamps import WithTimestamps, not_negative
@@ -237,14 +240,16 @@ class Collection(JoinSteps):
         name, base = self._new_name("dead_letters", name)
         return self._after(dead_letters(self.node, name, base))
 
-    def late(self, name: str | None = None) -> Collection:
+    def late(self, name: str | None = None, *, side: Handle | None = None) -> Collection:
         """The elements that this grouping dropped: the columns of its input, and a String column `reason`.
 
         The reason is "late" where the watermark had passed the window's end and the allowed lateness, and "closed"
         where the trigger had finished; it is "no window" for elements in gaps between windows, whose bounds are null.
         Each of the others is in the window that dropped it, and so would be dropped again:
         to group them, give them windows that are still open, such as `bl.GlobalWindows()` with a trigger.
-        `name` is that of the step. Raises `PlanError` for a collection that is no grouping's.
+        `name` is that of the step. With `side`, of a step that looks at that collection: the rows of the side that came
+        when their window was over, or whose windows have no place for them. Raises `PlanError` for a collection that is
+        no grouping's, and for a side that it does not look at, or that is not in windows.
 
         Example, with the `plays` of `Collection`:
             >>> gaps = plays.window_into(bl.SlidingWindows("30s", "1m")).aggregate(n=bl.count())
@@ -252,7 +257,14 @@ class Collection(JoinSteps):
             [('bob', 'no window')]
         """
         name, base = self._new_name("late", name)
-        return self._after(late(self.node, name, base))
+        if side is None:
+            return self._after(late(self.node, name, base))
+        if not isinstance(side, Handle):
+            raise WrongType(f"side must be a collection, not {side!r}", step=name)
+        pipeline = self.pipeline
+        return self._made_beside(
+            late_of_side(self.node, side.node, name, base, pipeline.free, pipeline.latest)
+        )
 
     def head(self, n: int = 10, *, input_rows: int | None = 10_000) -> pl.DataFrame:
         """The first `n` rows, as a polars frame, of a run in process on a part of the input.

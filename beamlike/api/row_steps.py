@@ -17,9 +17,10 @@ from beamlike.expressions.describe import function_name
 from beamlike.logical.lookups import looked_up
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Read
+from beamlike.logical.side_nodes import made_for, node_called
 from beamlike.logical.sides import called
 from beamlike.rows.dtypes import SchemaLike, as_schema
-from beamlike.steps.base import Filter, Row, Select, Step, WithColumns
+from beamlike.steps.base import Filter, Row, Select, WithColumns
 from beamlike.steps.calls import CallBatches, Calls
 from beamlike.steps.columns import casts, renamed, require_lists, unnested, without
 from beamlike.steps.infer import batches_schema, expressions, outputs, parse, predicates
@@ -48,14 +49,16 @@ class RowSteps(Handle):
             >>> plays.select("user").named("users").name
             'users'
         """
-        node = self.node
+        node = self.pipeline.latest(self.node)
         if isinstance(node.origin, Read):
             raise PlanError(
                 "the name of a source is given in read(...) or with_watermark(...)", step=self.name
             )
-        origin = attrs.evolve(node.origin, name=name) if isinstance(node.origin, Step) else node.origin
-        after: Node = attrs.evolve(node, name=name, base=name, origin=origin)
+        after: Node = attrs.evolve(node_called(node, name), base=name)
         self.pipeline.rename(node, after)
+        for made in [self.pipeline.latest(made) for made in made_for(node)]:
+            rest = made.name.removeprefix(node.name)
+            self.pipeline.rename(made, node_called(made, self.pipeline.free(f"{name}{rest}")))
         return type(self)(self.pipeline, after)
 
     def filter(

@@ -45,16 +45,26 @@ def grouped(
     )
 
 
+def has_looked_up(node: Node) -> bool:
+    """Whether it is a step of expressions that a lookup was made for."""
+    origin = node.inputs[0].origin if isinstance(node.origin, Step) else None
+    return (
+        isinstance(origin, Apply)
+        and isinstance(origin.operator, SideInputs)
+        and (isinstance(origin.operator.use, LookedUp))
+    )
+
+
 def late(grouping: Node, name: str, base: str) -> Node:
     """The elements that a grouping dropped, in the windows that dropped them."""
-    if isinstance(grouping.origin, Matched | Newest | Paired) or _has_looked_up(grouping):
+    if isinstance(grouping.origin, Matched | Newest | Paired) or has_looked_up(grouping):
         (grouping,) = grouping.inputs
     if not isinstance(grouping.origin, OfStage):
         raise PlanError(
             "only the output of a grouping, a join, or a process has late elements; call it there", step=name
         )
     before, *_ = grouping.inputs
-    shape = _dropped(before.shape, name)
+    shape = dropped_shape(before.shape, name)
     after: Node = attrs.evolve(
         before,
         name=name,
@@ -65,16 +75,6 @@ def late(grouping: Node, name: str, base: str) -> Node:
         bounded=grouping.bounded,
     )
     return after
-
-
-def _has_looked_up(node: Node) -> bool:
-    """Whether it is a step of expressions that a lookup was made for."""
-    origin = node.inputs[0].origin if isinstance(node.origin, Step) else None
-    return (
-        isinstance(origin, Apply)
-        and isinstance(origin.operator, SideInputs)
-        and (isinstance(origin.operator.use, LookedUp))
-    )
 
 
 def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:
@@ -105,7 +105,7 @@ def _require_key_type(key: str, dtype: pl.DataType, step: str) -> None:
         )
 
 
-def _dropped(before: Shape, step: str) -> Shape:
+def dropped_shape(before: Shape, step: str) -> Shape:
     """The columns of what a grouping of such rows drops: theirs and the reason, with event time and window."""
     if "reason" in before.user:
         raise DuplicateName(

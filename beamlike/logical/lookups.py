@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import narwhals as nw
@@ -18,6 +18,9 @@ from beamlike.logical.sides import Fed, Made, require_owner
 from beamlike.rows.dtypes import type_name
 from beamlike.steps.infer import without_wildcards
 from stages.sides.lookup import LookedUp, Lookup
+
+LOOKUP: Final = ".lookup"
+"""How the stage is called that is made for a step of expressions: as the step, and this."""
 
 
 @attrs.frozen(eq=False)
@@ -79,7 +82,7 @@ def looked_up(before: Node, expressions: Sequence[nw.Expr], step: str, pipeline:
     fed = Fed.of(before, [(place.side, place.limit) for place in places], step, pipeline.free)
     lookups = tuple(_lookup(place, fed.names[place.side], names) for place in places)
     use = LookedUp(before.schema, lookups, pl.Schema(types))
-    made = fed.made(use, use.schema, pipeline.free(f"{step}.lookup"), before.base)
+    made = fed.made(use, use.schema, pipeline.free(f"{step}{LOOKUP}"), before.base)
 
     def plain(name: str) -> str:
         return names[name.place, name.column] if isinstance(name, Sought) else name

@@ -7,7 +7,7 @@ import time
 
 import attrs
 
-from beamlike.errors import ViewError, listed, nearest
+from beamlike.errors import UnknownStage, UnreadableRun, listed, nearest
 from beamlike.records.find import find_run, is_run
 from beamlike.records.graph import RunDescription
 from beamlike.records.lines import Line, RunBegun, RunClosed, read_line
@@ -16,14 +16,6 @@ from beamlike.records.present import Present
 from beamlike.records.slips import RunNow, read_slip, slip_of, with_tasks
 from beamlike.system.in_hand import InHand
 from beamlike.system.locks import is_locked
-
-
-class UnreadableRun(ViewError):
-    """A file has something else than the records of a run."""
-
-
-class UnknownStage(ViewError):
-    """A run has no stage of this name."""
 
 
 @attrs.define

@@ -9,8 +9,10 @@ from typing import Final
 
 import attrs
 
+from beamlike.logical.lookups import LOOKUP
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, StageRecord
+from beamlike.steps.sides import InPanes
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
 
 _LOG = logging.getLogger("beamlike")
@@ -58,7 +60,7 @@ def dropped_rows(plan: Plan, batches: Iterable[BatchRecord]) -> Iterator[str]:
         takers = takers_of_late(plan, name)
         for reason, count in sorted(placed.dropped.items()):
             what = f"{count:,} of {_elements(placed.count)} that {name} dropped, {_as_they(reason)}"
-            yield f"{what}: see {', '.join(takers)}" if takers else f"{what}: {_advice([reason])}"
+            yield f"{what}: see {', '.join(takers)}" if takers else f"{what}: {_advice(plan, name, [reason])}"
 
 
 def takers_of_late(plan: Plan, stage: str) -> list[str]:
@@ -110,7 +112,7 @@ class Drops:
                 _elements(since.count),
                 where,
                 reasons,
-                _advice(sorted(since.dropped)),
+                _advice(self.plan, name, sorted(since.dropped)),
             )
 
 
@@ -119,10 +121,17 @@ def _as_they(reason: str) -> str:
     return f"as they {WHY[reason]}" if reason in WHY else f"by the reason {reason!r}"
 
 
-def _advice(reasons: list[str]) -> str:
-    return "; ".join(
-        [*(_HELP[reason] for reason in reasons if reason in _HELP), "its .late() gives them as a collection"]
-    )
+def _advice(plan: Plan, stage: str, reasons: list[str]) -> str:
+    return "; ".join([*(_HELP[reason] for reason in reasons if reason in _HELP), _collected(plan, stage)])
+
+
+def _collected(plan: Plan, stage: str) -> str:
+    """How they become a collection; a stage that was made for a side of a step is no collection of the user's."""
+    for route in plan.stages[stage].routes:
+        if any(isinstance(step, InPanes) for step in route.steps):
+            step, side = route.consumer.removesuffix(LOOKUP), route.role.removeprefix("side.")
+            return f".late(side=...) of {step!r} gives these rows of {side!r} as a collection"
+    return "its .late() gives them as a collection"
 
 
 def _elements(count: int) -> str:

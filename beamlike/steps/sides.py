@@ -82,6 +82,32 @@ class InPanes(Step):
 
 
 @attrs.frozen
+class Dropped(Step):
+    """Makes rows of a side of the structs that their grouping has dropped, with the reason."""
+
+    kind: ClassVar[str] = "late"
+    columns: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """The columns of the side, the reason, and the system columns `kept`."""
+        row = pl.col(ROW).struct
+        return frame.select(*(row.field(name) for name in self.columns), "reason", *self.kept)
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        """Whole rows."""
+        return wanted.intersection(self.kept) | {ROW, "reason"}
+
+    def narrowed(self, wanted: frozenset[str]) -> Dropped:
+        """Without system columns that nobody wants."""
+        return attrs.evolve(self, kept=tuple(column for column in self.kept if column in wanted))
+
+    def detail(self) -> str:
+        """The columns."""
+        return ", ".join(self.columns)
+
+
+@attrs.frozen
 class Keep(PythonStep):
     """The rows for which the function gives True."""
 

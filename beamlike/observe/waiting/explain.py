@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from beamlike.errors import UnknownWindow
 from beamlike.observe.waiting.blocking import BlockingChain
-from beamlike.observe.waiting.window_query import UnknownWindow, Window, parse_window
+from beamlike.observe.waiting.window_query import Window, parse_window
 from beamlike.observe.waiting.window_status import verdict
 from beamlike.observe.words import clock, in_hand_text, length, moment
 from beamlike.records.history import History

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from beamlike.errors import ViewError
+from beamlike.errors import UnknownKey, UnknownWindow
 from beamlike.observe.words import window_text
 from beamlike.records.graph import StageDescription
 from stages.keys import text_of
@@ -21,14 +21,6 @@ from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENDS = {"-inf": MIN_TIME, "+inf": GLOBAL_WINDOW_END}
 _BETWEEN = re.compile(r"\s*(?:/|,|\.\.|--)\s*")
-
-
-class UnknownWindow(ViewError):
-    """Text that names no window of a stage."""
-
-
-class UnknownKey(ViewError):
-    """Text that is no key of a stage, for its types."""
 
 
 _READ: Final[Mapping[str, Any]] = {

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import narwhals as nw
+import polars as pl
 import pytest
 
 import beamlike as bl
 from beamlike.errors import PlanError
+from beamlike.runtime.summary import lost_rows
 
 ROWS = [{"user": "ada", "points": 3, "at": 1}, {"user": "bob", "points": 5, "at": 2}]
 
@@ -203,3 +205,53 @@ def test_what_a_function_raises_with_a_side_is_a_dead_letter_or_fails_the_run() 
     shares.write("out", bl.Memory())
     with pytest.raises(ZeroDivisionError):
         p.run()
+
+
+def looking(how: str) -> tuple[bl.Collection, bl.Collection]:
+    """A step that looks at a side whose third row is late, and that side."""
+    p = bl.Pipeline("p")
+    rates = [{"user": "ada", "rate": rate, "at": at} for rate, at in ((1.0, 5), (1.5, 70), (2.0, 6))]
+    side = read(p, "rates", bl.Rows(rates, rows_per_batch=1)).window_into(bl.FixedWindows("1m"))
+    main = read(p, "plays").window_into(bl.FixedWindows("1m"))
+    if how == "a lookup":
+        return main.with_columns(rate=bl.lookup(side, on="user")["rate"]), side
+    return main.map(lambda row, rates: row, side={"rates": bl.as_list(side)}), side
+
+
+@pytest.mark.parametrize("how", ["a lookup", "a function"])
+def test_late_rows_of_a_side_are_rows_of_that_side(how: str) -> None:
+    step, side = looking(how)
+    late = step.late(side=side)
+    assert late.collect()[["user", "rate", "reason"]].rows() == [("ada", 2.0, "late")]
+    assert late.schema == {**side.schema, "reason": pl.String}
+    named = step.named("priced").late(side=side, name="lost")
+    assert named.collect()["rate"].to_list() == [2.0]
+    named.write("lost out", bl.Memory())
+    plan = named.pipeline.plan()
+    assert (
+        list(plan.stages)
+        == ["priced.rates", *(["priced.lookup"] if how == "a lookup" else ["priced"])][: len(plan.stages)]
+    )
+
+
+def test_where_rows_of_a_side_are_late_the_log_says_how_to_have_them() -> None:
+    for how in ("a lookup", "a function"):
+        step, _ = looking(how)
+        step.named("priced").write("out", bl.Memory())
+        (told,) = lost_rows(step.pipeline.run())
+        assert told.startswith("1 of 3 elements that priced.rates dropped, as they came later than")
+        assert told.endswith("; .late(side=...) of 'priced' gives these rows of 'rates' as a collection")
+
+
+def test_a_side_that_has_no_late_rows_is_refused() -> None:
+    step, side = looking("a lookup")
+    other = read(step.pipeline, "other")
+    with pytest.raises(PlanError, match=r"does not look at 'other'; its sides are 'rates'"):
+        step.late(side=other)
+    with pytest.raises(PlanError, match=r"looks at no side; late\(\) gives the rows that it drops"):
+        side.late(side=other)
+    with pytest.raises(TypeError, match="side must be a collection, not 'rates'"):
+        step.late(side="rates")  # type: ignore[arg-type]
+    whole = step.with_columns(found=bl.lookup(other, on="user").found())
+    with pytest.raises(PlanError, match="no row of side 'other' is late, as it is in the global window"):
+        whole.late(side=other)

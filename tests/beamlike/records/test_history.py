@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beamlike.errors import ViewError
-from beamlike.records.history import History, UnreadableRun
+from beamlike.errors import UnreadableRun, ViewError
+from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind, merged
 from beamlike.records.writer import RecordWriter
 from stages.state.index import Holder

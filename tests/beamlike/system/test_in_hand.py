@@ -17,11 +17,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import beamlike as bl
-from beamlike.errors import RecordsInUse
+from beamlike.errors import RecordsInUse, UnknownKey
 from beamlike.observe.metrics import PrometheusMetrics
 from beamlike.observe.report import report
 from beamlike.observe.waiting.explain import why
-from beamlike.observe.waiting.window_query import UnknownKey
 from beamlike.records.history import History
 from tests.beamlike.observe.test_watch import text as watched
 

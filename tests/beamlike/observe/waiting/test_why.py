@@ -6,11 +6,11 @@ import attrs
 import pytest
 
 import beamlike as bl
+from beamlike.errors import UnknownStage, UnknownWindow
 from beamlike.observe.waiting.explain import why
-from beamlike.observe.waiting.window_query import UnknownWindow
 from beamlike.plan.run_graph import describe_run
 from beamlike.records.graph import RunDescription, SourceDescription
-from beamlike.records.history import History, UnknownStage
+from beamlike.records.history import History
 from tests.support.histories import (
     PLAN,
     TWO_MINUTES,

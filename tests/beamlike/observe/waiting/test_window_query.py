@@ -6,8 +6,9 @@ import attrs
 import pytest
 
 import beamlike as bl
+from beamlike.errors import UnknownKey, UnknownWindow
 from beamlike.observe.waiting.explain import why
-from beamlike.observe.waiting.window_query import UnknownKey, UnknownWindow, parse_key, parse_window
+from beamlike.observe.waiting.window_query import parse_key, parse_window
 from beamlike.plan.run_graph import describe_run
 from beamlike.records.graph import RunDescription
 from stages.facts import from_json, to_json

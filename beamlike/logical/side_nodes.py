@@ -1,0 +1,63 @@
+"""The nodes that were made for a step that looks at sides: under which names, and which rows of a side were late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from beamlike.errors import PlanError, listed
+from beamlike.logical.grouping import dropped_shape, has_looked_up, late
+from beamlike.logical.joins import Free
+from beamlike.logical.node import Node
+from beamlike.logical.origins import Apply
+from beamlike.logical.sides import Made
+from beamlike.steps.base import Step
+from beamlike.steps.sides import Dropped, InPanes
+from stages.sides.operator import SideInputs
+
+
+def made_for(node: Node) -> Iterator[Node]:
+    """The nodes whose names begin with that of a step: its lookup, and what collects the panes of its sides."""
+    stage = node.inputs[0] if has_looked_up(node) else node
+    if stage is not node:
+        yield stage
+    for panes in _panes_of(stage):
+        yield from (panes.inputs[0].inputs[0], panes.inputs[0], panes)
+
+
+def node_called(made: Node, name: str) -> Node:
+    """A node by another name."""
+    origin = attrs.evolve(made.origin, name=name) if isinstance(made.origin, Step) else made.origin
+    return attrs.evolve(made, name=name, origin=origin)
+
+
+def _panes_of(stage: Node) -> Iterator[Node]:
+    """What feeds a step with sides that come in panes."""
+    if isinstance(stage.origin, Apply) and isinstance(stage.origin.operator, SideInputs):
+        yield from (feed for feed in stage.inputs[1:] if isinstance(feed.origin, InPanes))
+
+
+def late_of_side(
+    node: Node, side: Node, name: str, base: str, free: Free, latest: Callable[[Node], Node]
+) -> Made:
+    """The rows of a side that came when their window was over, as a step has dropped them."""
+    stage = node.inputs[0] if has_looked_up(node) else node
+    if not isinstance(stage.origin, Apply) or not isinstance(stage.origin.operator, SideInputs):
+        raise PlanError(f"{node.name!r} looks at no side; late() gives the rows that it drops", step=name)
+    grouped = {latest(feed.inputs[0].inputs[0].inputs[0]): feed.inputs[0] for feed in _panes_of(stage)}
+    if latest(side) not in grouped:
+        raise PlanError(_why_not(node, stage.origin.operator, side), step=name)
+    dropped = late(grouped[latest(side)], free(f"{name}.row"), base)
+    shape = dropped_shape(side.shape, name)
+    origin = Dropped(name, tuple(side.schema), shape.system)
+    made: Node = attrs.evolve(dropped, name=name, base=base, origin=origin, inputs=(dropped,), shape=shape)
+    return Made(made, (dropped,))
+
+
+def _why_not(node: Node, operator: SideInputs, side: Node) -> str:
+    whole = [one.name for one in operator.sides if one.feed != "panes"]
+    if side.base in whole or side.name in whole:
+        return f"no row of side {side.name!r} is late, as it is in the global window and read as a whole"
+    names = listed(repr(one.name) for one in operator.sides)
+    return f"{node.name!r} does not look at {side.name!r}; its sides are {names}"
