@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 NEEDED = {
+    "mariadb-server": "the other database that tests of tables start",
     "maven": "the jars of Kafka and of Spark's readers",
     "postgresql": "the database that tests of tables start",
     "redis-server": "the queue that tests of streams start",
@@ -18,6 +19,7 @@ def missing() -> list[str]:
     """The packages whose programs are not here."""
     servers = list(Path("/usr/lib/postgresql").glob("*/bin/postgres")) or shutil.which("postgres")
     there = {
+        "mariadb-server": shutil.which("mariadbd"),
         "maven": shutil.which("mvn"),
         "postgresql": servers,
         "redis-server": shutil.which("redis-server"),

@@ -1,4 +1,4 @@
-"""Databases for tests: SQLite files, SQLite as a database without upserts, and a PostgreSQL server of our own."""
+"""Databases for tests: files of SQLite, SQLite as one without upserts, and servers: PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -73,6 +73,39 @@ def postgres() -> Iterator[str]:
         finally:
             server.send_signal(signal.SIGINT)
             server.communicate()
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def mariadb() -> Iterator[str]:
+    """The URL of a server of MariaDB, which runs for this long; skips where there is none to start."""
+    pytest.importorskip("pymysql")
+    programs = {name: shutil.which(name) for name in ("mariadb-install-db", "mariadbd")}
+    if missing := [name for name, path in programs.items() if path is None]:
+        pytest.skip(
+            f"MariaDB is not installed: no {missing[0]} (on Debian and Ubuntu: apt install mariadb-server)"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="mariadb-"))
+    try:
+        owner = pwd.getpwuid(os.getuid()).pw_name
+        where = ["--no-defaults", f"--datadir={folder}/data", f"--user={owner}"]
+        made = [programs["mariadb-install-db"], *where, "--auth-root-authentication-method=normal"]
+        subprocess.run(made, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        alone = ["--skip-networking", f"--socket={folder}/socket", f"--pid-file={folder}/pid"]
+        run = [programs["mariadbd"], *where, *alone, "--default-time-zone=+09:00"]
+        with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as server:
+            try:
+                assert server.stdout is not None
+                for line in server.stdout:
+                    if b"ready for connections" in line:
+                        break
+                url = f"mysql+pymysql://root@localhost/{{}}?unix_socket={folder}/socket"
+                execute(url.format("mysql"), "CREATE DATABASE plays", "SET PASSWORD = PASSWORD('hunter2')")
+                yield url.replace("root@", "root:hunter2@").format("plays")
+            finally:
+                server.kill()
+                server.communicate()
     finally:
         shutil.rmtree(folder)
 

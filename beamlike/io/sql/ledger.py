@@ -11,6 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from beamlike.io.base import Part
+from beamlike.io.sql.texts import LONGEST, name_text
 
 LEDGER: Final = "beamlike_ledger"
 FORMER: Final = "beamlike_batches"
@@ -18,12 +19,11 @@ FORMER: Final = "beamlike_batches"
 
 _ANY: Final = ""
 """As the name of a sink: whatever sink and task wrote to the table, as the former ledger has it."""
-_LONGEST: Final = 255
 
 
 def ledger_of(table: sa.Table) -> sa.Table:
     """The ledger beside a table."""
-    name = sa.String(_LONGEST)
+    name = name_text()
     return sa.Table(
         LEDGER,
         sa.MetaData(),
@@ -43,7 +43,7 @@ def prepare(connection: sa.Connection, table: sa.Table) -> None:
     former = sa.Table(
         FORMER,
         sa.MetaData(),
-        *(sa.Column(column, sa.String(_LONGEST)) for column in ("run", "target")),
+        *(sa.Column(column, name_text()) for column in ("run", "target")),
         sa.Column("batch", sa.BigInteger),
         schema=table.schema,
     )
@@ -87,7 +87,7 @@ def forget(connection: sa.Connection, table: sa.Table, run: str) -> None:
 
 def _fitting(name: str) -> str:
     """The name, or if it is too long its beginning and a digest of it."""
-    if len(name) <= _LONGEST:
+    if len(name) <= LONGEST:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]
-    return f"{name[: _LONGEST - len(digest) - 1]}~{digest}"
+    return f"{name[: LONGEST - len(digest) - 1]}~{digest}"

@@ -187,6 +187,8 @@ def _cast(found: pl.DataType, dtype: pl.DataType, name: str) -> pl.Expr:
         return column.str.to_datetime(time_unit="us", time_zone=dtype.time_zone)
     if found == pl.String and dtype == pl.Date:
         return column.str.to_date()
+    if found == pl.Duration and dtype == pl.Time:  # as drivers of MySQL give them
+        return (column.dt.total_microseconds() * 1000).cast(pl.Time)
     return column.cast(dtype)
 
 

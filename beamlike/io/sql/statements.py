@@ -16,7 +16,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
 from beamlike.errors import nearest
-from beamlike.io.sql import bulk
+from beamlike.io.sql import bulk, texts
 from beamlike.io.sql.bulk import WIDE
 from beamlike.rows.dtypes import type_name
 
@@ -33,8 +33,6 @@ _PORTS: Final[dict[str, int]] = {
 }
 _SCHEMAS: Final = {"sqlite": "main", "postgresql": "public", "mssql": "dbo"}
 
-# Nothing else has text of any length in a key, nor times finer than a second by default.
-_SHORT_KEYS: Final = ("mysql", "mariadb", "mssql", "oracle")
 _WHOLE: Final[dict[type[pl.DataType], type[sa.Integer]]] = {
     pl.Int8: sa.SmallInteger,
     pl.Int16: sa.SmallInteger,
@@ -119,20 +117,21 @@ def _column_type(name: str, dtype: pl.DataType, key: bool) -> TypeEngine[Any]:
         case pl.Boolean():
             return sa.Boolean()
         case pl.String() | pl.Categorical() | pl.Enum() | pl.Null():
-            return sa.Text().with_variant(sa.String(255), *_SHORT_KEYS) if key else sa.Text()
+            return texts.key_text() if key else texts.text()
         case pl.Datetime():
             moment = sa.DateTime(timezone=dtype.time_zone is not None)
-            return moment.with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+            # By default, times there are no finer than a second.
+            return moment.with_variant(mysql.DATETIME(fsp=6), *texts.MYSQL)
         case pl.Date():
             return sa.Date()
         case pl.Time():
-            return sa.Time()
+            return sa.Time().with_variant(mysql.TIME(fsp=6), *texts.MYSQL)
         case pl.Duration():
             return sa.BigInteger()
         case pl.Binary():
-            return sa.LargeBinary()
+            return texts.binary()
     if dtype.is_nested():
-        return sa.Text().with_variant(postgresql.JSONB(), "postgresql")
+        return texts.text().with_variant(postgresql.JSONB(), "postgresql")
     raise TypeError(f"column {name!r} is {type_name(dtype)}, which no table can hold")
 
 
