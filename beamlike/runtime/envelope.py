@@ -46,20 +46,36 @@ RECORDS: Final = "@records"
 """The target of what only the driver wants to know."""
 
 
+def _payload(content: bytes | pl.DataFrame) -> bytes:
+    return content if isinstance(content, bytes) else packed(content)
+
+
 @attrs.frozen
 class Envelope:
-    """One row between operators. `shard` is the label of a partition; (origin, sequence) orders its payloads."""
+    """One row between operators. `shard` is the label of a partition; (origin, sequence) orders its payloads.
+
+    Its content is the payload, or the rows that are packed as one when they leave this process.
+    """
 
     shard: int
     target: str
     origin: str
     kind: str
     sequence: int
-    payload: bytes
+    content: bytes | pl.DataFrame = attrs.field(eq=_payload)
+
+    @property
+    def payload(self) -> bytes:
+        """As bytes."""
+        return _payload(self.content)
+
+    def sealed(self) -> Envelope:
+        """As it leaves this process."""
+        return attrs.evolve(self, content=self.payload)
 
     def frame(self) -> pl.DataFrame:
         """The rows of a data payload."""
-        return unpacked(self.payload)
+        return unpacked(self.content) if isinstance(self.content, bytes) else self.content
 
     def message(self) -> Message:
         """What another payload says."""
@@ -133,7 +149,7 @@ class Topology:
             return
         for label, part in self._parts(target, frame, f"{origin}/{sequence}", origin):
             for chunk in _chunks(part):
-                yield Envelope(label, target, origin, Kind.DATA, sequence, packed(chunk))
+                yield Envelope(label, target, origin, Kind.DATA, sequence, chunk)
                 sequence += 1
 
     def copies(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:

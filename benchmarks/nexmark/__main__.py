@@ -38,7 +38,7 @@ def run(
 @click.command(context_settings={"show_default": True})
 @click.option("--query", required=True, type=click.IntRange(min(QUERIES), max(QUERIES)))
 @click.option("--data", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--out", required=True, type=_FOLDER, help="A folder, new or empty.")
+@click.option("--out", type=_FOLDER, help="A folder, new or empty; without it rows are dropped.")
 @click.option("--runner", default="local", type=click.Choice(["local", "spark"]))
 @click.option(
     "--out-of-orderness",
@@ -51,7 +51,7 @@ def run(
 def main(
     query: int,
     data: Path,
-    out: Path,
+    out: Path | None,
     runner: str,
     out_of_orderness: str | None,
     files_per_batch: int | None,

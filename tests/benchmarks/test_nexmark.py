@@ -194,6 +194,21 @@ def test_the_command_takes_a_folder_and_writes_parquet(disorder: Path, tmp_path:
     assert difference(2, written(tmp_path / "out"), answer(2, disorder)) is None
 
 
+def test_without_a_folder_rows_are_counted_and_dropped(disorder: Path) -> None:
+    run = pipeline(2, disorder, None).run()
+    assert sum(batch.sinks.get("answer", 0) for batch in run.batches) == len(answer(2, disorder))
+    with pytest.raises(ValueError, match="about files"):
+        pipeline(10, disorder, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", [2, 7])
+def test_so_they_are_on_spark(query: int, disorder: Path, tmp_path: Path, spark: SparkSession) -> None:
+    runner = bl.SparkRunner(checkpoint=tmp_path / "checkpoint", session=spark, drain=True, shards=2)
+    run = pipeline(query, disorder, None).run(runner)
+    assert sum(batch.sinks.get("answer", 0) for batch in run.batches) == len(answer(query, disorder))
+
+
 def test_no_event_is_late_by_what_was_measured(disorder: Path, tmp_path: Path) -> None:
     assert 1_500_000 < int(measured(disorder / "bids").removesuffix("us")) <= 2_000_000
     run = pipeline(9, disorder, tmp_path / "out").run(bl.LocalRunner(chunk_rows=400))

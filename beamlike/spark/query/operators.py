@@ -148,8 +148,8 @@ def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
     held: list[Envelope] = []
     size = 0
     for envelope in envelopes:
-        held.append(envelope)
-        size += len(envelope.payload)
+        held.append(envelope.sealed())
+        size += len(held[-1].payload)
         if size > _FRAME_BYTES:
             yield _frame(held)
             held, size = [], 0

@@ -152,7 +152,7 @@ def write_in_tasks(
         arrived: dict[int, list[Envelope]] = {}
         for rows in batches:
             for row in rows.to_pylist():
-                arrived.setdefault(row["shard"], []).append(Envelope(**row))
+                arrived.setdefault(row["shard"], []).append(Envelope(*row.values()))
         for label, sent in arrived.items():
             yield to_arrow(list(writer.write(sent, labels.index(label))))
 

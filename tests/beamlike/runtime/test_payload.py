@@ -7,6 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from beamlike.runtime.payload import packed, unpacked
+from stages.sizes import size_of
 
 SIDE = pl.Struct(
     {"text": pl.String(), "numbers": pl.List(pl.Int64()), "inner": pl.Struct({"x": pl.Decimal(20, 2)})}
@@ -25,6 +26,13 @@ def test_what_is_packed_is_unpacked(count: int) -> None:
     frames.append(pl.concat([rows(count), rows(1).with_columns(left=pl.struct(text=pl.lit("a")).cast(SIDE))]))
     for frame in frames:
         assert_frame_equal(unpacked(packed(frame)), frame)
+
+
+def test_many_rows_are_compressed_and_few_are_not() -> None:
+    many, few = rows(100_000).select("number"), rows(1_000).select("number")
+    assert len(packed(many)) < size_of(many) / 1.5
+    assert len(packed(few)) > size_of(few)
+    assert_frame_equal(unpacked(packed(many)), many)
 
 
 def test_the_other_side_of_a_join_takes_no_room() -> None:
