@@ -46,7 +46,10 @@ class LocalCheckpoint(CheckpointFolder):
     def of(cls, path: str) -> LocalCheckpoint:
         """At a path of this machine. Raises `ValueError` for another one."""
         if is_remote(path):
-            raise ValueError(f"a run in process has its checkpoint on this machine, not at {path!r}")
+            raise ValueError(
+                f"a run in process has its checkpoint on this machine, not at {path!r}, as it is a database: give a "
+                "folder on a disk, or run on Spark, which can keep one there"
+            )
         return cls(absolute(path))
 
     @property

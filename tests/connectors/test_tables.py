@@ -7,11 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from deltalake import write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import beamlike as bl
 from tests.connectors.reader import read_by_spark
 from tests.connectors.s3 import Store
+from tests.support.followed import Followed
 
 pytestmark = pytest.mark.connectors
 
@@ -91,3 +93,37 @@ def test_tables_may_lie_in_an_object_store(store: Store, tmp_path: Path, mode: A
     table = load_catalog(**catalog).load_table("games.plays")
     for rows in (from_delta, pl.DataFrame(pl.from_arrow(table.scan().to_arrow()))):
         assert sorted(rows["n"]) == [5, 5, 6, 6, 6, 6, 6]
+
+
+def append(store: Store, path: str, *numbers: int) -> None:
+    rows = pl.DataFrame({"n": numbers}).to_arrow()
+    write_deltalake(path, rows, mode="append", storage_options=store.options)
+
+
+def test_a_table_in_an_object_store_is_followed(store: Store, tmp_path: Path) -> None:
+    path = f"s3://{store.bucket()}/plays"
+    append(store, path, 1, 2)
+    append(store, path, 3)
+    followed = Followed(lambda: bl.Delta(path, storage_options=store.options), tmp_path)
+    assert followed.run() == [[1, 2, 3]]
+    append(store, path, 4)
+    append(store, path, 5)
+    followed.run(dies_in=1)
+    assert followed.run() == [[1, 2, 3], [4], [5]]
+
+
+@pytest.mark.spark
+def test_on_spark_tasks_read_a_table_in_an_object_store(store: Store, spark: Any, tmp_path: Path) -> None:
+    path, out = f"s3://{store.bucket()}/plays", tmp_path / "out"
+
+    def run() -> list[int]:
+        p = bl.Pipeline("plays")
+        p.read("plays", bl.Delta(path, storage_options=store.options)).write("out", bl.Parquet(str(out)))
+        p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=1))
+        return sorted(pl.read_parquet(out)["n"])
+
+    append(store, path, 1, 2)
+    assert run() == [1, 2]
+    append(store, path, 3)
+    append(store, path, 4)
+    assert run() == [1, 2, 3, 4]
