@@ -71,9 +71,7 @@ def key_named(key: str) -> pl.Expr:
 
 def key_shown(key: str) -> pl.Expr:
     """A key column to read: its name, of which an enormous one is cut."""
-    text = key_named(key)
-    cut = pl.concat_str(text.str.head(_SHOWN), pl.lit("..."))
-    return pl.when(text.str.len_bytes() > 4 * _SHOWN).then(cut).otherwise(text)
+    return pl.col(key).map_batches(_shown, return_dtype=pl.String, is_elementwise=True)
 
 
 def text_named(text: str) -> str:
@@ -86,13 +84,19 @@ def text_of(name: str) -> str:
     return name[1:-1] if name == text_named(name[1:-1]) else name
 
 
+def _shown(values: pl.Series) -> pl.Series:
+    text = _named(values)
+    long = text.str.len_bytes() > 4 * _SHOWN
+    return text.zip_with(~long, text.str.head(_SHOWN) + "...") if long.any() else text
+
+
 def _named(values: pl.Series) -> pl.Series:
     text = _text(values)
     if values.dtype in _TEXTS:
         quoted = text.str.strip_chars("'") == "null"
         if quoted.any():
             text = text.zip_with(~quoted.fill_null(False), "'" + text + "'")
-    return text.fill_null("null")
+    return text.fill_null("null") if text.null_count() else text
 
 
 def _text(values: pl.Series) -> pl.Series:

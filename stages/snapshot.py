@@ -10,7 +10,7 @@ import polars as pl
 from stages.progress.watermarks import Times, Watermarks
 from stages.sizes import size_of
 from stages.stage import Stage
-from stages.state.buckets import BUCKET, partition
+from stages.state.buckets import partition
 from stages.state.due_soon import STALE
 from stages.state.index import Index
 from stages.state.runs import Runs
@@ -60,11 +60,7 @@ def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
     if storage.table.by_key:
         return Runs(storage).add(rows, times)
     buckets = storage.buckets
-    for bucket, part in partition(placed := buckets.place(rows), _numbers(placed)).items():
+    for bucket, part in partition(buckets.place(rows)).items():
         buckets = buckets.split(bucket, size_of(part))
     nothing = rows.clear().with_columns(pl.lit(False).alias(STALE))
-    return storage.replace([], [buckets.place(rows)], nothing, times)
-
-
-def _numbers(placed: pl.DataFrame) -> list[int]:
-    return placed[BUCKET].unique().sort().to_list()
+    return storage.replace([], partition(buckets.place(rows)), nothing, times)

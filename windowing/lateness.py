@@ -19,7 +19,7 @@ def collection(end: int, allowed_lateness: int) -> int:
 def collected_at(allowed_lateness: int, end: pl.Expr | None = None) -> pl.Expr:
     """The same of each row, by the end of its window, or by another time."""
     ends = pl.col(WINDOW_END) if end is None else end
-    return pl.min_horizontal(ends, GLOBAL_WINDOW_END - allowed_lateness) + allowed_lateness
+    return ends.clip(upper_bound=GLOBAL_WINDOW_END - allowed_lateness) + allowed_lateness
 
 
 def in_time(watermark: int, allowed_lateness: int) -> pl.Expr:

@@ -24,7 +24,7 @@ _TWO_TO_64: Final = pl.lit(1 << 64, pl.Int128)
 
 def _end(start: pl.Expr, length: int) -> pl.Expr:
     """`start + length`, but at the end of the global window at the latest, where Int64 comes to its end, too."""
-    return pl.min_horizontal(start, GLOBAL_WINDOW_END - length) + length
+    return start.clip(upper_bound=GLOBAL_WINDOW_END - length) + length
 
 
 _LONGEST: Final = 36_500_000 * DAY

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from contextlib import ExitStack
+from functools import partial
 
 import attrs
 
@@ -13,6 +14,7 @@ from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.feed import Next
 from beamlike.local.journal import Begun
 from beamlike.local.opening import Opened, Options, check_plan, dead_letters_of
+from beamlike.local.read_ahead import FEW
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
@@ -21,6 +23,7 @@ from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.readings import with_readings_as_files
 from beamlike.runtime.summary import Shown
 from beamlike.system.in_hand import seated
+from beamlike.system.threads import in_one_thread
 
 
 class _GivenUp(Exception):
@@ -166,7 +169,8 @@ class LiveRun(Shown):
 
     def _take(self, batch: Begun, *, again: bool = False) -> None:
         self._opened.desk.begin(batch.number)
-        self.batches.append(self._opened.process(batch, again=again))
+        take = partial(self._opened.process, batch, again=again)
+        self.batches.append(in_one_thread(take) if self._few else take())
         self._opened.finish(batch, self.batches[-1])
         self._opened.desk.end()
 
@@ -188,6 +192,11 @@ class LiveRun(Shown):
         if self._has_ended():
             self._go_to(Phase.DRAINED)
             opened.run.note("drained")
+
+    @property
+    def _few(self) -> bool:
+        """Whether so little came in the last batch that threads of polars would wait more than they do."""
+        return bool(self.batches) and sum(one.read or 0 for one in self.batches[-1].sources.values()) < FEW
 
     @property
     def _goes_on(self) -> bool:

@@ -133,13 +133,15 @@ def follow(
 ) -> dict[str, pl.DataFrame]:
     """What each consumer gets, in one attempt; `trial` has the dead letters."""
     wanted = [route for route in routes if route.takes(output)]
+    if not (wanted or output == "dead_letters"):
+        return {}
     walk = _Walk(trial)
     if output == "dead_letters":
         walk.deliver(frame, list(enumerate(wanted)))
     else:
         walk.begin(frame, list(enumerate(wanted)))
     ends = sorted(walk.ends, key=lambda end: end[0])
-    frames = pl.collect_all([end for _, end in ends])
+    frames = [ends[0][1].collect()] if len(ends) == 1 else pl.collect_all([end for _, end in ends])
     parts: dict[str, list[pl.DataFrame]] = {}
     for (index, _), part in zip(ends, frames, strict=True):
         name = wanted[index].address if index < len(wanted) else UNCLAIMED

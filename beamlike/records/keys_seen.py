@@ -45,16 +45,15 @@ def note_keys(
     """These rows have come to this of so many shards of the stage."""
     path = os.path.join(folder, f"{quote(stage, safe='')}-{shard}")
     known = _load(path)
-    came = np.zeros(
-        max(_LEAST, _BITS >> (of - 1).bit_length()) if known is None else len(known) * 8, np.bool_
-    )
-    for places in _places(rows, keys, len(came)):
-        came[places] = True
-    both = np.packbits(came) if known is None else known | np.packbits(came)
-    if known is not None and (both == known).all():
+    if known is None:
+        known = np.zeros(max(_LEAST, _BITS >> (of - 1).bit_length()) // 8, np.uint8)
+    new = [places for places in _places(rows, keys, len(known) * 8) if not _are_set(known, places)]
+    if not new:
         return
+    for places in new:
+        np.bitwise_or.at(known, *_bits(places))
     with open(f"{path}.new", "wb") as file:
-        file.write(both.tobytes())
+        file.write(known.tobytes())
     replace(f"{path}.new", path)
 
 
@@ -69,8 +68,17 @@ def has_come(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
 
 
 def _knows(bits: Bits, row: pl.DataFrame) -> bool:
-    known = np.unpackbits(bits)
-    return all(bool(known[places].all()) for places in _places(row, tuple(row.columns), len(known)))
+    return all(_are_set(bits, places) for places in _places(row, tuple(row.columns), len(bits) * 8))
+
+
+def _are_set(bits: Bits, places: npt.NDArray[np.uint64]) -> bool:
+    byte, bit = _bits(places)
+    return bool((bits[byte] & bit).all())
+
+
+def _bits(places: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Bits]:
+    """The byte of each place, and the bit in it, counted as `np.packbits` does."""
+    return places >> np.uint64(3), np.uint8(128) >> (places & np.uint64(7)).astype(np.uint8)
 
 
 def _places(rows: pl.DataFrame, keys: tuple[str, ...], bits: int) -> list[npt.NDArray[np.uint64]]:

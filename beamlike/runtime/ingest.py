@@ -201,13 +201,17 @@ def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> t
     if any(step.python for step in source.interlude):
         # Such a step collects its input: without this, the rows before it would be computed once more.
         timed = timed.collect().lazy()
-    good, dead = split_dead_letters(timed, source.name, source.time.column, source.time.unit, future)
-    rows, counts = pl.collect_all(
-        [_through(source.interlude, good, trial).select(columns), count_rows(timed)]
-    )
-    total, lost = counts.row(0)
+    split = partial(split_dead_letters, timed, source.name, source.time.column, source.time.unit, future)
+    if source.interlude:
+        rest = _through(source.interlude, split()[0], trial).select(columns)
+        rows, counts = pl.collect_all([rest, count_rows(timed)])
+        total, lost = counts.row(0)
+    else:
+        rows = timed.select(columns).collect()
+        total, lost = len(rows), rows[EVENT_TIME].null_count()
+        rows = rows.drop_nulls(EVENT_TIME) if lost else rows
     if lost:  # Only these need every column of the source.
-        trial.take(dead.collect())
+        trial.take(split()[1].collect())
     came, read = len(rows), total if read is None else read
     if total > lost:
         trial.came(source.interlude)

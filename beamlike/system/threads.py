@@ -5,6 +5,7 @@ Threads inside of operations that take a millisecond cost more than they bring.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Container, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
@@ -22,13 +23,18 @@ def in_one_thread(task: Task[T]) -> T:
 
     Polars does so with what a function does that an expression calls, as its own threads may all wait for that.
     """
+    if getattr(_HERE, "alone", False):
+        return task()
     given, raised = list[T](), list[BaseException]()
 
     def call(frame: pl.DataFrame) -> pl.DataFrame:
+        _HERE.alone = True
         try:
             given.append(task())
         except BaseException as error:  # polars would make another one of it
             raised.append(error)
+        finally:
+            _HERE.alone = False
         return frame
 
     _NOTHING.map_batches(call).collect(engine="streaming")
@@ -38,6 +44,8 @@ def in_one_thread(task: Task[T]) -> T:
 
 
 _NOTHING: Final = pl.LazyFrame()
+_HERE: Final = threading.local()
+"""Whether what this thread does is within such a task already."""
 
 
 @attrs.frozen(eq=False)

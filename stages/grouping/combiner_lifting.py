@@ -111,5 +111,5 @@ def _fold(placed: pl.DataFrame, layout: Layout) -> pl.DataFrame:
         pl.col(ELEMENTS).sum(),
         combiner.fold(pl.col(NEW_HOLD)),
         pl.len().cast(pl.Int64).alias(COUNT),
-        **layout.merge(),
+        **layout.merge,
     )

@@ -6,6 +6,7 @@ import polars as pl
 
 from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, Layout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
+from stages.parted import replaced
 from stages.progress.watermarks import Watermarks
 from windowing.columns import EVENT_TIME, PANE_LAST, PANE_RETRACTED, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
@@ -33,6 +34,8 @@ def fire(
 
 def collect(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> pl.DataFrame:
     """The last panes of these open windows, whose time is over: what is pending is always emitted."""
+    if rows.is_empty():
+        return layout.no_panes
     return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, before, moment)[1]
 
 
@@ -111,9 +114,12 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
         name: pl.when(last).then(nothing).otherwise(pl.col(name))
         for name, nothing in layout.nothing_outstanding().items()
     }
-    return rows.with_columns(
+    after = {
         **layout.emptied(pl.lit(True) if discards else last),
         **number_next(emits),
         **forgotten,
-        **{PENDING: pl.lit(0, pl.Int64), HOLD: pl.lit(None, pl.Int64), CLOSED: last},
-    ).select(list(layout.state))
+        PENDING: pl.lit(0, pl.Int64),
+        HOLD: pl.lit(None, pl.Int64),
+        CLOSED: last,
+    }
+    return rows.select(replaced(layout.state, after))

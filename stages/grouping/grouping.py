@@ -41,6 +41,7 @@ from stages.operator import (
     Spread,
     Table,
 )
+from stages.parted import parted, replaced, together
 from stages.progress.watermarks import Times, Watermarks
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.lateness import collected_at
@@ -51,6 +52,9 @@ from windowing.windowing import Windowing
 
 MANY: Final = 2
 """Of windows of the keys that arrivals have, for each arrival."""
+
+FEW: Final = 1_000
+"""Of so many rows of state it does not pay to look which are touched."""
 
 
 @attrs.frozen(slots=False)
@@ -95,6 +99,10 @@ class Grouping(OneTable):
     def late_schema(self) -> pl.Schema:
         """The columns of dropped arrivals, the reason, event time and window."""
         return late_schema(self.schema, self.late_columns or ())
+
+    @cached_property
+    def _none_late(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=self.late_schema)
 
     @cached_property
     def inputs(self) -> dict[str, Input]:
@@ -183,11 +191,11 @@ class Grouping(OneTable):
         elements, refused = refuse(arrivals[MAIN], self.layout)
         placed, outside = place(elements, self.windowing.windows)
         in_time = collected_at(self.windowing.allowed_lateness) > before.input
-        admitted = placed.filter(in_time)
+        admitted, behind = parted(placed, in_time)
         incoming = reduce_arrivals(self._lifted(admitted, before, arrived), self.layout, self.merging)
         wanted = self.late_columns is not None
-        rows = Dropped(placed.filter(~in_time), outside, admitted) if wanted else None
-        late, nowhere = count_in(placed) - count_in(admitted), count_in(outside)
+        rows = Dropped(behind, outside, admitted) if wanted else None
+        late, nowhere = count_in(behind), count_in(outside)
         return Admitted(
             incoming,
             elements_in(elements),
@@ -248,12 +256,12 @@ class Grouping(OneTable):
         touched, untouched, closed, panes = self._elements(
             state, admitted.incoming, before, at_arrival, unmerged
         )
-        rows = pl.concat([touched, untouched])
+        rows = together(touched, untouched)
         if now != then and len(rows):
             rows, due = self._move(
                 rows, before, Moment(then.times, self.merging), Moment(now.times, self.merging)
             )
-            panes = pl.concat([panes, due])
+            panes = together(panes, due)
         rows = let_go(rows, self.layout, Moment(now.times, self.merging))
         left_out: LeftOut = admitted.aside or LeftOut()
         dropped = {
@@ -274,7 +282,7 @@ class Grouping(OneTable):
     ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
         """(windows that got elements, the others, closed windows that did, panes)."""
         if incoming.is_empty() and unmerged is None:
-            nothing = Combined(incoming, pl.DataFrame())
+            nothing = Combined(incoming, pl.LazyFrame())
             return state.clear(), state, nothing, self.layout.no_panes
         touched, untouched = self._touched(state, incoming, unmerged)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
@@ -282,11 +290,12 @@ class Grouping(OneTable):
             combined = combine_merging(both, incoming, self.layout, moment)
         else:
             combined = combine_windows(both, incoming, self.layout)
-        got = combined.rows.filter(pl.col(COUNT) > 0)
-        others = combined.rows.filter(pl.col(COUNT) == 0).select(list(self.layout.state))
-        closed = Combined(got.filter(pl.col(CLOSED)), combined.placed)
+        got, others = parted(combined.rows, combined.rows[COUNT] > 0)
+        closed = Combined(parted(got, got[CLOSED])[0], combined.placed)
         rows, panes = self._look(self._absorb(got, moment), before, moment)
-        return rows, pl.concat([untouched, others]), closed, _in_order(panes, self.keys)
+        if len(others):
+            untouched = together(untouched, others.select(list(self.layout.state)))
+        return rows, untouched, closed, _in_order(panes, self.keys)
 
     def _touched(
         self, state: pl.DataFrame, incoming: pl.DataFrame, unmerged: pl.DataFrame | None
@@ -296,13 +305,15 @@ class Grouping(OneTable):
         reached = incoming.select(match)
         if unmerged is not None:
             reached = pl.concat([reached, unmerged.select(match)])
+        if len(state) <= FEW and not (self.merging or self.python):
+            return state, state.clear()  # what gets nothing stays as it is
         touched, untouched = _split(state, reached, match)
         windows = self.windowing.windows
         # To look which are alone pays where keys have many windows, of which few are touched.
         if not self.merging or not windows.merges_by_overlap or len(touched) <= MANY * len(incoming):
             return touched, untouched
-        company = in_company(touched, incoming, windows, self.keys)
-        return touched.filter(company), pl.concat([untouched, touched.filter(~company)])
+        touched, alone = parted(touched, in_company(touched, incoming, windows, self.keys))
+        return touched, together(untouched, alone)
 
     def _absorb(self, combined: pl.DataFrame, moment: Moment) -> pl.DataFrame:
         """Pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
@@ -312,26 +323,24 @@ class Grouping(OneTable):
         placed = pl.when(got & ~moment.window_is_over()).then(new)
         env = {name: pl.col(name) for name in trigger.cells()}
         cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), moment)
-        return combined.with_columns(
+        absorbed = {
             **{name: cells[name] for name in env},
             **self.layout.emptied(pl.col(CLOSED)),
-            **{
-                PENDING: pl.col(PENDING) + pl.when(got).then(COUNT).otherwise(0),
-                HOLD: combiner.both(pl.col(HOLD), placed),
-            },
-        ).select(list(self.layout.state))
+            PENDING: pl.col(PENDING) + pl.when(got).then(COUNT).otherwise(0),
+            HOLD: combiner.both(pl.col(HOLD), placed),
+        }
+        return combined.select(replaced(self.layout.state, absorbed))
 
     def _move(
         self, rows: pl.DataFrame, before: Watermarks, then: Moment, now: Moment
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Windows whose time is over go, with a last pane; others for which a time has come fire if they are ready."""
-        over = collected_at(self.windowing.allowed_lateness) <= now.watermark
-        last = collect(rows.filter(over & ~pl.col(CLOSED)), self.layout, before, now)
-        rows = rows.filter(~over)
+        over, rows = parted(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
+        last = collect(parted(over, ~over[CLOSED])[0], self.layout, before, now)
         come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
-        looked, due = self._look(rows.filter(come), before, now)
-        rows = pl.concat([rows.filter(~come), looked])
-        return rows, _in_order(pl.concat([last, due]), self.keys)
+        looked, others = parted(rows, come)
+        looked, due = self._look(looked, before, now)
+        return together(others, looked), _in_order(together(last, due), self.keys)
 
     def _come(self, then: Moment, now: Moment) -> list[pl.Expr]:
         """Of the clocks other than the watermark: whether a time has come for which a window's trigger waited."""
@@ -347,17 +356,16 @@ class Grouping(OneTable):
         self, rows: pl.DataFrame, before: Watermarks, moment: Moment
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Windows that are ready fire: (all windows after it, panes)."""
-        marked = rows.with_columns(ready(self.layout, moment).alias("__ready"))
-        firing = marked.filter(pl.col("__ready")).drop("__ready")
+        firing, others = parted(rows, ready(self.layout, moment))
         if firing.is_empty():
             return rows, self.layout.no_panes
         fired, panes = fire(firing, self.layout, before, moment)
-        return pl.concat([marked.filter(~pl.col("__ready")).drop("__ready"), fired]), panes
+        return together(others, fired), panes
 
     def _late(self, left_out: Dropped | None, closed: Combined) -> pl.DataFrame:
         """The arrivals that were dropped, if somebody wants to see them."""
         if left_out is None:
-            return pl.DataFrame(schema=self.late_schema)
+            return self._none_late
         windows = self.windowing.windows
         in_parts = self.merging and windows.merges_in_parts
         late = Late(self.keys, self.late_schema, windows if in_parts else None)
@@ -389,8 +397,7 @@ def _split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[p
     if state.is_empty() or not on:
         return state, state.clear()
     hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
-    mask = pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode())
-    return state.filter(mask), state.filter(~mask)
+    return parted(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
 
 
 def _in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from windowing.columns import (
     PANE_TIMING,
     WINDOW_COLUMNS,
 )
-from windowing.panes import PANE_STATE, Accumulation
+from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE, PANE_STATE, Accumulation
 from windowing.windowing import Windowing
 
 CLOSED: Final = "__closed"
@@ -168,6 +168,7 @@ class Layout:
         ]
         return rows.with_columns(marks) if marks else rows
 
+    @cached_property
     def merge(self) -> dict[str, pl.Expr]:
         """Accumulators of a group of rows, as aggregations."""
         return {
@@ -216,6 +217,27 @@ class Layout:
             for name, part in self.parts.items()
         }
 
+    @cached_property
+    def folds(self) -> dict[str, pl.Expr]:
+        """What becomes of each column when rows of one window become one row."""
+        combiner = self.windowing.timestamp_combiner
+        cells = self.windowing.trigger.cells().items()
+        fold = {"any": pl.Expr.any, "sum": pl.Expr.sum, "min": pl.Expr.min}
+        return {
+            **self.merge,
+            PENDING: pl.col(PENDING).sum(),
+            HOLD: combiner.fold(pl.col(HOLD)),
+            NEXT_INDEX: pl.col(NEXT_INDEX).max(),
+            NEXT_NONSPECULATIVE: pl.col(NEXT_NONSPECULATIVE).max(),
+            LAST_TIMING: pl.col(LAST_TIMING).max(),
+            **{name: fold[cell.fold](pl.col(name)) for name, cell in cells},
+            **self.merge_outstanding(),
+            CLOSED: pl.col(CLOSED).any(),
+            COUNT: pl.col(COUNT).sum(),
+            NEW_HOLD: combiner.fold(pl.col(NEW_HOLD)),
+        }
+
+    @cached_property
     def fresh(self) -> dict[str, pl.Expr]:
         """What a window has beside key, bounds and accumulators when it is new."""
         cells = self.windowing.trigger.cells()

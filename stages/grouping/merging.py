@@ -9,6 +9,7 @@ import polars as pl
 
 from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, Layout
 from stages.operator import HOLD, PENDING
+from stages.parted import replaced
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
 from windowing.triggers.base import ALL, ROOT, Moment
@@ -27,7 +28,7 @@ class Combined:
     """A row per (key, window) that arrivals may have touched, and where each window of the arrivals went."""
 
     rows: pl.DataFrame
-    placed: pl.DataFrame
+    placed: pl.LazyFrame
 
 
 def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl.DataFrame:
@@ -35,13 +36,13 @@ def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl
     combiner = layout.windowing.timestamp_combiner
     # Rows that were lifted before they came are several elements each.
     count = pl.col(COUNT).sum() if COUNT in arrivals.columns else pl.len().cast(pl.Int64)
-    folds = {**layout.merge(), COUNT: count, NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
+    folds = {**layout.merge, COUNT: count, NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
     if merging and layout.windowing.windows.merges_in_parts:
         ordered = layout.windowing.windows.merge(arrivals, layout.keys)
         reduced = _by_run(ordered, layout, folds)
     else:
         reduced = arrivals.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**folds)
-    return reduced.with_columns(**layout.fresh()).select(list(layout.incoming))
+    return reduced.select(replaced(layout.incoming, layout.fresh))
 
 
 def _by_run(ordered: pl.DataFrame, layout: Layout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
@@ -53,12 +54,12 @@ def _by_run(ordered: pl.DataFrame, layout: Layout, folds: dict[str, pl.Expr]) ->
 def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> Combined:
     """State and arrivals of windows that do not merge -> one row each; a closed window takes no elements."""
     merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
-    placed = incoming.select(*layout.keys, *WINDOW_COLUMNS, **merged)
+    placed = incoming.lazy().select(*layout.keys, *WINDOW_COLUMNS, **merged)
     return Combined(_grouped(pl.concat([state, incoming]), layout), placed)
 
 
 def _grouped(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**_folds(layout))
+    return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**layout.folds)
 
 
 def combine_merging(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment) -> Combined:
@@ -68,8 +69,8 @@ def combine_merging(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout,
     """
     closed = state.filter(pl.col(CLOSED))
     ordered = _in_runs(state.filter(~pl.col(CLOSED)), incoming, layout)
-    placed = ordered.filter(~pl.col(_ACTIVE)).select(*layout.keys, *WINDOW_COLUMNS, *MERGED_COLUMNS)
-    merged = _by_run(ordered.with_columns(**_masked(layout)), layout, _folds(layout) | _merge_folds(layout))
+    placed = ordered.lazy().filter(~pl.col(_ACTIVE)).select(*layout.keys, *WINDOW_COLUMNS, *MERGED_COLUMNS)
+    merged = _by_run(ordered.with_columns(**_masked(layout)), layout, layout.folds | _merge_folds(layout))
     merged = _settle(merged, layout, moment)
     if closed.is_empty():
         return Combined(merged.drop(_PARTS), placed)
@@ -113,31 +114,6 @@ def _masked(layout: Layout) -> dict[str, pl.Expr]:
     masked[LAST_TIMING] = pl.when(same).then(pl.col(LAST_TIMING))
     bits = [name for name, cell in layout.windowing.trigger.cells().items() if cell.fold == "any"]
     return masked | {name + _NOT: active & ~pl.col(name) for name in bits}
-
-
-def _folds(layout: Layout) -> dict[str, pl.Expr]:
-    """What becomes of each column when rows of one window become one row."""
-    combiner = layout.windowing.timestamp_combiner
-    folds = layout.merge() | {
-        PENDING: pl.col(PENDING).sum(),
-        HOLD: combiner.fold(pl.col(HOLD)),
-        NEXT_INDEX: pl.col(NEXT_INDEX).max(),
-        NEXT_NONSPECULATIVE: pl.col(NEXT_NONSPECULATIVE).max(),
-        LAST_TIMING: pl.col(LAST_TIMING).max(),
-    }
-    for name, cell in layout.windowing.trigger.cells().items():
-        folds[name] = {"any": pl.col(name).any(), "sum": pl.col(name).sum(), "min": pl.col(name).min()}[
-            cell.fold
-        ]
-    return (
-        folds
-        | layout.merge_outstanding()
-        | {
-            CLOSED: pl.col(CLOSED).any(),
-            COUNT: pl.col(COUNT).sum(),
-            NEW_HOLD: combiner.fold(pl.col(NEW_HOLD)),
-        }
-    )
 
 
 def _merge_folds(layout: Layout) -> dict[str, pl.Expr]:

@@ -6,8 +6,8 @@ by the next bit of the hash. A row is in the deepest part that there is for its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Collection
+from typing import Final, cast
 
 import attrs
 import numpy as np
@@ -15,6 +15,7 @@ import polars as pl
 
 from stages.keys import key_hash
 from stages.operator import Spread
+from stages.parted import parted
 
 BUCKET: Final = "__bucket"
 
@@ -96,7 +97,28 @@ def _depth(bucket: int) -> int:
     return (bucket // TIMES).bit_length() - 1
 
 
-def partition(placed: pl.DataFrame, buckets: Sequence[int] | Iterable[int]) -> dict[int, pl.DataFrame]:
-    """Placed rows by bucket, in the order of these; those without rows are left out."""
-    parts = placed.partition_by(BUCKET, as_dict=True, include_key=False) if len(placed) else {}
-    return {bucket: parts[bucket,] for bucket in buckets if (bucket,) in parts}
+def partition(placed: pl.DataFrame) -> dict[int, pl.DataFrame]:
+    """Placed rows by bucket, in the order of buckets."""
+    if (only := _only(placed)) is not None:
+        return {only: placed}
+    parts = placed.partition_by(BUCKET, as_dict=True)
+    return {bucket: parts[bucket,] for (bucket,) in sorted(parts)}
+
+
+def inside(placed: pl.DataFrame, buckets: Collection[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """(the placed rows in these buckets, the others)."""
+    if (only := _only(placed)) is not None:
+        return (placed, placed.clear()) if only in buckets else (placed.clear(), placed)
+    return parted(placed, placed[BUCKET].is_in(list(buckets)))
+
+
+def touched(placed: pl.DataFrame) -> list[int]:
+    """The buckets of these rows."""
+    only = _only(placed)
+    return placed[BUCKET].unique().sort().to_list() if only is None else [only]
+
+
+def _only(placed: pl.DataFrame) -> int | None:
+    """The bucket, if all rows are in one, as they often are in a small batch."""
+    least = placed[BUCKET].min()
+    return cast(int, least) if least is not None and least == placed[BUCKET].max() else None

@@ -32,7 +32,7 @@ FROM_BYTES: Final = 500_000
 
 @attrs.frozen
 class DueSoon:
-    """The rows of a table that are due soon, with their bucket."""
+    """The rows of a table that are due soon, with their bucket; if there are none, just the columns of the table."""
 
     rows: pl.DataFrame
     kept: Kept
@@ -42,11 +42,9 @@ class DueSoon:
         """The columns by which rows are placed."""
         return self.kept.table.keys
 
-    def reached(self, placed: pl.DataFrame) -> pl.Series:
-        """Which of these arrivals reach a row here."""
-        if self.rows.is_empty():
-            return pl.repeat(False, len(placed), dtype=pl.Boolean, eager=True)
-        return self.kept.reached(placed, self.rows)
+    def reached(self, placed: pl.DataFrame) -> pl.Series | None:
+        """Which of these arrivals reach a row here; None where there is no row."""
+        return None if self.rows.is_empty() else self.kept.reached(placed, self.rows)
 
     def with_arrivals(self, reaching: pl.DataFrame) -> DueSoon:
         """After these have reached rows here: all rows of their keys are stale, where rows may merge."""
@@ -60,6 +58,8 @@ class DueSoon:
 
     def stale_keys(self) -> pl.DataFrame:
         """The keys that have stale rows."""
+        if self.rows.is_empty():
+            return self.rows
         return self.rows.filter(pl.col(STALE)).select(self.keys).unique()
 
 

@@ -11,8 +11,9 @@ import polars as pl
 from stages.facts import SPARSE
 from stages.keys import key_shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Table
+from stages.parted import replaced, together
 from stages.progress.watermarks import Times, Watermarks
-from stages.state.buckets import BUCKET
+from stages.state.buckets import BUCKET, inside
 from stages.state.store import StateStore, decode, encode
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
 from windowing.time import MIN_TIME, format_time
@@ -112,8 +113,9 @@ class Index:
         holds = facts.get("holds")
         if holds is not None:
             holds = {int(bucket): histogram for bucket, histogram in holds.items()}
-        # An index of an earlier version does not say what of a row holds.
-        frame = pl.concat([pl.DataFrame(schema=_schema(clocks)), frame], how="diagonal")
+        if dict(frame.schema) != dict(schema := _schema(clocks)):
+            # An index of an earlier version does not say what of a row holds.
+            frame = pl.concat([pl.DataFrame(schema=schema), frame], how="diagonal")
         watermarks = Watermarks(facts["input"], facts["output"])
         # An index of an earlier version does not say how many; nothing in its state is numbered.
         return cls(frame, watermarks, Times(facts["times"]), holds, facts.get("arrived", 0))
@@ -146,11 +148,11 @@ class Index:
         self, touched: Collection[int], summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None
     ) -> Index:
         """With these buckets described anew; one that the summary lacks is empty."""
-        others = self.buckets.filter(~pl.col(BUCKET).is_in(list(touched)))
+        others = inside(self.buckets, touched)[1]
         if holds is not None:
             known = self.holds or {}
             holds = {bucket: known[bucket] for bucket in known if bucket not in touched} | dict(holds)
-        return attrs.evolve(self, buckets=pl.concat([others, summary]).sort(BUCKET), holds=holds)
+        return attrs.evolve(self, buckets=together(others, summary).sort(BUCKET), holds=holds)
 
     def add(self, summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None) -> Index:
         """With what the summary describes in addition."""
@@ -202,10 +204,9 @@ class Index:
     @property
     def holder(self) -> Holder | None:
         """Who has the least hold; None where nothing holds."""
-        held = self.buckets.filter(pl.col("hold").is_not_null())
-        if held.is_empty():
+        if (place := self.buckets["hold"].arg_min()) is None:
             return None
-        least = held.row(held["hold"].arg_min(), named=True)
+        least = self.buckets.row(place, named=True)
         bounds = least["holder_start"], least["holder_end"]
         pane, timer = least["holder_pane"] or False, least["holder_timer"]
         due = least["holder_due"]
@@ -243,13 +244,12 @@ def summarize(
     least = pl.col("hold").arg_min()
     name = pl.concat_str([key_shown(key) for key in named], separator=", ")
     start, end = table.bounds
-    stored = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
     pane = pl.col(OUTSTANDING_HOLD) if OUTSTANDING_HOLD in rows.columns else pl.lit(None, pl.Int64)
     by_pane = pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True)
     timer = pl.lit(None, pl.String) if table.holder is None else pl.col(table.holder)
     waits = deadlines.get(PROCESSING_TIME, pl.lit(None, pl.Int64))
     holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane, "timer": timer, "due": waits}
-    return (
+    found = (
         rows.select(
             BUCKET,
             pl.col(start).alias("start"),
@@ -269,10 +269,10 @@ def summarize(
             *(pl.col(key).get(least) for key in named),
             pl.col("start", "end", "pane", "timer", "due").get(least).name.prefix("holder_"),
         )
-        .with_columns((name if table.keys else pl.lit("")).alias("holder_key"))
-        .join(pl.DataFrame(stored, schema=[BUCKET, *SIZES], orient="row"), on=BUCKET)
-        .select(list(schema))
     )
+    stored = [sizes[bucket] for bucket in found[BUCKET]]
+    new = {size: pl.lit(pl.Series([getattr(one, size) for one in stored], dtype=pl.Int64)) for size in SIZES}
+    return found.select(replaced(schema, {**new, "holder_key": name if table.keys else pl.lit("")}))
 
 
 def _distinct(columns: list[str]) -> pl.Expr:

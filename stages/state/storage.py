@@ -9,6 +9,7 @@ import attrs
 import polars as pl
 
 from stages.operator import Kept, Table
+from stages.parted import together
 from stages.progress.watermarks import Times
 from stages.state import chunks
 from stages.state.buckets import BUCKET, TIMES, Buckets, partition
@@ -56,7 +57,7 @@ class Storage:
             for bucket in sorted(buckets)
             for frame in self._read(bucket, range(self._size(bucket).base), schema)
         ]
-        return pl.concat([self.table.no_rows, *frames])
+        return together(self.table.no_rows, *frames)
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
         """The arrivals that wait in these buckets, in the order in which they came."""
@@ -66,36 +67,41 @@ class Storage:
             for bucket in sorted(buckets)
             for frame in self._read(bucket, range(self._size(bucket).base, self._size(bucket).chunks), schema)
         ]
-        return pl.concat([self.table.nothing_incoming, *frames])
+        return together(self.table.nothing_incoming, *frames)
 
     def near(self, *, wanted: bool) -> DueSoon:
         """The rows that are due soon, if they are wanted; else none of them."""
-        nothing = self.table.no_rows.with_columns(pl.lit(False).alias(STALE))
-        frames = self._read(NEAR, range(self._size(NEAR).base if wanted else 0), nothing.schema)
-        return DueSoon(self.buckets.place(pl.concat([nothing, *frames])), self.kept)
+        schema = pl.Schema({**self.table.schema, STALE: pl.Boolean()})
+        frames = self._read(NEAR, range(self._size(NEAR).base if wanted else 0), schema)
+        return DueSoon(self.buckets.place(pl.concat(frames)) if frames else self.table.no_rows, self.kept)
 
     def replace(
-        self, looked: Collection[int], rows: Collection[pl.DataFrame], near: pl.DataFrame, now: Times
+        self, looked: Collection[int], rows: Mapping[int, pl.DataFrame], near: pl.DataFrame, now: Times
     ) -> Index:
-        """Has these rows, with their bucket, in place of what is in these buckets, and those that are due soon."""
-        parts = {NEAR: near} if len(near) else {}
-        for frame in rows:
-            parts |= partition(frame, frame[BUCKET].unique(maintain_order=True).to_list())
+        """Has these rows, placed in their bucket, in place of what is in these, and those that are due soon."""
+        columns = list(self.table.schema)
+        parts = {bucket: part[columns] for bucket, part in rows.items()}
+        if len(near):
+            parts[NEAR] = near
         sizes = self._write(parts)
         for bucket in sorted({*looked, *parts, NEAR} & set(self.sizes)):
-            left = range(sizes.get(bucket, Size()).chunks, self.sizes[bucket].chunks)
-            chunks.remove(self.store, self.stage, bucket, left)
-        described = pl.concat([*rows, near.drop(STALE).with_columns(pl.lit(NEAR, pl.Int64).alias(BUCKET))])
+            gone = range(sizes.get(bucket, Size()).chunks, self.sizes[bucket].chunks)
+            chunks.remove(self.store, self.stage, bucket, gone)
+        described = [*rows.values()]
+        if len(near) or not described:
+            described.append(near[columns].with_columns(pl.lit(NEAR, pl.Int64).alias(BUCKET)))
         touched = {*looked, *sizes, NEAR}
-        return self.index.replace(touched, self._summary(described, sizes, now), _holds(described, now))
+        left = together(*described)
+        return self.index.replace(touched, self._summary(left, sizes, now), _holds(left, now))
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
         """Puts arrivals, with their bucket, beside its rows; `index` describes the rows already."""
         sizes = {}
-        for bucket, part in partition(waiting, waiting[BUCKET].unique().sort().to_list()).items():
-            written = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part)
+        columns = list(self.table.incoming)
+        for bucket, part in partition(waiting).items():
+            written = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part[columns])
             sizes[bucket] = Size(chunks=len(written), log=sum(written))
-        alone = self.kept.alone(waiting.drop(BUCKET), now).with_columns(waiting[BUCKET])
+        alone = self.kept.alone(waiting[columns], now).with_columns(waiting[BUCKET])
         return index.add(self._summary(alone, sizes, now), _holds(alone, now))
 
     def _size(self, bucket: int) -> Size:

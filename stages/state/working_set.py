@@ -8,9 +8,10 @@ from typing import Final
 import attrs
 import polars as pl
 
+from stages.parted import parted, together
 from stages.progress.watermarks import Times
 from stages.sizes import size_of
-from stages.state.buckets import BUCKET, partition
+from stages.state.buckets import BUCKET, inside, partition, touched
 from stages.state.due_soon import FROM_BYTES, NEAR, STALE, DueSoon, divide, mark_stale
 from stages.state.index import Index, Size
 from stages.state.storage import Storage
@@ -40,20 +41,27 @@ class WorkingSet:
 
     @classmethod
     def of(
-        cls, storage: Storage, looked: Iterable[int], near: DueSoon, placed: pl.DataFrame, reached: pl.Series
+        cls,
+        storage: Storage,
+        looked: Iterable[int],
+        near: DueSoon,
+        placed: pl.DataFrame,
+        reached: pl.Series | None,
     ) -> WorkingSet:
         """Reads these buckets; `placed` are arrivals with their bucket, `reached` which of them reach near rows."""
         looked = frozenset(looked)
-        here = placed[BUCKET].is_in(list(looked)) | reached
+        if reached is None:
+            here, waiting = inside(placed, looked)
+        else:
+            here, waiting = parted(placed, placed[BUCKET].is_in(list(looked)) | reached)
         stale = near.stale_keys() if looked else near.rows.clear()
-        near_rows = near.rows.select(list(storage.table.schema))
         return cls(
             storage,
             looked,
             near,
-            pl.concat([storage.rows(looked), near_rows]),
-            pl.concat([storage.waiting(looked), placed.filter(here).drop(BUCKET)]),
-            placed.filter(~here),
+            together(storage.rows(looked), near.rows[list(storage.table.schema)]),
+            together(storage.waiting(looked), here[list(storage.table.incoming)]),
+            waiting,
             stale if len(stale) else None,
         )
 
@@ -74,21 +82,19 @@ class WorkingSet:
         return index
 
     def _leave_rows(self, rows: pl.DataFrame, now: Times) -> Index:
-        buckets = self.storage.buckets
-        placed = buckets.place(rows).with_columns(pl.lit(False).alias(STALE))
-        here = placed[BUCKET].is_in(list(self.looked))
-        near, far = [self._still_near(placed.filter(~here))], [placed.clear().drop(STALE)]
-        for bucket, part in partition(placed.filter(here), sorted(self.looked)).items():
+        buckets, far = self.storage.buckets, dict[int, pl.DataFrame]()
+        here, near = inside(buckets.place(rows), self.looked)
+        near = near.with_columns(pl.lit(False).alias(STALE))
+        if len(near):  # their buckets were not looked at
+            near = mark_stale(near, self.near.stale_keys(), self.near.keys)
+        for bucket, part in partition(here).items():
             soon, later = self._apart(part, now)
-            near.append(soon)
-            buckets = buckets.split(bucket, size_of(later))
-            far.append(buckets.place(later.drop(STALE)))
-        kept = pl.concat([frame.drop(BUCKET, strict=False) for frame in near])
-        return self.storage.replace(self.looked, far, kept, now)
-
-    def _still_near(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows that are near and whose buckets were not looked at."""
-        return mark_stale(rows, self.near.stale_keys(), self.near.keys) if len(rows) else rows
+            if len(soon):
+                near = pl.concat([near, soon.with_columns(pl.lit(False).alias(STALE))])
+            split = buckets.split(bucket, size_of(later))
+            far |= {bucket: later} if split is buckets else partition(split.place(later))
+            buckets = split
+        return self.storage.replace(self.looked, far, near[[*self.storage.table.schema, STALE]], now)
 
     def _apart(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
         """(rows of a bucket that go near, the others)."""
@@ -107,7 +113,7 @@ def read_working_set(
     due = _due(storage, now)
     near = storage.near(wanted=bool(due) or len(placed) > 0)
     reached = near.reached(placed)
-    reaching = placed.filter(reached)
+    reaching = placed.clear() if reached is None else placed.filter(reached)
     # What waits in a bucket may be part of the row that grows here.
     again = _with_waiting(storage, reaching) if storage.table.in_turn else []
     near = near.with_arrivals(reaching)
@@ -117,7 +123,7 @@ def read_working_set(
 
 def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
     """The buckets of these arrivals in which others wait."""
-    return [bucket for bucket in placed[BUCKET].unique().to_list() if storage.sizes.get(bucket, Size()).log]
+    return [bucket for bucket in touched(placed) if storage.sizes.get(bucket, Size()).log]
 
 
 def _due(storage: Storage, now: Times) -> list[int]:
@@ -141,12 +147,15 @@ def _stale_and_due(storage: Storage, near: DueSoon, now: Times) -> Iterable[int]
 
 def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
     """The buckets whose arrivals cannot wait, or had better not."""
-    table, touched = storage.table, placed[BUCKET].unique().to_list()
+    table, buckets = storage.table, touched(placed)
     if table.waits_until is None or (now.percentiles and table.holds_as_a_whole):
-        return touched
+        return buckets
+    may_grow = {bucket for bucket in buckets if _may_grow(storage.sizes.get(bucket, Size()))}
+    if not may_grow:
+        return buckets
     come = [until <= now.time(clock) for clock, until in table.waits_until.items()]
-    over = placed.filter(pl.any_horizontal(come))[BUCKET].unique().to_list()
-    return [*over, *(bucket for bucket in touched if not _may_grow(storage.sizes.get(bucket, Size())))]
+    over = touched(placed.filter(pl.any_horizontal(come)))
+    return [*over, *(bucket for bucket in buckets if bucket not in may_grow)]
 
 
 def _may_grow(size: Size) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,10 @@ def test_only_what_was_committed_is_read(kafka: Cluster) -> None:
     assert bl.Pipeline("p").read("plays", source).collect()["at"].to_list() == [0, 2]
 
 
-def test_a_log_is_read_on_from_where_it_was_and_grows(kafka: Cluster) -> None:
+def test_a_log_is_read_on_from_where_it_was_and_grows(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("beamlike.io.kafka.intake.ASK_EVERY", 0.0)
     topic = kafka.topic()
     kafka.send(topic, [play(0), play(1)])
     source = bl.Kafka(kafka.servers, topic, value=PLAYS)
@@ -171,6 +175,27 @@ def test_a_log_is_read_on_from_where_it_was_and_grows(kafka: Cluster) -> None:
     assert again.new() is None
     again.close()
     assert source.position_of(source.offsets_of_spark(second.position)) == second.position
+
+
+def test_what_has_come_is_taken_without_asking_the_broker(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    kafka.send(topic, [play(0)])
+    intake = bl.Kafka(kafka.servers, topic, value=PLAYS).resume({}, 100)
+    first = intake.new()
+    assert first is not None
+    assert _at(intake.read(first)) == [0]
+    assert intake.new() is None
+    monkeypatch.setattr("beamlike.io.kafka.intake.ASK_EVERY", inf)
+    monkeypatch.setattr("beamlike.io.kafka.log.Log._listed", None)
+    kafka.send(topic, [play(1), play(2)])
+    come: list[int] = []
+    while len(come) < 2:
+        if (taken := intake.new()) is not None:
+            come += _at(intake.read(taken))
+    assert come == [1, 2]
+    intake.close()
 
 
 def _at(pieces: Any) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+import time
+from math import inf
+from typing import Final, Protocol, Self
 
 import attrs
 import polars as pl
@@ -11,6 +13,9 @@ from beamlike.io.base import Pieces
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.offsets import Offsets, in_turn
 from beamlike.io.sources import Taken
+
+ASK_EVERY: Final = 1.0
+"""Seconds after which the broker is asked again for partitions, and for messages that do not come by themselves."""
 
 
 class Reader(Protocol):
@@ -32,7 +37,7 @@ class Reader(Protocol):
 class LogIntake:
     """Reads a log on from offsets, a batch of `rows` messages after the other, up to its `end`.
 
-    If it `ends`, that is where the log ends when it is opened; else the end is looked for anew when all was read.
+    If it `ends`, that is where the log ends when it is opened; else what has come counts when all was read.
     """
 
     source: Reader
@@ -42,6 +47,7 @@ class LogIntake:
     rows: int
     ends: bool
     _next: Taken | None = attrs.field(default=None, init=False)
+    _asked: float = attrs.field(default=-inf, init=False)
 
     @classmethod
     def of(cls, source: Reader, position: Offsets, rows: int, *, ends: bool) -> Self:
@@ -59,7 +65,7 @@ class LogIntake:
         if self._next is None:
             to = self._ahead()
             if to == self.at and not self.ends:
-                self.end = self.source.last(self.log)
+                self.end = self._found()
                 to = self._ahead()
             if to == self.at:
                 return None
@@ -67,6 +73,13 @@ class LogIntake:
             span = {"begin": begin, "end": {name: to[name] for name in begin}}
             self._next = Taken(span, to, any(at < self.end.get(name, 0) for name, at in to.items()))
         return self._next
+
+    def _found(self) -> Offsets:
+        """Up to where there is something now: what has come by itself, and now and then what the broker says."""
+        if time.monotonic() >= self._asked + ASK_EVERY:
+            self._asked = time.monotonic()
+            return self.source.last(self.log)
+        return {**self.end, **self.log.come({**dict.fromkeys(self.end, 0), **self.at}, self.rows)}
 
     def _ahead(self) -> Offsets:
         at = {**dict.fromkeys(self.end, 0), **self.at}

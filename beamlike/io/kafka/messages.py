@@ -64,11 +64,12 @@ def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: boo
 
 def decode_column(values: pl.Series, codec: Codec, name: str, wrong: list[tuple[int, str]]) -> pl.DataFrame:
     """A row for each value, nulls where there is none or it is `wrong`, to which it is added."""
-    there = values.is_not_null().arg_true()
-    found = codec.decode(values.drop_nulls(), name)
-    wrong.extend((there[index], f"its {name} is {why}") for index, why in found.wrong)
+    given = values.drop_nulls() if values.null_count() else values
+    found = codec.decode(given, name)
     if len(found.frame) == len(values):
         return found.frame
+    there = values.is_not_null().arg_true()
+    wrong.extend((there[index], f"its {name} is {why}") for index, why in found.wrong)
     placed = found.frame.with_columns(there.gather(found.kept).alias(_AT))
     every = pl.int_range(len(values), dtype=pl.UInt32, eager=True).alias(_AT).to_frame()
     return every.join(placed, on=_AT, how="left", maintain_order="left").drop(_AT)

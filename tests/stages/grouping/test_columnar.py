@@ -87,13 +87,13 @@ def test_python_calls_do_not_grow_with_the_windows_that_fire(
     # Chunks of the store have a size of their own: of more rows there are more, each with a few calls.
     monkeypatch.setattr("stages.state.chunks.CHUNK_BYTES", 10**9)
     windowing = Windowing(windows, trigger, accumulation, allowed_lateness="1h")
-    few, many = Firing(windowing, 1_000), Firing(windowing, 10_000)
+    few, many = Firing(windowing, 2_000), Firing(windowing, 10_000)
     few.run()  # imports and caches
-    few = Firing(windowing, 1_000)
+    few = Firing(windowing, 2_000)
     expected = {"early": 1, "on_time": 1, "late": 1}
     if accumulation is Accumulation.RETRACTING:
         expected = {"early": 2, "on_time": 2, "late": 1}
-    assert few.run() == {timing: 1_000 * count for timing, count in expected.items()}
+    assert few.run() == {timing: 2_000 * count for timing, count in expected.items()}
     assert many.run() == {timing: 10_000 * count for timing, count in expected.items()}
     # Now and then the garbage collector calls, too.
     assert abs(many.calls - few.calls) < 100
