@@ -89,6 +89,13 @@ class WindowFn:
         """Whether there may be elements in no window."""
         return False
 
+    def slice_start(self) -> pl.Expr | None:
+        """Where the slice of each event time begins (us): all times of a slice are in the same windows.
+
+        None where no element is in several windows of this kind, or nothing can be said of them.
+        """
+        return None
+
     def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
         """Of each (element, window) row the end (us) of the window before, if that may reach into its window.
 
@@ -173,6 +180,13 @@ class SlidingWindows(WindowFn):
     @property
     def gaps(self) -> bool:
         return self.period > self.size
+
+    def slice_start(self) -> pl.Expr | None:
+        """Where the last window has begun, or ended since then."""
+        if self.period >= self.size:
+            return None
+        since, end = (_TIME - self.offset) % self.period, self.size % self.period
+        return _TIME - since + pl.when(since >= end).then(end).otherwise(0)
 
     def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
         """One period before its own end."""

@@ -21,6 +21,7 @@ from stages.grouping.combiner_lifting import (
     is_lifted,
     lift,
     lift_if_smaller,
+    lift_slices,
     lifts_early,
     place,
 )
@@ -189,6 +190,8 @@ class Grouping(OneTable):
         They may have been lifted (`lift`) before they came. `arrived` is how many came in the steps before.
         """
         elements, refused = refuse(arrivals[MAIN], self.layout)
+        if self.lifts_early:
+            elements = lift_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
         in_time = collected_at(self.windowing.allowed_lateness) > before.input
         admitted, behind = parted(placed, in_time)

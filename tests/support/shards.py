@@ -111,7 +111,7 @@ class Query:
 
     def level(self, number: int, envelopes: Iterable[Envelope], now: int | None = None) -> list[Envelope]:
         """What leaves a level when these envelopes have come to it, shard by shard."""
-        arrived = list(envelopes)
+        arrived = [envelope.sealed() for envelope in envelopes]
         random.Random(self.seed).shuffle(arrived)
         shards: dict[int, list[Envelope]] = defaultdict(list)
         for envelope in arrived:

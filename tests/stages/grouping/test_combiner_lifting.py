@@ -162,6 +162,65 @@ def test_a_chunk_is_lifted_where_at_most_half_as_many_rows_are_left(keys: int, r
     assert len(sent) <= rows
 
 
+# Slices
+
+
+@some
+@given(
+    st.builds(
+        lambda windowing, combiner: attrs.evolve(windowing, timestamp_combiner=combiner),
+        windowings(windows=sliding_windows),
+        times_of_windows,
+    ),
+    streams() | crowded_streams(),
+    st.data(),
+)
+def test_folding_slices_first_changes_nothing(
+    windowing: Windowing, stream: Iterable[Bundle], data: st.DataObject
+) -> None:
+    aggregates = {name: one for name, one in AGGREGATES.items() if not one.ordered}
+    whole = Whole(grouping(windowing, aggregates=aggregates))
+    in_tasks = InTasks(grouping(windowing, aggregates=aggregates), data=data)
+    for bundle in stream:
+        expected = whole.step(bundle)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lifting, "LEAST_ROWS", 0)
+            patch.setattr(lifting, "_at_most", lambda *_: True)
+            patch.setattr(__name__ + ".lift", lift_if_smaller)
+            assert_same(in_tasks.step(bundle), expected)
+
+
+@given(sliding_windows, st.lists(st.integers(-200, 200), min_size=1))
+def test_times_of_a_slice_are_in_the_same_windows(windows: SlidingWindows, times: list[int]) -> None:
+    start = windows.slice_start()
+    if start is None:
+        assert windows.period >= windows.size
+        return
+    frame = pl.DataFrame({"time": times, "__event_time": times}, schema_overrides={"__event_time": pl.Int64})
+    sliced = frame.with_columns(start.alias("__event_time"))
+    assert_frame_equal(
+        windows.assign(frame).drop("__event_time"), windows.assign(sliced).drop("__event_time")
+    )
+    assert (sliced["__event_time"] <= frame["time"]).all()
+    slices = frame.with_columns(start.alias("slice")).group_by("slice").agg(pl.col("time").min())
+    assert (slices["slice"] <= slices["time"]).all()
+
+
+def test_rows_of_a_slice_are_spread_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    spread = list[int]()
+    assign = SlidingWindows.assign
+    monkeypatch.setattr(
+        SlidingWindows, "assign", lambda self, frame: spread.append(len(frame)) or assign(self, frame)
+    )
+    elements = [("a", number, number // 100) for number in range(6_000)]
+    step = Whole(
+        grouping(Windowing(SlidingWindows(us(50), us(10))), aggregates={"n": Count(), "most": Max("value")})
+    ).step(Bundle(tuple(elements), MAX_TIME))
+    assert spread == [6]
+    assert step.panes["n"].sum() == 5 * 6_000
+    assert step.elements == 6_000
+
+
 # What is not lifted
 
 
