@@ -80,6 +80,9 @@ class Table:
 
     `by_key`: rows are only added, and found by key; nothing is ever due of it, or holds.
 
+    `visited_by_key`: a step needs only the rows of keys that arrivals have, and of keys of which a row is due; no
+    arrivals wait. Of a large bucket it is shown no others, and what it leaves is put beside them.
+
     `merges`: rows of a key may become one where arrivals reach them. `in_turn`: no arrival that reaches a row may be
     taken before those of its bucket that wait. `holder` is the column that says of a row which timer of it holds
     the watermark, and `timers` how many it has, where there are any. `copied`: every shard has all of its rows. `said`
@@ -99,6 +102,7 @@ class Table:
     merges: bool = False
     in_turn: bool = False
     by_key: bool = False
+    visited_by_key: bool = False
     name: str = ""
     holder: str | None = None
     timers: pl.Expr | None = None

@@ -47,7 +47,15 @@ class Versions(Kept):
     @cached_property
     def table(self) -> Table:
         """Placed by key."""
-        return Table("version", "is the newest", self.keys, (EVENT_TIME, NEXT), self.rows, self.rows)
+        return Table(
+            "version",
+            "is the newest",
+            self.keys,
+            (EVENT_TIME, NEXT),
+            self.rows,
+            self.rows,
+            visited_by_key=True,
+        )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """When it goes: the next one counts from its own time on."""

@@ -67,7 +67,9 @@ class Collected(Kept):
     @cached_property
     def table(self) -> Table:
         """Placed by key."""
-        return Table("row", "waits for its batch", self.keys, WINDOW_COLUMNS, self.rows, self.rows)
+        return Table(
+            "row", "waits for its batch", self.keys, WINDOW_COLUMNS, self.rows, self.rows, visited_by_key=True
+        )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """When its batch is given, full or not."""

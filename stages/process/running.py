@@ -35,7 +35,8 @@ class Totals(Kept):
         """Placed by key."""
         held = pl.Schema({**self.schema, PENDING: pl.Int64(), HOLD: pl.Int64()})
         ids = {name: self.schema[name] for name in (*self.keys, *WINDOW_COLUMNS)}
-        return Table("key", "has totals", self.keys, WINDOW_COLUMNS, held, pl.Schema(ids))
+        incoming = pl.Schema(ids)
+        return Table("key", "has totals", self.keys, WINDOW_COLUMNS, held, incoming, visited_by_key=True)
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """When the window is collected."""

@@ -32,6 +32,7 @@ class Cells(Kept):
             missing={name: pl.lit(None, dtype) for name, dtype in self.layout.content.items()},
             holder=HOLDER,
             timers=self.layout.pending,
+            visited_by_key=True,
         )
 
     @property

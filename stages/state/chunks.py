@@ -3,43 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from itertools import groupby
+from typing import Any, Final
 
+import attrs
 import polars as pl
 
+from stages.parted import together
 from stages.sizes import size_of
 from stages.state.store import StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
 """About how large a chunk is: Spark's Python state takes more than its share of time for values of many megabytes."""
 
+GONE: Final = "__gone"
+"""Beside the rows of a patch, the numbers of those that are gone; the shorter of both is filled up with nulls."""
+
+_ROW: Final = "__row"
 
 FEW: Final = 1_000
 """To look for such columns in fewer rows takes longer than to write them."""
 
 
-def pack(frame: pl.DataFrame) -> bytes:
-    """Rows as bytes; unless they are few, a column that has one value throughout is kept as that, beside the others.
+@attrs.frozen
+class Patch:
+    """Rows that have come into a bucket, and the numbers of those that are gone, of all rows before, from 0 on."""
+
+    rows: pl.DataFrame
+    gone: pl.Series | None = None
+
+
+@attrs.frozen
+class Chunk:
+    """What is in a value: columns, and of those that have one value throughout this value; and how many `rows`."""
+
+    columns: pl.DataFrame
+    constants: Mapping[str, Any]
+    rows: int
+    gone: pl.Series | None
+
+    @classmethod
+    def of(cls, value: bytes) -> Chunk:
+        """What `pack` was given."""
+        columns, facts = decode(value)
+        gone, rows = None, facts["rows"]
+        if GONE in columns.columns:
+            gone, columns = columns.drop_in_place(GONE).head(facts["gone"]), columns.head(rows)
+        if columns.width == 0:
+            columns = pl.DataFrame({_ROW: pl.repeat(0, rows, eager=True)})
+        return cls(columns, facts["constants"], rows, gone)
+
+    @property
+    def kind(self) -> tuple[list[str], Mapping[str, Any]]:
+        """What chunks that can be unpacked at once have in common."""
+        return self.columns.columns, self.constants
+
+
+def pack(patch: Patch) -> bytes:
+    """A patch as bytes; unless rows are few, a column with one value throughout is kept as that, beside the others.
 
     Compressed they take a quarter: 2 ms per megabyte, where to pass one to Spark and back takes 20 and more.
     """
-    constants = {} if len(frame) < FEW else _constants(frame)
-    facts = {"rows": len(frame), "constants": constants}
-    return encode(frame.drop(list(constants)) if constants else frame, facts, compression="lz4")
+    constants = {} if len(patch.rows) < FEW else _constants(patch.rows)
+    facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
+    columns = patch.rows.drop(list(constants)) if constants else patch.rows
+    if patch.gone is not None:
+        facts["gone"] = len(patch.gone)
+        gone = patch.gone.to_frame(GONE)
+        columns = pl.concat([gone, columns], how="horizontal_extend")
+    return encode(columns, facts, compression="lz4")
 
 
-def unpack(value: bytes, schema: pl.Schema, new: Mapping[str, pl.Expr] | None = None) -> pl.DataFrame:
-    """What `pack` was given, with this schema: columns that it did not have are `new`, others are left out."""
-    frame, facts = decode(value)
-    if frame.width == 0:
-        frame = pl.DataFrame({"__row": pl.repeat(0, facts["rows"], eager=True)})
-    constants = facts["constants"]
-    if not constants and frame.columns == list(schema):
-        return frame
-    columns = [pl.lit(value, schema[name]).alias(name) for name, value in constants.items() if name in schema]
-    known = {*frame.columns, *constants}
-    missing = [column.alias(name) for name, column in (new or {}).items() if name not in known]
-    return frame.with_columns(*columns, *missing).select(list(schema))
+def unpack(
+    chunks: Iterable[Chunk], schema: pl.Schema, new: Mapping[str, pl.Expr] | None = None
+) -> list[pl.DataFrame]:
+    """The rows of chunks, with this schema: columns that they did not have are `new`, others are left out."""
+    frames = []
+    # To add columns to a frame takes as long as to read a small chunk, so it is done for many.
+    for (names, constants), alike in groupby(chunks, key=lambda chunk: chunk.kind):
+        columns = [
+            pl.lit(value, schema[name]).alias(name) for name, value in constants.items() if name in schema
+        ]
+        known = {*names, *constants}
+        missing = [column.alias(name) for name, column in (new or {}).items() if name not in known]
+        frame = together(*(chunk.columns for chunk in alike))
+        if constants or names != list(schema):
+            frame = frame.with_columns(*columns, *missing).select(list(schema))
+        frames.append(frame)
+    return frames
 
 
 def _constants(frame: pl.DataFrame) -> dict[str, object]:
@@ -55,32 +106,28 @@ def _constants(frame: pl.DataFrame) -> dict[str, object]:
 def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
     """The rows in pieces of about a chunk."""
     pieces = -(-size_of(frame) // CHUNK_BYTES)
+    if frame.is_empty():
+        return [frame]
     return frame.iter_slices(-(-len(frame) // max(1, pieces)))
 
 
-def read(
-    store: StateStore,
-    stage: str,
-    bucket: int,
-    numbers: Iterable[int],
-    schema: pl.Schema,
-    new: Mapping[str, pl.Expr],
-) -> list[pl.DataFrame]:
-    """These chunks of a bucket, in order, as `unpack` gives them. Raises `KeyError` where one is missing."""
-    frames = []
+def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> list[Chunk]:
+    """These chunks of a bucket, in order. Raises `KeyError` where one is missing."""
+    found = []
     for number in numbers:
         value = store.get(stage, _key(bucket, number))
         if value is None:
             raise KeyError(
                 f"the state of stage {stage!r} lacks {_key(bucket, number)!r}, which its index has"
             )
-        frames.append(unpack(value, schema, new))
-    return frames
+        found.append(Chunk.of(value))
+    return found
 
 
-def write(store: StateStore, stage: str, bucket: int, first: int, frame: pl.DataFrame) -> list[int]:
-    """Writes rows as chunks, numbered from `first`; gives how many bytes each takes."""
-    values = [pack(piece) for piece in _slices(frame)]
+def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> list[int]:
+    """Writes rows, and which are gone, as chunks, numbered from `first`; gives how many bytes each takes."""
+    pieces = list(_slices(patch.rows))
+    values = [pack(Patch(pieces[0], patch.gone)), *(pack(Patch(piece)) for piece in pieces[1:])]
     for number, value in enumerate(values, start=first):
         store.put(stage, _key(bucket, number), value)
     return [len(value) for value in values]

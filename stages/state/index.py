@@ -23,15 +23,12 @@ KEY: Final = "index"
 DEADLINE: Final = "deadline."
 """Before the name of a clock: the time of that clock at which a bucket is due, in microseconds."""
 SIZES: Final = ("base", "chunks", "bytes", "log")
-"""Of a bucket: chunks of rows, chunks of these and of waiting arrivals, bytes of the ones and of the others."""
+"""Of a bucket: chunks of rows, chunks of these and of its log, bytes of the ones and of the others."""
+COUNTS: Final = ("rows", "pending", "keys", "timers")
 SCHEMA: Final = pl.Schema(
     {
         BUCKET: pl.Int64(),
-        **{size: pl.Int64() for size in SIZES},
-        "rows": pl.Int64(),
-        "pending": pl.Int64(),
-        "keys": pl.Int64(),
-        "timers": pl.Int64(),
+        **{name: pl.Int64() for name in (*SIZES, *COUNTS)},
         "hold": pl.Int64(),
         "holder_key": pl.String(),
         "holder_start": pl.Int64(),
@@ -45,9 +42,10 @@ SCHEMA: Final = pl.Schema(
 
 @attrs.frozen
 class Size:
-    """How much of a bucket is in the store: first `base` chunks of rows, then arrivals that wait, up to `chunks`.
+    """How much of a bucket is in the store: first `base` chunks of rows, then a log, up to `chunks`.
 
-    `bytes` is what the rows take, `log` what the arrivals do.
+    What is in the log are arrivals that wait or, of a table that is visited by key, patches. `bytes` is what the rows
+    take, `log` what the log does.
     """
 
     base: int = 0
@@ -158,18 +156,12 @@ class Index:
         """With what the summary describes in addition."""
         if summary.is_empty():
             return self
-        least = pl.col("hold").arg_min()
-        both = pl.concat([self.buckets, summary]).group_by(BUCKET)
-        folded = both.agg(
-            pl.col(*SIZES, "rows", "pending", "keys", "timers").sum(),
-            pl.col("^holder_.*$").get(least),
-            pl.col("hold", *(name for name in summary.columns if name.startswith(DEADLINE))).min(),
-        )
+        buckets = folded(pl.concat([self.buckets, summary]))
         if holds is not None:
             known = self.holds or {}
             more = {bucket: merge_histograms(known.get(bucket, {}), part) for bucket, part in holds.items()}
             holds = {**known, **more}
-        return attrs.evolve(self, buckets=folded.select(summary.columns).sort(BUCKET), holds=holds)
+        return attrs.evolve(self, buckets=buckets, holds=holds)
 
     @property
     def rows(self) -> int:
@@ -219,6 +211,17 @@ def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
     counted = held.group_by(BUCKET, HOLD).agg(pl.col(PENDING).sum())
     parts = counted.partition_by(BUCKET, as_dict=True).items()
     return {bucket: histogram(part[HOLD], part[PENDING]) for (bucket,), part in sorted(parts)}
+
+
+def folded(buckets: pl.DataFrame) -> pl.DataFrame:
+    """Several descriptions of a bucket as one."""
+    least = pl.col("hold").arg_min()
+    both = buckets.group_by(BUCKET).agg(
+        pl.col(*SIZES, *COUNTS).sum(),
+        pl.col("^holder_.*$").get(least),
+        pl.col("hold", *(name for name in buckets.columns if name.startswith(DEADLINE))).min(),
+    )
+    return both.select(buckets.columns).sort(BUCKET)
 
 
 def _schema(clocks: Sequence[str]) -> pl.Schema:

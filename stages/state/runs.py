@@ -95,7 +95,9 @@ class Runs:
         bucket = pl.lit(first) + pl.int_range(pl.len()) * max(1, pieces) // max(1, len(rows))
         placed = placed.with_columns(bucket.cast(pl.Int64).alias(BUCKET))
         for (number,), part in placed.partition_by(BUCKET, as_dict=True, maintain_order=True).items():
-            written = chunks.write(storage.store, storage.stage, number, 0, part.drop(BUCKET, LEAST))
+            written = chunks.write(
+                storage.store, storage.stage, number, 0, chunks.Patch(part.drop(BUCKET, LEAST))
+            )
             sizes[number] = Size(len(written), len(written), sum(written))
         zones = placed.group_by(BUCKET).agg(
             pl.col(LEAST).min(),

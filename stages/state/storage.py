@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stages.operator import Kept, Table
@@ -17,6 +19,18 @@ from stages.state.due_soon import NEAR, STALE, DueSoon
 from stages.state.index import Index, Size, histograms, summarize
 from stages.state.store import StateStore
 from stages.strategies.histogram import Histogram
+
+
+@attrs.frozen
+class Content:
+    """The rows of a bucket in their order: those that are `live`, and those that patches have replaced.
+
+    The first `base` are no patches'.
+    """
+
+    rows: pl.DataFrame
+    live: npt.NDArray[np.bool_]
+    base: int
 
 
 @attrs.frozen(slots=False)
@@ -51,29 +65,46 @@ class Storage:
 
     def rows(self, buckets: Iterable[int]) -> pl.DataFrame:
         """The rows in these buckets."""
-        schema = self.table.schema
-        frames = [
-            frame
-            for bucket in sorted(buckets)
-            for frame in self._read(bucket, range(self._size(bucket).base), schema)
-        ]
-        return together(self.table.no_rows, *frames)
+        return together(
+            self.table.no_rows, *(frame for bucket in sorted(buckets) for frame in self._rows(bucket))
+        )
+
+    def content(self, bucket: int) -> Content:
+        """The rows of a bucket of a table with patches, those among them that these have replaced."""
+        size = self.size(bucket)
+        found = chunks.read(self.store, self.stage, bucket, range(size.chunks))
+        rows = pl.concat(chunks.unpack(found, self.table.schema, self.table.missing) or [self.table.no_rows])
+        live = np.ones(len(rows), dtype=np.bool_)
+        for chunk in found:
+            if chunk.gone is not None:
+                live[chunk.gone.to_numpy()] = False
+        return Content(rows, live, sum(chunk.rows for chunk in found[: size.base]))
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
         """The arrivals that wait in these buckets, in the order in which they came."""
-        schema = self.table.incoming
+        nothing = self.table.nothing_incoming
+        if self.table.visited_by_key:
+            return nothing
         frames = [
             frame
             for bucket in sorted(buckets)
-            for frame in self._read(bucket, range(self._size(bucket).base, self._size(bucket).chunks), schema)
+            for frame in self._read(
+                bucket, range(self.size(bucket).base, self.size(bucket).chunks), nothing.schema
+            )
         ]
-        return together(self.table.nothing_incoming, *frames)
+        return together(nothing, *frames)
 
     def near(self, *, wanted: bool) -> DueSoon:
         """The rows that are due soon, if they are wanted; else none of them."""
         schema = pl.Schema({**self.table.schema, STALE: pl.Boolean()})
-        frames = self._read(NEAR, range(self._size(NEAR).base if wanted else 0), schema)
+        frames = self._read(NEAR, range(self.size(NEAR).base if wanted else 0), schema)
         return DueSoon(self.buckets.place(pl.concat(frames)) if frames else self.table.no_rows, self.kept)
+
+    def overdue(self, now: Times) -> pl.Expr:
+        """Whether a row is due when the clocks stand so."""
+        # Deadlines are those of the time before: at that of now, what has just passed waits for the next one.
+        deadlines = self.kept.deadlines(self.index.times)
+        return pl.any_horizontal(deadline <= now.time(clock) for clock, deadline in deadlines.items())
 
     def replace(
         self, looked: Collection[int], rows: Mapping[int, pl.DataFrame], near: pl.DataFrame, now: Times
@@ -92,35 +123,49 @@ class Storage:
             described.append(near[columns].with_columns(pl.lit(NEAR, pl.Int64).alias(BUCKET)))
         touched = {*looked, *sizes, NEAR}
         left = together(*described)
-        return self.index.replace(touched, self._summary(left, sizes, now), _holds(left, now))
+        return self.index.replace(touched, self.summary(left, sizes, now), holds_of(left, now))
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
         """Puts arrivals, with their bucket, beside its rows; `index` describes the rows already."""
         sizes = {}
         columns = list(self.table.incoming)
         for bucket, part in partition(waiting).items():
-            written = chunks.write(self.store, self.stage, bucket, self._size(bucket).chunks, part[columns])
-            sizes[bucket] = Size(chunks=len(written), log=sum(written))
+            sizes[bucket] = self.beside(bucket, chunks.Patch(part[columns]))
         alone = self.kept.alone(waiting[columns], now).with_columns(waiting[BUCKET])
-        return index.add(self._summary(alone, sizes, now), _holds(alone, now))
+        return index.add(self.summary(alone, sizes, now), holds_of(alone, now))
 
-    def _size(self, bucket: int) -> Size:
+    def beside(self, bucket: int, patch: chunks.Patch) -> Size:
+        """Puts this beside what there is in a bucket; gives what that takes."""
+        written = chunks.write(self.store, self.stage, bucket, self.size(bucket).chunks, patch)
+        return Size(chunks=len(written), log=sum(written))
+
+    def size(self, bucket: int) -> Size:
+        """What a bucket takes."""
         return self.sizes.get(bucket, Size())
 
+    def summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
+        """What the index says of rows, with their bucket."""
+        return summarize(rows, self.table, self.kept.deadlines(now), sizes)
+
+    def _rows(self, bucket: int) -> list[pl.DataFrame]:
+        size = self.size(bucket)
+        if self.table.visited_by_key and size.chunks > size.base:
+            content = self.content(bucket)
+            return [content.rows.filter(content.live)]
+        return self._read(bucket, range(size.base), self.table.schema)
+
     def _read(self, bucket: int, numbers: Iterable[int], schema: pl.Schema) -> list[pl.DataFrame]:
-        return chunks.read(self.store, self.stage, bucket, numbers, schema, self.table.missing)
+        found = chunks.read(self.store, self.stage, bucket, numbers)
+        return chunks.unpack(found, schema, self.table.missing)
 
     def _write(self, parts: Mapping[int, pl.DataFrame]) -> dict[int, Size]:
         sizes = {}
         for bucket, part in parts.items():
-            written = chunks.write(self.store, self.stage, bucket, 0, part)
+            written = chunks.write(self.store, self.stage, bucket, 0, chunks.Patch(part))
             sizes[bucket] = Size(len(written), len(written), sum(written))
         return sizes
 
-    def _summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
-        return summarize(rows, self.table, self.kept.deadlines(now), sizes)
 
-
-def _holds(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:
+def holds_of(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:
     """Histograms of holds cost as much as they are long, so they are made only where somebody looks at them."""
     return histograms(rows) if now.percentiles else None

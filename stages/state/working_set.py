@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import attrs
@@ -14,6 +14,7 @@ from stages.sizes import size_of
 from stages.state.buckets import BUCKET, inside, partition, touched
 from stages.state.due_soon import FROM_BYTES, NEAR, STALE, DueSoon, divide, mark_stale
 from stages.state.index import Index, Size
+from stages.state.patches import Change, Part, large, parts_of, placed_in, put_patches
 from stages.state.storage import Storage
 from windowing.triggers.base import WATERMARK
 
@@ -26,13 +27,14 @@ LONGEST_LOG: Final = 256
 
 @attrs.frozen
 class WorkingSet:
-    """What a step looks at: the rows of `looked` buckets and all that are near, and what has come for these.
+    """What a step looks at: the rows of `looked` buckets, parts of others, all rows that are near, and what has come.
 
     `waiting` are the other arrivals, with their bucket. In `unmerged` are keys of which rows may overlap.
     """
 
     storage: Storage
     looked: frozenset[int]
+    parts: tuple[Part, ...]
     near: DueSoon
     rows: pl.DataFrame
     incoming: pl.DataFrame
@@ -44,22 +46,27 @@ class WorkingSet:
         cls,
         storage: Storage,
         looked: Iterable[int],
+        parts: tuple[Part, ...],
         near: DueSoon,
         placed: pl.DataFrame,
         reached: pl.Series | None,
     ) -> WorkingSet:
         """Reads these buckets; `placed` are arrivals with their bucket, `reached` which of them reach near rows."""
         looked = frozenset(looked)
+        shown = [*looked, *(part.bucket for part in parts)]
         if reached is None:
-            here, waiting = inside(placed, looked)
+            here, waiting = inside(placed, shown)
         else:
-            here, waiting = parted(placed, placed[BUCKET].is_in(list(looked)) | reached)
+            here, waiting = parted(placed, placed[BUCKET].is_in(shown) | reached)
         stale = near.stale_keys() if looked else near.rows.clear()
         return cls(
             storage,
             looked,
+            parts,
             near,
-            together(storage.rows(looked), near.rows[list(storage.table.schema)]),
+            together(
+                storage.rows(looked), near.rows[list(storage.table.schema)], *(part.rows for part in parts)
+            ),
             together(storage.waiting(looked), here[list(storage.table.incoming)]),
             waiting,
             stale if len(stale) else None,
@@ -70,20 +77,37 @@ class WorkingSet:
         """Reads all rows and all that waits."""
         nothing = storage.buckets.place(storage.table.nothing_incoming)
         near, looked = storage.near(wanted=True), set(storage.sizes) - {NEAR}
-        return cls.of(storage, looked, near, nothing, near.reached(nothing))
+        return cls.of(storage, looked, (), near, nothing, near.reached(nothing))
 
     def leave(self, rows: pl.DataFrame, now: Times) -> Index:
         """Writes the rows that it was left with, and what waits: the index after it."""
-        index = self.storage.index
-        if self.looked or len(self.near.rows):
-            index = self._leave_rows(rows, now)
+        storage, index = self.storage, self.storage.index
+        placed = storage.buckets.place(rows)
+        changes, others = self._changes(placed)
+        anew = {change.part.bucket: change for change in changes if change.is_large(storage)}
+        looked = self.looked | anew.keys()
+        if looked or len(self.near.rows):
+            written = [placed_in(change.everything(storage), bucket) for bucket, change in anew.items()]
+            rows = together(others[[*storage.table.schema, BUCKET]], *written)
+            index = self._leave_rows(rows, looked, now)
+        patches = [change for change in changes if change.part.bucket not in anew]
+        index = put_patches(storage, index, patches, now)
         if len(self.waiting):
-            index = self.storage.append(index, self.waiting, now)
+            index = storage.append(index, self.waiting, now)
         return index
 
-    def _leave_rows(self, rows: pl.DataFrame, now: Times) -> Index:
+    def _changes(self, placed: pl.DataFrame) -> tuple[list[Change], pl.DataFrame]:
+        """(what these rows are to the parts that were shown, the rows of other buckets)."""
+        if not self.parts:
+            return [], placed
+        mine, others = inside(placed, [part.bucket for part in self.parts])
+        come, columns = partition(mine), list(self.storage.table.schema)
+        changes = [Change(part, come.get(part.bucket, mine.clear())[columns]) for part in self.parts]
+        return changes, others
+
+    def _leave_rows(self, placed: pl.DataFrame, looked: Collection[int], now: Times) -> Index:
         buckets, far = self.storage.buckets, dict[int, pl.DataFrame]()
-        here, near = inside(buckets.place(rows), self.looked)
+        here, near = inside(placed, looked)
         near = near.with_columns(pl.lit(False).alias(STALE))
         if len(near):  # their buckets were not looked at
             near = mark_stale(near, self.near.stale_keys(), self.near.keys)
@@ -94,7 +118,7 @@ class WorkingSet:
             split = buckets.split(bucket, size_of(later))
             far |= {bucket: later} if split is buckets else partition(split.place(later))
             buckets = split
-        return self.storage.replace(self.looked, far, near[[*self.storage.table.schema, STALE]], now)
+        return self.storage.replace(looked, far, near[[*self.storage.table.schema, STALE]], now)
 
     def _apart(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
         """(rows of a bucket that go near, the others)."""
@@ -118,7 +142,9 @@ def read_working_set(
     again = _with_waiting(storage, reaching) if storage.table.in_turn else []
     near = near.with_arrivals(reaching)
     looked = {*also, *due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
-    return WorkingSet.of(storage, looked - {NEAR}, near, placed, reached)
+    in_part = large(storage, looked - {*also, NEAR})
+    parts = parts_of(storage, in_part, placed, due, now)
+    return WorkingSet.of(storage, looked - {*in_part, NEAR}, parts, near, placed, reached)
 
 
 def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
@@ -139,10 +165,7 @@ def _stale_and_due(storage: Storage, near: DueSoon, now: Times) -> Iterable[int]
     """The buckets of near rows that are due, and may not be alone."""
     if near.rows.is_empty():
         return ()
-    # Deadlines are those of the time before: at that of now, what has just passed waits for the next one.
-    deadlines = storage.kept.deadlines(storage.index.times)
-    overdue = [deadline <= now.time(clock) for clock, deadline in deadlines.items()]
-    return near.stale_and(pl.any_horizontal(*overdue))
+    return near.stale_and(storage.overdue(now))
 
 
 def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:

@@ -1,0 +1,206 @@
+"""Large buckets of which a step needs few rows: it is shown these alone, and a patch is put beside the bucket.
+
+A bucket is read whole, as keys at random are all over it. But rows that no arrival reaches, and that are not due, stay
+where they are. What the index says of a bucket is what it said before, less the rows that were shown, with those that
+have come; only for the least hold and deadlines the rows that stay are looked through. A bucket of which a good part
+has changed, or that has many patches, is written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stages.operator import HOLD, OUTSTANDING_HOLD
+from stages.progress.watermarks import Times
+from stages.state.buckets import BUCKET, partition
+from stages.state.chunks import Patch
+from stages.state.index import COUNTS, DEADLINE, SIZES, Index, Size, folded
+from stages.state.storage import Content, Storage, holds_of
+from stages.strategies.histogram import Histogram, merge_histograms
+
+LARGE_BYTES: Final = 250_000
+"""Of the rows of a bucket, in the store: a smaller one is looked at and written as a whole, which takes less time."""
+
+MOST_PATCHES: Final = 16
+"""A bucket with so many of them is written anew: each takes a while to read, however small it is."""
+
+MOST_CHANGED: Final = 0.5
+"""Of the rows of a bucket: when patches have brought and taken away that share of them, it is written anew, too."""
+
+_NUMBER: Final = "__number"
+
+
+@attrs.frozen
+class Part:
+    """The rows of a bucket that a step is shown, with their `numbers`; and of the others all that the index needs.
+
+    `least` says of the others, as the index does, where they hold and when they are due. The first `base` rows are not
+    from patches, which have brought or taken away `changed` rows. `all`: no live row is left out.
+    """
+
+    bucket: int
+    rows: pl.DataFrame
+    numbers: pl.Series
+    least: pl.DataFrame
+    holds: Histogram
+    base: int
+    changed: int
+    all: bool
+
+    @classmethod
+    def of(cls, storage: Storage, bucket: int, keys: pl.DataFrame, due: pl.Expr | None, now: Times) -> Part:
+        """The rows that have these keys, or the key of a row that is due; all of them, if that is a good part."""
+        content = storage.content(bucket)
+        numbers = _numbers(content, keys, due)
+        dead = len(content.live) - int(np.count_nonzero(content.live))
+        changed = len(content.live) - content.base + dead
+        if _good_part(changed + len(numbers), content.base):
+            numbers = pl.Series(_NUMBER, np.flatnonzero(content.live), dtype=pl.UInt32)
+        rest = content.live.copy()
+        rest[numbers.to_numpy()] = False
+        held = holds_of(placed_in(content.rows.filter(rest), bucket), now) if now.percentiles else None
+        rows = content.rows[numbers]
+        return cls(
+            bucket,
+            rows,
+            numbers,
+            _least(storage, content, bucket, rows, rest, now),
+            (held or {}).get(bucket, {}),
+            content.base,
+            changed,
+            not rest.any(),
+        )
+
+
+@attrs.frozen
+class Change:
+    """A part, and the rows that the step has left of it."""
+
+    part: Part
+    come: pl.DataFrame
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the bucket is as it was."""
+        return self.part.rows.is_empty() and self.come.is_empty()
+
+    def is_large(self, storage: Storage) -> bool:
+        """Whether the bucket had better be written anew."""
+        size, part = storage.size(self.part.bucket), self.part
+        changed = part.changed + len(part.rows) + len(self.come)
+        return part.all or _good_part(changed, part.base) or size.chunks - size.base >= MOST_PATCHES
+
+    def everything(self, storage: Storage) -> pl.DataFrame:
+        """All rows that the bucket has now."""
+        if self.part.all:
+            return self.come
+        content = storage.content(self.part.bucket)
+        content.live[self.part.numbers.to_numpy()] = False
+        return pl.concat([content.rows.filter(content.live), self.come])
+
+
+def large(storage: Storage, buckets: Iterable[int]) -> frozenset[int]:
+    """Those of these buckets of which a step is shown only what it needs."""
+    if not storage.table.visited_by_key or not storage.table.keys:
+        return frozenset()
+    return frozenset(bucket for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES)
+
+
+def parts_of(
+    storage: Storage, buckets: Collection[int], arrivals: pl.DataFrame, due: Collection[int], now: Times
+) -> tuple[Part, ...]:
+    """What a step needs of these buckets, with arrivals that have their bucket; a row of those in `due` is."""
+    if not buckets:
+        return ()
+    keys = list(storage.table.keys)
+    reached, nothing = partition(arrivals), arrivals.clear()
+    overdue = storage.overdue(now)
+    return tuple(
+        Part.of(storage, bucket, reached.get(bucket, nothing)[keys], overdue if bucket in due else None, now)
+        for bucket in sorted(buckets)
+    )
+
+
+def put_patches(storage: Storage, index: Index, changes: Sequence[Change], now: Times) -> Index:
+    """Puts patches beside the rows of their buckets; `index` describes all other buckets: the index after it."""
+    changes = [change for change in changes if not change.nothing]
+    if not changes:
+        return index
+    sizes = {
+        change.part.bucket: storage.beside(change.part.bucket, Patch(change.come, change.part.numbers))
+        for change in changes
+    }
+    come = pl.concat([placed_in(change.come, change.part.bucket) for change in changes])
+    summary = _summary(storage, changes, come, sizes, now)
+    holds = holds_of(come, now)
+    if holds is not None:
+        rest = {change.part.bucket: change.part.holds for change in changes}
+        holds = {bucket: merge_histograms(rest[bucket], holds.get(bucket, {})) for bucket in rest}
+    return index.replace(sizes, summary, holds)
+
+
+def placed_in(rows: pl.DataFrame, bucket: int) -> pl.DataFrame:
+    """The rows with the number of their bucket."""
+    return rows.with_columns(pl.lit(bucket, pl.Int64).alias(BUCKET))
+
+
+def _summary(
+    storage: Storage, changes: Sequence[Change], come: pl.DataFrame, sizes: Mapping[int, Size], now: Times
+) -> pl.DataFrame:
+    """What the index says of changed buckets: counts by what has come and gone, minima by what has come and stays."""
+    nothing = dict.fromkeys(sizes, Size())
+    gone = pl.concat([placed_in(change.part.rows, change.part.bucket) for change in changes])
+    before = storage.index.buckets.filter(pl.col(BUCKET).is_in(list(sizes)))
+    added = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
+    frames = [
+        before.select(BUCKET, *SIZES, *COUNTS),
+        pl.DataFrame(added, schema=[BUCKET, *SIZES], orient="row"),
+        storage.summary(gone, nothing, now).select(BUCKET, -pl.col(COUNTS)),
+        storage.summary(come, nothing, now).drop(SIZES),
+        *(change.part.least for change in changes),
+    ]
+    return folded(pl.concat(frames, how="diagonal"))
+
+
+def _good_part(changed: int, base: int) -> bool:
+    """Whether so many changes cost more, whenever a bucket is read, than to write it anew once."""
+    return changed > MOST_CHANGED * base
+
+
+def _numbers(content: Content, keys: pl.DataFrame, due: pl.Expr | None) -> pl.Series:
+    """The numbers of live rows that have these keys, or the key of a live row that is due."""
+    if due is not None:
+        over = content.rows.filter(due.fill_null(False), pl.lit(pl.Series(content.live)))
+        keys = pl.concat([keys, over.select(keys.columns)])
+    numbered = content.rows.select(keys.columns).with_row_index(_NUMBER)
+    found = numbered.join(keys, on=keys.columns, how="semi", nulls_equal=True, maintain_order="left")[_NUMBER]
+    return found.filter(content.live[found.to_numpy()])
+
+
+def _least(
+    storage: Storage,
+    content: Content,
+    bucket: int,
+    shown: pl.DataFrame,
+    rest: npt.NDArray[np.bool_],
+    now: Times,
+) -> pl.DataFrame:
+    """What the index has to say of the rest without these rows: its least hold, and when it is due."""
+    rows = content.rows
+    hold = pl.min_horizontal(name for name in (HOLD, OUTSTANDING_HOLD) if name in rows.columns)
+    times = {"hold": hold, **{DEADLINE + clock: time for clock, time in storage.kept.deadlines(now).items()}}
+    known = storage.index.buckets.filter(pl.col(BUCKET) == bucket).drop(*SIZES, *COUNTS)
+    before = known.row(0, named=True)
+    first = shown.select(time.min().alias(name) for name, time in times.items()).row(0, named=True)
+    if all(time is None or time > before[name] for name, time in first.items()):
+        return known
+    among = pl.lit(pl.Series(rest))
+    numbers = rows.select(pl.when(among).then(time).arg_min().alias(name) for name, time in times.items())
+    least = rows[sorted({number for number in numbers.row(0) if number is not None})]
+    return storage.summary(placed_in(least, bucket), {bucket: Size()}, now).drop(*SIZES, *COUNTS)

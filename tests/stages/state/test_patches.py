@@ -1,0 +1,204 @@
+"""Large buckets of tables visited by key: the same answers however rows lie, an exact index, small writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.aggregates.builtin import Count, Sum
+from stages.joins.asof import AsOfJoin
+from stages.joins.base import LEFT, RIGHT
+from stages.operator import MAIN
+from stages.process.cumulative import OfAggregate, Previous
+from stages.process.into_batches import IntoBatches, Limits
+from stages.process.running import Running
+from stages.progress.watermarks import Clock
+from stages.stage import Stage
+from stages.state.store import DictStore
+from tests.cases.on_model import outcome
+from tests.stages.process.test_random import OF_ANY_FIRING, OF_ANY_ROW
+from tests.support.model_process import Model
+from tests.support.patched import ALWAYS, SIZES, moved, patched, require_exact
+from tests.support.process_runs import Shards, unordered
+from tests.support.process_script import Script
+from tests.support.process_strategies import Bundle, scripts, streams
+from windowing.columns import EVENT_TIME
+from windowing.time import MAX_TIME
+from windowing.windowing import Windowing
+from windowing.windows import FixedWindows
+
+law = settings(max_examples=settings().max_examples // 4)
+
+
+@law
+@given(scripts(OF_ANY_ROW, OF_ANY_FIRING), streams(), st.integers(1, 2), st.integers(0, 8), SIZES)
+def test_a_process_gives_what_the_model_gives_however_its_cells_lie(
+    script: Script, stream: list[Bundle], shards: int, cut: int, sizes: dict[str, Any]
+) -> None:
+    model, run = Model(script), Shards(script, shards)
+    with patched(**sizes):
+        for number, bundle in enumerate(stream):
+            if number == cut:
+                for one in run.runs:
+                    one.store.values = moved(one.stage, one.store).values
+            expected = outcome(model.step(bundle.rows, bundle.watermark, bundle.processing_time))
+            assert unordered(run.step(bundle)) == unordered(expected)
+            for one in run.runs:
+                require_exact(one.stage, one.store)
+
+
+# Other operators: with patches they give what they give without, which is tested by hand elsewhere
+
+ROW: Final = pl.Struct({"number": pl.Int64()})
+SCHEMA: Final = pl.Schema({"key": pl.String(), "number": pl.Int64()})
+SIDES: Final = pl.Schema({"key": pl.String(), LEFT: ROW, RIGHT: ROW})
+
+Row = tuple[str | None, int]
+"""Key and time (us); the number tells it from others."""
+
+
+def as_of() -> Stage:
+    return Stage("stage", AsOfJoin(("key",), SIDES, "left", 15))
+
+
+def running() -> Stage:
+    aggregates = {
+        "n": OfAggregate(Count(), ""),
+        "sum": OfAggregate(Sum("number"), ""),
+        "before": Previous("number"),
+    }
+    windowing = Windowing(FixedWindows(20 / 1_000_000))
+    return Stage("stage", Running(("key",), SCHEMA, windowing, aggregates, order="time", title="running"))
+
+
+def batches() -> Stage:
+    operator = IntoBatches(
+        ("key",), SCHEMA, Windowing(), Limits(3, None, 4), order="arrival", title="batches"
+    )
+    return Stage("stage", operator)
+
+
+def arrivals(stage: Stage, rows: Sequence[Row], first: int) -> pl.DataFrame:
+    """Rows, every other one a version."""
+    numbered = [(key, first + number, at) for number, (key, at) in enumerate(rows)]
+    frame = pl.DataFrame(numbered, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
+    if not isinstance(stage.operator, AsOfJoin):
+        return frame
+    version, row = pl.col("number") % 2 == 1, pl.struct("number")
+    return frame.select(
+        "key", pl.when(~version).then(row).alias(LEFT), pl.when(version).then(row).alias(RIGHT), EVENT_TIME
+    )
+
+
+def played(
+    make: Callable[[], Stage], bundles: list[tuple[list[Row], int, int]], cut: int, exact: bool
+) -> list[Any]:
+    stage, store, found, number, watermark, now = make(), DictStore(), [], 0, 0, 0
+    for step, (rows, ahead, later) in enumerate([*bundles, ([], MAX_TIME, 0)]):
+        if step == cut:
+            store = moved(stage, store)
+        watermark, now = min(watermark + ahead, MAX_TIME), now + later
+        given = stage.step(store, {MAIN: arrivals(stage, rows, number)}, Clock(watermark, now))
+        number += len(rows)
+        panes = sorted(given.panes.rows(), key=str)
+        found.append(
+            (
+                panes,
+                given.watermarks,
+                given.live,
+                given.keys,
+                given.pending,
+                given.holder and given.holder.hold,
+            )
+        )
+        if exact:
+            require_exact(stage, store)
+    assert store.values.keys() <= {("stage", "index"), ("stage", "waiting/index")}
+    return found
+
+
+rows = st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.integers(0, 60))
+bundles = st.lists(st.tuples(st.lists(rows, max_size=9), st.integers(0, 20), st.integers(0, 3)), max_size=7)
+
+
+@law
+@given(st.sampled_from([as_of, running, batches]), bundles, st.integers(0, 7), SIZES)
+def test_an_operator_gives_the_same_however_its_rows_lie(
+    make: Callable[[], Stage], stream: list[tuple[list[Row], int, int]], cut: int, sizes: dict[str, Any]
+) -> None:
+    expected = played(make, stream, cut, exact=False)
+    with patched(**sizes):
+        assert played(make, stream, cut, exact=True) == expected
+
+
+# What a step writes
+
+MANY: Final = 20_000
+USUAL: Final = {"large": 1, "most": 16, "changed": 0.5, "split": 10**7, "chunk": 10**6}
+
+
+def filled(make: Callable[[], Stage]) -> tuple[Stage, Noting]:
+    """A stage that has a row of each of many keys."""
+    stage, store = make(), Noting()
+    rows: list[Row] = [(f"key {number // 2}", 5) for number in range(2 * MANY)]
+    stage.step(store, {MAIN: arrivals(stage, rows, 0)}, Clock(6, 0))
+    store.written.clear()
+    return stage, store
+
+
+class Noting(DictStore):
+    """Notes how many bytes are written under which key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[tuple[str, int]] = []
+
+    def put(self, stage: str, key: str, value: bytes) -> None:
+        self.written.append((key, len(value)))
+        super().put(stage, key, value)
+
+
+@pytest.fixture
+def usual() -> Iterator[None]:
+    """Buckets of few rows count as large."""
+    with patched(**USUAL):
+        yield
+
+
+@pytest.mark.parametrize("make", [as_of, running])
+@pytest.mark.usefixtures("usual")
+def test_a_batch_that_reaches_few_keys_writes_about_what_it_reaches(make: Callable[[], Stage]) -> None:
+    stage, store = filled(make)
+    whole = sum(len(value) for value in store.values.values())
+    random = np.random.default_rng(1)
+    rows: list[Row] = [(f"key {number}", 7) for number in random.integers(0, MANY, 200)]
+    step = stage.step(store, {MAIN: arrivals(stage, rows, 2 * MANY)}, Clock(8, 0))
+    assert len(step.panes) >= 100
+    assert sum(size for _, size in store.written) < whole / 20
+
+
+@pytest.mark.usefixtures("usual")
+def test_patches_become_part_of_the_rows_before_they_are_many() -> None:
+    stage, store = filled(as_of)
+    rows: list[Row] = [("key 1", 7), ("key 2", 7)]
+    chunks = []
+    for number in range(40):
+        stage.step(store, {MAIN: arrivals(stage, rows, 2 * (MANY + number))}, Clock(8, 0))
+        chunks.append(len(store.values))
+    assert 16 <= max(chunks) - min(chunks) <= 17
+    require_exact(stage, store)
+    anew = [key for key, _ in store.written if key.startswith("rows") and key.endswith("/0")]
+    assert len(anew) == 2
+
+
+def test_without_patches_a_store_is_as_it_was_before_there_were_any() -> None:
+    with patched(**ALWAYS):
+        stage, store = batches(), DictStore()
+        stage.step(store, {MAIN: arrivals(stage, [("a", 1), ("b", 2)], 0)}, Clock(0, 0))
+    assert sorted(key for _, key in store.values) == ["index", "rows/128/0"]

@@ -1,0 +1,71 @@
+"""State whose buckets are patched from the first row on, and soon divided; and its index, made anew of all its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from stages.snapshot import restore, save
+from stages.stage import Stage
+from stages.state.buckets import BUCKET
+from stages.state.index import COUNTS, DEADLINE
+from stages.state.storage import Storage
+from stages.state.store import DictStore
+
+
+@contextmanager
+def patched(*, large: int, most: int, changed: float, split: int, chunk: int) -> Iterator[None]:
+    """With other sizes of what a bucket, a chunk and patches may be. A bucket may change `changed` times as a whole."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stages.state.patches.LARGE_BYTES", large)
+        patch.setattr("stages.state.patches.MOST_PATCHES", most)
+        patch.setattr("stages.state.patches.MOST_CHANGED", changed)
+        patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
+        patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
+        yield
+
+
+SIZES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "large": st.sampled_from([1, 1, 1, 3_000]),
+        "most": st.sampled_from([1, 2, 16]),
+        "changed": st.sampled_from([0.5, 2, 1_000]),
+        "split": st.sampled_from([100, 500, 10**9]),
+        "chunk": st.sampled_from([200, 10**9]),
+    }
+)
+ALWAYS = {"large": 1, "most": 1_000, "changed": 1_000, "split": 10**9, "chunk": 10**9}
+
+
+def require_exact(stage: Stage, store: DictStore) -> None:
+    """What the index says of each bucket is what its rows say."""
+    for storage in stage.tables(store).storages.values():
+        if storage.table.visited_by_key:
+            _require_exact(storage)
+
+
+def _require_exact(storage: Storage) -> None:
+    named = pl.col(BUCKET, *COUNTS, "hold", f"^{DEADLINE}.*$")
+    said = storage.index.buckets.select(named).sort(BUCKET)
+    rows = [
+        storage.rows([bucket]).with_columns(pl.lit(bucket).cast(pl.Int64).alias(BUCKET))
+        for bucket in said[BUCKET]
+    ]
+    found = pl.concat([storage.buckets.place(storage.table.no_rows), *rows])
+    counted = storage.summary(found, storage.sizes, storage.index.times).select(named).sort(BUCKET)
+    assert_frame_equal(said, counted)
+    placed = storage.buckets.place(found.drop(BUCKET))
+    assert placed[BUCKET].to_list() == found[BUCKET].to_list()
+
+
+def moved(stage: Stage, store: DictStore) -> DictStore:
+    """All of its state in another store."""
+    again = DictStore()
+    restore(stage, again, save(stage, store))
+    return again
