@@ -24,6 +24,7 @@ from confluent_kafka import Consumer
 from rich.console import Console
 
 from beamlike.spark.session.java import find_java
+from benchmarks import readme
 from benchmarks.engines import PEERS, Failed, install, variables
 from benchmarks.flagship import machine
 from benchmarks.kept import keep
@@ -35,7 +36,7 @@ from tests.connectors.kafka import Cluster, broker
 RESULTS: Final = Path(__file__).parent.with_name("latency.json")
 _PEERS: Final = Path(__file__).parents[1] / "peers"
 _WARM: Final = 15  # seconds after the first pane
-_START: Final = 150  # seconds, within which the first pane comes
+_START: Final = 100  # seconds, within which the first pane comes
 
 
 @attrs.frozen
@@ -131,8 +132,10 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
         due = time.monotonic() + _START
 
         def first(panes: int) -> bool:
-            if job.poll() is not None or (not panes and time.monotonic() > due):
-                raise Failed(f"{engine.title}: {reason(Path(log.name).read_text())}")
+            if job.poll() is not None:
+                raise Failed(f"ended: {reason(Path(log.name).read_text())}")
+            if not panes and time.monotonic() > due:
+                raise Failed(f"no pane within {_START} seconds of its start")
             return panes > 0
 
         _panes(consumer, first)
@@ -141,7 +144,7 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
         begin, over = time.time() * 1000, time.monotonic() + seconds
         panes = _panes(consumer, lambda _: time.monotonic() > over)
         if job.poll() is not None:
-            raise Failed(f"{engine.title}: {reason(Path(log.name).read_text())}")
+            raise Failed(f"ended: {reason(Path(log.name).read_text())}")
         arrived = {
             int(second): int(at)
             for second, at in map(str.split, Path(arrivals.name).read_text().splitlines())
@@ -151,7 +154,7 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
 
 @click.command()
 @click.option("--rates", default="10000,100000", help="Elements a second.")
-@click.option("--seconds", default=40, help="How long it is measured, once it is warm.")
+@click.option("--seconds", default=25, help="How long it is measured, once it is warm.")
 @click.option("--only", default=",".join(ENGINES_OF), help="Some of the engines.")
 @click.option(
     "--work", default="build/engines", type=click.Path(path_type=Path), help="For what is installed."
@@ -164,16 +167,21 @@ def main(rates: str, seconds: int, only: str, work: Path) -> None:
     with broker() as cluster:
         for rate in map(int, rates.split(",")):
             for name in only.split(","):
+                load = os.getloadavg()[0]
                 try:
                     figure = measured(cluster, name, rate, seconds, work)
                 except Failed as error:
                     figure = Figure(name, rate, failed=f"{error}")
+                figure = attrs.evolve(figure, load=load)
                 console.print(f"{figure}")
                 kept = keep(RESULTS, [attrs.asdict(figure)], ("engine", "rate"), machine(find_java()))
     titles = {name: engine.title for name, engine in ENGINES_OF.items()}
     figures = [Figure.kept(one) for one in kept]
     report.draw(figures, titles, RESULTS.with_suffix(".svg"))
-    print(report.table(figures, titles))
+    table = report.table(figures, titles)
+    about = f"{readme.on(one['machine'] for one in kept)} {report.beside(figures)}"
+    readme.put("latency", [*table.splitlines(), "", about])
+    print(f"{table}\n\n{about}")
 
 
 if __name__ == "__main__":

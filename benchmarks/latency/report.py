@@ -15,7 +15,11 @@ from examples.drawing import save
 
 @attrs.frozen
 class Figure:
-    """Of an engine at a rate of elements a second: quantiles of the latency of so many panes, in milliseconds."""
+    """Of an engine at a rate of elements a second: quantiles of the latency of so many panes, in milliseconds.
+
+    `load`: how many processes of the machine had work, or waited for the disk, in the minute before;
+    0 if that is not known.
+    """
 
     engine: str
     rate: int
@@ -23,6 +27,7 @@ class Figure:
     p99: float = 0.0
     panes: int = 0
     failed: str = ""
+    load: float = 0.0
 
     @classmethod
     def of(cls, engine: str, rate: int, latencies: Sequence[int]) -> Self:
@@ -54,6 +59,12 @@ def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
         if any((name, rate) in cells for rate in rates)
     ]
     return "\n".join([head, f"|---|{'---|' * len(rates)}", *rows])
+
+
+def beside(figures: Sequence[Figure]) -> str:
+    """A sentence on what else the machine had to do. An engine that was measured before another is part of its load."""
+    loads = sorted(figure.load for figure in figures if figure.load) or [0.0]
+    return f"Load average in the minute before each turn: {loads[0]:.1f} to {loads[-1]:.1f}."
 
 
 def draw(figures: Sequence[Figure], titles: Mapping[str, str], path: Path) -> None:
