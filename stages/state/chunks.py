@@ -11,7 +11,7 @@ import polars as pl
 
 from stages.parted import together
 from stages.sizes import size_of
-from stages.state.store import StateStore, decode, encode
+from stages.state.store import ENCODING, PATCHED, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
 """About how large a chunk is: Spark's Python state takes more than its share of time for values of many megabytes."""
@@ -67,11 +67,13 @@ def pack(patch: Patch) -> bytes:
     constants = {} if len(patch.rows) < FEW else _constants(patch.rows)
     facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
     columns = patch.rows.drop(list(constants)) if constants else patch.rows
+    version = ENCODING
     if patch.gone is not None:
         facts["gone"] = len(patch.gone)
+        version = PATCHED
         gone = patch.gone.to_frame(GONE)
         columns = pl.concat([gone, columns], how="horizontal_extend")
-    return encode(columns, facts, compression="lz4")
+    return encode(columns, facts, compression="lz4", version=version)
 
 
 def unpack(

@@ -19,6 +19,12 @@ ENCODING: Final = 4
 BROUGHT_ALONG: Final = (3,)
 """Earlier versions that differ only in the shard and bucket of a key: `stages.snapshot` makes present state of them."""
 
+PATCHED: Final = 5
+"""Version of a value that says of rows before it that they are gone: who does not know that must not go on.
+
+The next version of all that is kept comes after it.
+"""
+
 Compression = Literal["uncompressed", "lz4"]
 
 _HEADER: Final = struct.Struct("<BI")
@@ -71,12 +77,16 @@ class Within:
 
 
 def encode(
-    frame: pl.DataFrame, facts: dict[str, Any] | None = None, *, compression: Compression = "uncompressed"
+    frame: pl.DataFrame,
+    facts: dict[str, Any] | None = None,
+    *,
+    compression: Compression = "uncompressed",
+    version: int = ENCODING,
 ) -> bytes:
     """A frame and a few plain facts as bytes: version, length of the facts, the facts in JSON, Arrow IPC."""
     head = json.dumps(facts or {}, separators=(",", ":"), sort_keys=True).encode()
     buffer = io.BytesIO()
-    buffer.write(_HEADER.pack(ENCODING, len(head)))
+    buffer.write(_HEADER.pack(version, len(head)))
     buffer.write(head)
     # Of text inside of structs and lists, polars would write all that the rows were once cut from, for each slice anew.
     level = pl.CompatLevel.oldest() if any(map(_has_text_inside, frame.dtypes)) else None
@@ -95,9 +105,9 @@ def _has_text_inside(dtype: Any) -> bool:
 
 
 def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """What `encode` was given. Raises `ValueError` for a version that is neither this one nor brought along."""
+    """What `encode` was given. Raises `ValueError` for a version that is not known."""
     version, length = _HEADER.unpack_from(value)
-    if version not in (ENCODING, *BROUGHT_ALONG):
+    if version not in (ENCODING, PATCHED, *BROUGHT_ALONG):
         raise ValueError(f"state of encoding {version}; this version of beamlike reads encoding {ENCODING}")
     body = _HEADER.size + length
     return pl.read_ipc_stream(io.BytesIO(memoryview(value)[body:])), json.loads(value[_HEADER.size : body])

@@ -20,7 +20,7 @@ from stages.process.into_batches import IntoBatches, Limits
 from stages.process.running import Running
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
-from stages.state.store import DictStore
+from stages.state.store import ENCODING, PATCHED, DictStore
 from tests.cases.on_model import outcome
 from tests.stages.process.test_random import OF_ANY_FIRING, OF_ANY_ROW
 from tests.support.model_process import Model
@@ -195,6 +195,15 @@ def test_patches_become_part_of_the_rows_before_they_are_many() -> None:
     require_exact(stage, store)
     anew = [key for key, _ in store.written if key.startswith("rows") and key.endswith("/0")]
     assert len(anew) == 2
+
+
+@pytest.mark.usefixtures("usual")
+def test_versions_that_do_not_know_patches_refuse_those_and_nothing_else() -> None:
+    stage, store = filled(as_of)
+    versions = {value[0] for value in store.values.values()}
+    stage.step(store, {MAIN: arrivals(stage, [("key 1", 7)], 2 * MANY)}, Clock(8, 0))
+    assert versions == {ENCODING}
+    assert {value[0] for value in store.values.values()} == {ENCODING, PATCHED}
 
 
 def test_without_patches_a_store_is_as_it_was_before_there_were_any() -> None:

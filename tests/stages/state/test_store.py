@@ -24,7 +24,7 @@ from stages.operator import HOLD, PENDING, Table
 from stages.progress.watermarks import Clock, Times, Watermarks
 from stages.state.buckets import TIMES, Buckets
 from stages.state.index import DEADLINE, SCHEMA, Holder, Index, Size, summarize
-from stages.state.store import ENCODING, DictStore, decode, encode
+from stages.state.store import ENCODING, PATCHED, DictStore, decode, encode
 from stages.strategies.histogram import histogram
 from tests.support.model import MAX_TIME, MIN_TIME
 from tests.support.places import ROOT
@@ -106,10 +106,10 @@ def test_the_same_frame_and_facts_give_the_same_bytes() -> None:
 def test_another_version_of_the_encoding_is_refused() -> None:
     value = encode(pl.DataFrame({"a": [1]}))
     assert value[0] == ENCODING
-    other = bytes([ENCODING + 1]) + value[1:]
+    other = bytes([PATCHED + 1]) + value[1:]
     with pytest.raises(
         ValueError,
-        match=f"state of encoding {ENCODING + 1}; this version of beamlike reads encoding {ENCODING}",
+        match=f"state of encoding {PATCHED + 1}; this version of beamlike reads encoding {ENCODING}",
     ):
         decode(other)
 
