@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.nexmark.measure import ENGINES_OF
+from benchmarks.nexmark.measure import ENGINES_OF, less
 from benchmarks.nexmark.native import CANNOT, NATIVE
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.report import Run, cpu_per_event, geometric_mean, plot, table
@@ -28,6 +28,14 @@ def test_what_an_event_costs_is_known_from_two_sizes() -> None:
     assert cpu_per_event(RUNS, "spark", 2) is None
     assert cpu_per_event(RUNS, "flink", 2) is None
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4)
+
+
+def test_of_several_rounds_the_one_with_the_least_cpu_time_counts() -> None:
+    failed = Run("spark", 1, 1_000, failed="out of memory")
+    quick, slow = (Run("spark", 1, 1_000, cpu=cpu) for cpu in (9.0, 10.0))
+    assert less(None, failed) is failed
+    assert less(failed, slow) is slow
+    assert less(slow, quick) is less(quick, slow) is less(quick, failed) is quick
 
 
 def test_the_table_has_ratios_and_what_could_not_be_done(tmp_path: Path) -> None:
