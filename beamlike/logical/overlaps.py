@@ -51,7 +51,7 @@ def _require_beside(mine: str, theirs: str, other: str, step: str) -> None:
 
 def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
     """What a source reads is not for sinks: what they write would be its input, and be removed by them."""
-    for name, sink in sinks.items():
+    for name, sink in sinks.items() if _paths(source) else ():
         if path := _read_of(source, list(_written(sink))):
             raise PlanError(
                 f"reads {path!r}, and {name!r} writes to {_place(sink).path!r}, which is a part of that",
