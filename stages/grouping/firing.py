@@ -8,7 +8,15 @@ from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, Layout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.parted import replaced
 from stages.progress.watermarks import Watermarks
-from windowing.columns import EVENT_TIME, PANE_LAST, PANE_RETRACTED, PANE_TIMING, WINDOW_COLUMNS, WINDOW_END
+from windowing.columns import (
+    EVENT_TIME,
+    PANE_LAST,
+    PANE_RETRACTED,
+    PANE_TIMING,
+    WINDOW_COLUMNS,
+    WINDOW_END,
+    WINDOW_START,
+)
 from windowing.lateness import collected_at
 from windowing.panes import ALWAYS, ON_TIME, Accumulation, describe, number_next, timing
 from windowing.triggers.base import ROOT, Moment
@@ -123,3 +131,10 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
         CLOSED: last,
     }
     return rows.select(replaced(layout.state, after))
+
+
+def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """What is taken back first, then by end, start and key, so that a replayed bundle gives the same bytes."""
+    if len(panes) < 2:
+        return panes
+    return panes.sort(~pl.col(PANE_RETRACTED), WINDOW_END, WINDOW_START, *keys, nulls_last=True)

@@ -26,9 +26,9 @@ from stages.grouping.combiner_lifting import (
     place,
 )
 from stages.grouping.dropped import Dropped, Late, LeftOut
-from stages.grouping.firing import collect, fire, let_go, ready
+from stages.grouping.firing import collect, fire, in_order, let_go, ready
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
-from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals
+from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
 from stages.operator import (
     HOLD,
@@ -44,7 +44,7 @@ from stages.operator import (
 )
 from stages.parted import parted, replaced, together
 from stages.progress.watermarks import Times, Watermarks
-from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.overlap import in_company, meets
 from windowing.timestamp_combiners import TimestampCombiner
@@ -125,7 +125,7 @@ class Grouping(OneTable):
     @cached_property
     def table(self) -> Table:
         """A row per (key, window)."""
-        in_order = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
+        ordered = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
         return Table(
             "window",
             "has elements that wait for a pane",
@@ -138,7 +138,7 @@ class Grouping(OneTable):
             waits_until={WATERMARK: pl.col(WINDOW_END)} if self.waits else None,
             holds_as_a_whole=self.holds_as_a_whole,
             merges=self.merging,
-            in_turn=self.merging and in_order,
+            in_turn=self.merging and ordered,
         )
 
     def _spread(self) -> Spread | None:
@@ -298,7 +298,7 @@ class Grouping(OneTable):
         rows, panes = self._look(self._absorb(got, moment), before, moment)
         if len(others):
             untouched = together(untouched, others.select(list(self.layout.state)))
-        return rows, untouched, closed, _in_order(panes, self.keys)
+        return rows, untouched, closed, in_order(panes, self.keys)
 
     def _touched(
         self, state: pl.DataFrame, incoming: pl.DataFrame, unmerged: pl.DataFrame | None
@@ -310,7 +310,7 @@ class Grouping(OneTable):
             reached = pl.concat([reached, unmerged.select(match)])
         if len(state) <= FEW and not (self.merging or self.python):
             return state, state.clear()  # what gets nothing stays as it is
-        touched, untouched = _split(state, reached, match)
+        touched, untouched = split(state, reached, match)
         windows = self.windowing.windows
         # To look which are alone pays where keys have many windows, of which few are touched.
         if not self.merging or not windows.merges_by_overlap or len(touched) <= MANY * len(incoming):
@@ -343,7 +343,7 @@ class Grouping(OneTable):
         come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
         looked, others = parted(rows, come)
         looked, due = self._look(looked, before, now)
-        return together(others, looked), _in_order(together(last, due), self.keys)
+        return together(others, looked), in_order(together(last, due), self.keys)
 
     def _come(self, then: Moment, now: Moment) -> list[pl.Expr]:
         """Of the clocks other than the watermark: whether a time has come for which a window's trigger waited."""
@@ -393,18 +393,3 @@ class Grouping(OneTable):
         holds = pl.col(OUTSTANDING_HOLD).is_not_null() if self.layout.retracts else pl.lit(False)
         let_go = pl.when(holds & ~moment.window_is_over()).then(WINDOW_END)
         return pl.min_horizontal(collected_at(self.windowing.allowed_lateness), due, let_go)
-
-
-def _split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """State rows that the arrivals may touch, and the others."""
-    if state.is_empty() or not on:
-        return state, state.clear()
-    hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
-    return parted(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
-
-
-def _in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """What is taken back first, then by end, start and key, so that a replayed bundle gives the same bytes."""
-    if len(panes) < 2:
-        return panes
-    return panes.sort(~pl.col(PANE_RETRACTED), WINDOW_END, WINDOW_START, *keys, nulls_last=True)

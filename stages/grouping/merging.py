@@ -9,7 +9,7 @@ import polars as pl
 
 from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, Layout
 from stages.operator import HOLD, PENDING
-from stages.parted import replaced
+from stages.parted import parted, replaced
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
 from windowing.triggers.base import ALL, ROOT, Moment
@@ -154,3 +154,11 @@ def _meet_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: Layout) -> 
     return pl.concat([open_, _grouped(pl.concat([remaining, fresh]), layout)], how="diagonal_relaxed").select(
         list(layout.incoming)
     )
+
+
+def split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """State rows that the arrivals may touch, and the others."""
+    if state.is_empty() or not on:
+        return state, state.clear()
+    hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
+    return parted(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
