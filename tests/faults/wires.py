@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -66,7 +67,11 @@ class Wires:
 
     def left(self) -> list[Wire]:
         """Those that nobody has tripped."""
-        return [Wire(**json.loads(file.read_text())) for file in self._files()]
+        found = []
+        for file in self._files():
+            with suppress(FileNotFoundError):  # tripped meanwhile
+                found.append(Wire(**json.loads(file.read_text())))
+        return found
 
     def note_driver(self) -> None:
         """Says that this process is the driver."""
