@@ -95,12 +95,13 @@ def lift_if_smaller(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 def lift_slices(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     """Arrivals, if some are alike -> a row per (key, window, slice): elements of a key that are in the same windows.
 
-    Not with aggregates that depend on the order of arrivals, as slices may alternate.
+    Not where they have their windows already, as panes do that stay in theirs; nor with aggregates that depend on the
+    order of arrivals, as slices may alternate.
     """
     windows = layout.windowing.windows
     start = windows.slice_start()
     in_order = any(aggregate.ordered for aggregate in layout.aggregates.values())
-    if start is None or in_order or is_lifted(arrivals) or len(arrivals) < LEAST_ROWS:
+    if start is None or in_order or WINDOW_START in arrivals.columns or len(arrivals) < LEAST_ROWS:
         return arrivals
     single = arrivals.with_columns(start.alias(_SLICE), pl.lit(1, pl.Int64).alias(ELEMENTS))
     if not _at_most(len(arrivals) // 2, single, [_SLICE], layout):

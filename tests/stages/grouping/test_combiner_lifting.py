@@ -221,6 +221,21 @@ def test_rows_of_a_slice_are_spread_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert step.elements == 6_000
 
 
+def test_rows_that_have_their_windows_stay_in_them() -> None:
+    p, out = bl.Pipeline("hot"), bl.Memory()
+    rows = [{"k": number, "at": number % 60} for number in range(3_000)]
+    source = bl.Rows(rows)
+    read = p.read(
+        "rows", source, timestamp="at", timestamp_unit="s", watermark=bl.BoundedOutOfOrderness("1m")
+    )
+    counts = read.window_into(bl.SlidingWindows("20s", "5s")).group_by("k").aggregate(n=bl.count())
+    counts.aggregate(keys=bl.count(), n=bl.sum("n")).write("out", out)
+    p.run()
+    found = out.frame().select(start=pl.col("window_start").dt.epoch("s"), keys="keys", n="n").rows()
+    expected = {start: sum(start <= row["at"] < start + 20 for row in rows) for start in range(-15, 60, 5)}
+    assert sorted(found) == [(start, count, count) for start, count in expected.items()]
+
+
 # What is not lifted
 
 
