@@ -44,9 +44,8 @@ class Ahead:
         try:
             got = ingest(source, chunk, now)
         except Exception:
-            return cls(
-                chunk, None, now
-            )  # raised again when its batch has begun, unless that makes a difference
+            # Raised again when its batch has begun, unless the time of that makes a difference.
+            return cls(chunk, None, now)
         return cls(chunk, None if got.dead_letters else got, now)
 
     def at(self, now: int) -> Ingested | None:

@@ -110,11 +110,9 @@ def lift_slices(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     spread, first = windows.assign(slices), pl.col(_SLICE).is_first_distinct()
     counted = spread.with_columns(pl.when(first).then(ELEMENTS).otherwise(0)).drop(_SLICE, EVENT_TIME)
     combiner = layout.windowing.timestamp_combiner
-    return (
-        counted.with_columns(combiner.element_hold(None).alias(NEW_HOLD))
-        if combiner.depends_on_window
-        else counted
-    )
+    if not combiner.depends_on_window:
+        return counted
+    return counted.with_columns(combiner.element_hold(None).alias(NEW_HOLD))
 
 
 def _at_most(rows: int, placed: pl.DataFrame, columns: Sequence[str], layout: Layout) -> bool:

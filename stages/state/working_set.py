@@ -134,15 +134,22 @@ def read_working_set(
 ) -> WorkingSet:
     """Reads what must be looked at when this has come and the clocks move on to `now`, and these buckets `also`."""
     placed = storage.buckets.place(incoming)
-    due = _due(storage, now)
-    near = storage.near(wanted=bool(due) or len(placed) > 0)
+    due, unknown = storage.index.due(now), _holds_unknown(storage, now)
+    near = storage.near(wanted=bool(due or unknown) or len(placed) > 0)
     reached = near.reached(placed)
     reaching = placed.clear() if reached is None else placed.filter(reached)
     # What waits in a bucket may be part of the row that grows here.
     again = _with_waiting(storage, reaching) if storage.table.in_turn else []
     near = near.with_arrivals(reaching)
-    looked = {*also, *due, *again, *_in_a_hurry(storage, placed, now), *_stale_and_due(storage, near, now)}
-    in_part = large(storage, looked - {*also, NEAR})
+    looked = {
+        *also,
+        *unknown,
+        *due,
+        *again,
+        *_in_a_hurry(storage, placed, now),
+        *_stale_and_due(storage, near, now),
+    }
+    in_part = large(storage, looked - {*also, *unknown, NEAR})
     parts = parts_of(storage, in_part, placed, due, now)
     return WorkingSet.of(storage, looked - {*in_part, NEAR}, parts, near, placed, reached)
 
@@ -152,13 +159,9 @@ def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
     return [bucket for bucket in touched(placed) if storage.sizes.get(bucket, Size()).log]
 
 
-def _due(storage: Storage, now: Times) -> list[int]:
-    """The buckets in which something is due."""
-    index = storage.index
-    if now.percentiles and index.holds is None:
-        # Nobody has asked for percentiles before.
-        return list(storage.sizes)
-    return index.due(now)
+def _holds_unknown(storage: Storage, now: Times) -> list[int]:
+    """All buckets, if percentiles are asked for and nobody has done so before: the index lacks where rows hold."""
+    return list(storage.sizes) if now.percentiles and storage.index.holds is None else []
 
 
 def _stale_and_due(storage: Storage, near: DueSoon, now: Times) -> Iterable[int]:
