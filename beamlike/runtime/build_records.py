@@ -89,8 +89,8 @@ def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> Sou
 
 
 def _panes(step: StageResult) -> dict[str, int]:
-    """How many by timing, and how many earlier ones were taken back; of what are no panes, how many rows."""
-    if PANE_TIMING not in step.panes.columns:
+    """How many by timing, and how many earlier ones were taken back; of what are no panes of its own, how many rows."""
+    if PANE_RETRACTED not in step.panes.columns:  # which all panes of a grouping have, inside a step
         return {"rows": len(step.panes)} if len(step.panes) else {}
     timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(PANE_TIMING))
     return dict(sorted(timings.to_series().value_counts().rows()))

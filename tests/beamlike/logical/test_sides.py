@@ -166,6 +166,20 @@ def test_two_lookups_in_one_side_and_two_sides_are_one_stage() -> None:
     assert out.frame()[["age", "same", "name"]].rows() == [(36, 36, "three"), (None, None, None)]
 
 
+def test_panes_look_at_a_side_and_stay_panes() -> None:
+    p = bl.Pipeline("p")
+    ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
+    counts = read(p, "main").window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count())
+    aged = counts.with_columns(age=bl.lookup(ages, on="user")["age"], timing=bl.pane_timing()).named("aged")
+    aged.write("out", out := bl.Memory())
+    run = p.run()
+    assert out.frame()[["user", "n", "age", "timing", "pane_index"]].rows() == [
+        ("ada", 1, 36, "on_time", 0),
+        ("bob", 1, None, "on_time", 0),
+    ]
+    assert [batch.stages["aged.lookup"].panes for batch in run.batches][-1] == {"rows": 2}
+
+
 def test_a_side_that_is_too_large_fails_the_run_and_says_what_else_there_is() -> None:
     p = bl.Pipeline("p")
     side = p.read("side", bl.Rows([{"user": str(number), "age": number} for number in range(100_000)]))
