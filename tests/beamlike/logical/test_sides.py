@@ -166,6 +166,19 @@ def test_two_lookups_in_one_side_and_two_sides_are_one_stage() -> None:
     assert out.frame()[["age", "same", "name"]].rows() == [(36, 36, "three"), (None, None, None)]
 
 
+def test_two_sides_without_rows_keep_their_own_columns() -> None:
+    p = bl.Pipeline("p")
+    ages, names = (
+        p.read(name, bl.Rows([], schema={"user": str, name: dtype}))
+        for name, dtype in (("ages", int), ("names", str))
+    )
+    found = read(p, "main").select(
+        "user", age=bl.lookup(ages, on="user")["ages"], name=bl.lookup(names, on="user")["names"]
+    )
+    assert found.collect()[["user", "age", "name"]].rows() == [("ada", None, None), ("bob", None, None)]
+    assert found.collect().schema["name"] == pl.String
+
+
 def test_panes_look_at_a_side_and_stay_panes() -> None:
     p = bl.Pipeline("p")
     ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
