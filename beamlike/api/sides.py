@@ -32,17 +32,18 @@ class SideInput:
     """
 
     collection: Handle
-    view: Callable[[str], View]
-    kind: str
-    limit: int
+    # A singleton has columns as attributes, too, so those of its own have names that columns rarely have.
+    _view: Callable[[str], View]
+    _kind: str
+    _limit: int
 
     def __repr__(self) -> str:
-        return f"<{self.kind} of {self.collection.name!r}>"
+        return f"<{self._kind} of {self.collection.name!r}>"
 
-    def looked(self) -> Looked:
+    def _looked(self) -> Looked:
         """As steps are told it."""
         node = self.collection.node
-        return Looked(node, self.limit, self.view)
+        return Looked(node, self._limit, self._view)
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
@@ -50,7 +51,7 @@ class LookupTable:
     """The row of another collection that a row finds by its key: made by `lookup`. Its columns are expressions.
 
     `table["amount"]` or `table.amount` is a column of that row, null where there is none; `table.found()` says whether
-    there is one.
+    there is one. A column that is called as what a table has itself, such as `found`, is `table["found"]`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
@@ -59,11 +60,11 @@ class LookupTable:
         [36, None, 36]
     """
 
-    place: Place
+    _place: Place
 
     def __getitem__(self, column: str) -> nw.Expr:
-        require_column(self.place.side, column)
-        return nw.col(Sought.at(self.place, column)).alias(column)
+        require_column(self._place.side, column)
+        return nw.col(Sought.at(self._place, column)).alias(column)
 
     def __getattr__(self, column: str) -> nw.Expr:
         if column.startswith("__"):
@@ -71,8 +72,8 @@ class LookupTable:
         return self[column]
 
     def __repr__(self) -> str:
-        by = ", ".join(self.place.own)
-        return f"<lookup in {self.place.side.name!r}" + (f" by {by}>" if by else ">")
+        by = ", ".join(self._place.own)
+        return f"<lookup in {self._place.side.name!r}" + (f" by {by}>" if by else ">")
 
     def found(self) -> nw.Expr:
         """Whether there is a row, as Boolean.
@@ -82,7 +83,7 @@ class LookupTable:
             >>> plays.filter(bl.lookup(ages, on="user").found()).collect()["user"].to_list()
             ['ada', 'ada']
         """
-        return nw.col(Sought.at(self.place, None)).alias("found")
+        return nw.col(Sought.at(self._place, None)).alias("found")
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
@@ -223,4 +224,4 @@ def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, Looked]:
                 step=step,
             )
         require_owner(one.collection.node, one.collection.pipeline, pipeline, step)
-    return {keyword: one.looked() for keyword, one in side.items()}
+    return {keyword: one._looked() for keyword, one in side.items()}

@@ -179,6 +179,16 @@ def test_two_sides_without_rows_keep_their_own_columns() -> None:
     assert found.collect().schema["name"] == pl.String
 
 
+def test_columns_of_a_side_may_have_any_name() -> None:
+    p = bl.Pipeline("p")
+    names = {"limit": 4, "kind": 5, "view": 6, "place": 7}
+    one = bl.as_singleton(p.read("limits", bl.Rows([names])))
+    by_user = bl.lookup(p.read("users", bl.Rows([{"user": "ada", **names}])), on="user")
+    main = read(p, "main").filter(bl.col("points") < one.limit)
+    found = main.select(one.kind, one.view, one.place, one.limit, theirs=by_user.place)
+    assert found.collect()[["kind", "view", "place", "limit", "theirs"]].rows() == [(5, 6, 7, 4, 7)]
+
+
 def test_panes_look_at_a_side_and_stay_panes() -> None:
     p = bl.Pipeline("p")
     ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
