@@ -20,6 +20,9 @@ MAX_TIME: Final = 9_223_372_036_854_775_000
 """The watermark at the end of input: no element is still to come."""
 
 DAY: Final = 86_400_000_000
+LONGEST: Final = 36_500_000 * DAY
+"""Of a duration, some hundred thousand years: the sum of two such still fits 64 bits."""
+
 GLOBAL_WINDOW_END: Final = MAX_TIME - DAY
 """End of the global window: before `MAX_TIME`, so that the end of input closes even that window."""
 
@@ -42,20 +45,29 @@ class Microseconds(int):
 def microseconds(duration: Duration) -> Microseconds:
     """The duration in microseconds, exactly; what was converted before stays as it is.
 
-    Raises `TypeError` for another type and `ValueError` for text that is no duration or a number that is not
-    finite. Durations may be negative (window offsets are); who needs a positive one checks that.
+    Raises `TypeError` for another type and `ValueError` for text that is no duration, for a number that is not finite
+    and for what is longer than `LONGEST`. Durations may be negative (window offsets are); who needs a positive one
+    checks that.
     """
     if isinstance(duration, Microseconds):
         return duration
+    found = _exactly(duration)
+    if abs(found) > LONGEST:
+        longest, given = format_duration(LONGEST), format_duration(found)
+        raise ValueError(f"a duration must be at most {longest}, not {given}")
+    return Microseconds(found)
+
+
+def _exactly(duration: Duration) -> int:
     if isinstance(duration, timedelta):
-        return Microseconds(duration // timedelta(microseconds=1))
+        return duration // timedelta(microseconds=1)
     if isinstance(duration, bool) or not isinstance(duration, str | int | float):
         raise TypeError(f"expected a duration such as '90s', a timedelta or seconds, not {duration!r}")
     if isinstance(duration, str):
-        return Microseconds(_parse(duration))
+        return _parse(duration)
     if isinstance(duration, float) and not math.isfinite(duration):
         raise ValueError(f"a duration must be finite, not {duration!r}")
-    return Microseconds(round(duration * 1_000_000))
+    return round(duration * 1_000_000)
 
 
 def _parse(text: str) -> int:

@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
-from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME, format_duration, microseconds
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, microseconds
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -27,18 +27,11 @@ def _end(start: pl.Expr, length: int) -> pl.Expr:
     return start.clip(upper_bound=GLOBAL_WINDOW_END - length) + length
 
 
-_LONGEST: Final = 36_500_000 * DAY
-"""Some hundred thousand years: the sum of two such lengths still fits 64 bits."""
-
-
 def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> None:
     if value <= 0:
         raise ValueError(
             f"{type(owner).__name__}: {attribute.name} must be longer than nothing, not {value} us"
         )
-    if value > _LONGEST:
-        longest, given = format_duration(_LONGEST), format_duration(value)
-        raise ValueError(f"{type(owner).__name__}: {attribute.name} must be at most {longest}, not {given}")
 
 
 _MOST: Final = 100_000
