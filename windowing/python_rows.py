@@ -21,9 +21,8 @@ BEYOND: Final = (
     "it has a time or a duration that Python cannot hold, such as one outside of the years 1 to 9999"
 )
 
-# A day less than what there is at both ends: a zone may take some hours.
-_FIRST_DAY: Final = -719_161
-_LAST_DAY: Final = 2_932_895
+_FIRST_DAY: Final = -719_162
+_LAST_DAY: Final = 2_932_896
 _LONGEST: Final = 999_999_998  # days of a timedelta
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
@@ -98,8 +97,11 @@ def _fits(value: pl.Expr, dtype: Any) -> pl.Expr | None:
     if isinstance(dtype, pl.Date):
         return _between(value, _FIRST_DAY, _LAST_DAY)
     if isinstance(dtype, pl.Datetime):
-        unit = _PER_DAY[dtype.time_unit]
-        return None if dtype.time_unit == "ns" else _between(value, _FIRST_DAY * unit, _LAST_DAY * unit)
+        if dtype.time_unit == "ns":
+            return None
+        # In a zone a day less at both ends, as that may take some hours.
+        unit, less = _PER_DAY[dtype.time_unit], int(dtype.time_zone not in (None, "UTC"))
+        return _between(value, (_FIRST_DAY + less) * unit, (_LAST_DAY + 1 - less) * unit - 1)
     if isinstance(dtype, pl.Duration):
         return (
             _between(value, -_LONGEST * _PER_DAY["ms"], _LONGEST * _PER_DAY["ms"])

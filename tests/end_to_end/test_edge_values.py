@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -212,6 +213,18 @@ BEYOND = {
         pl.Struct({"a": pl.Datetime("us")})
     ),
 }
+
+
+def test_the_first_and_the_last_day_of_all_are_given_to_functions_of_rows() -> None:
+    days = pl.Series([date.min, date.max])
+    ends = days.dt.combine(time(23, 59, 59, 999_999))
+    rows = read(
+        bl.Pipeline("p"), pl.DataFrame({"day": days, "end": ends, "utc": ends.dt.replace_time_zone("UTC")})
+    )
+    same = rows.map(lambda row: row).collect()
+    assert same["day"].to_list() == days.to_list()
+    assert same["end"].to_list() == ends.to_list()
+    assert same["utc"].dt.replace_time_zone(None).to_list() == ends.to_list()
 
 
 @pytest.mark.parametrize("kind", BEYOND)
