@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -12,6 +12,8 @@ from beamlike.logical.keyed import keyed, require_bound, require_placed
 from beamlike.logical.node import Node
 from beamlike.steps.timestamps import not_negative
 from stages.process.into_batches import ROWS, IntoBatches, Limits
+
+_MOST: Final = 2**40
 
 
 def collected(before: Node, keys: Sequence[str], size: Any, bytes: Any, max_wait: Any, step: str) -> Node:
@@ -22,6 +24,8 @@ def collected(before: Node, keys: Sequence[str], size: Any, bytes: Any, max_wait
             raise WrongType(f"{name}= must be a whole number, not {limit!r}", step=step)
         if limit is not None and limit < 1:
             raise PlanError(f"{name}= must be at least 1, not {limit}", step=step)
+        if limit is not None and limit > _MOST:
+            raise PlanError(f"{name}= must be at most {_MOST:,}, not {limit:,}", step=step)
     if size is None and bytes is None:
         raise PlanError("say when a batch is full: size= in rows, bytes=, or both", step=step)
     if ROWS in keys:

@@ -15,6 +15,7 @@ from windowing.columns import EVENT_TIME
 _ROWS: Final = "rows"
 _BY: Final = "by"
 _VALUE: Final = "value"
+_MOST: Final = 2**32
 
 
 Columns = str | tuple[str, ...]
@@ -28,19 +29,29 @@ def _each(columns: Columns) -> tuple[str, ...]:
     return columns if isinstance(columns, tuple) else (columns,)
 
 
+def _is_some(owner: Aggregate, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Columns are some, each named once."""
+    if isinstance(value, tuple) and (not value or len(set(map(repr, value))) < len(value)):
+        raise ValueError(
+            f"{owner.kind}: {attribute.name} must be a column, or several, each once, not {list(value)}"
+        )
+
+
 def _is_number_of_rows(owner: Aggregate, attribute: attrs.Attribute[Any], value: object) -> None:
     what = f"{owner.kind}: n must be a whole number of at least 1"
     if type(value) is not int:
         raise TypeError(f"{what}, not {value!r}")
     if value < 1:
         raise ValueError(f"{what}, not {value}")
+    if value > _MOST:
+        raise ValueError(f"{owner.kind}: n must be at most {_MOST:,}, not {value:,}")
 
 
 @attrs.frozen
 class _Chosen(Aggregate):
     """The values of a column of chosen rows, or structs of several columns."""
 
-    column: Columns = attrs.field(converter=_one_or_several)
+    column: Columns = attrs.field(converter=_one_or_several, validator=_is_some)
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -68,8 +79,6 @@ class _Chosen(Aggregate):
 
     def value_type(self, schema: Schema) -> pl.DataType:
         """The type of that; `TypeError` where a column has values without an order, by which ties are decided."""
-        if not self.values:
-            raise TypeError(f"{self.kind} needs a column, or several such as ['price', 'bidder']")
         for column in self.reads:
             if not is_comparable(schema[column]):
                 raise TypeError(
@@ -145,7 +154,9 @@ class _Several(_Chosen):
 @attrs.frozen
 class _Ranked(_Several):
     n: int = attrs.field(validator=_is_number_of_rows)
-    by: Columns | None = attrs.field(default=None, kw_only=True, converter=_one_or_several)
+    by: Columns | None = attrs.field(
+        default=None, kw_only=True, converter=_one_or_several, validator=_is_some
+    )
     ties: bool = attrs.field(default=False, kw_only=True)
 
     @property
@@ -239,7 +250,7 @@ class ArgMax(_Best):
     """The value of the row with the greatest `by`."""
 
     greatest: ClassVar[bool] = True
-    by: Columns = attrs.field(kw_only=True, converter=_one_or_several)
+    by: Columns = attrs.field(kw_only=True, converter=_one_or_several, validator=_is_some)
 
 
 @attrs.frozen
@@ -247,4 +258,4 @@ class ArgMin(_Best):
     """The value of the row with the least `by`."""
 
     greatest: ClassVar[bool] = False
-    by: Columns = attrs.field(kw_only=True, converter=_one_or_several)
+    by: Columns = attrs.field(kw_only=True, converter=_one_or_several, validator=_is_some)

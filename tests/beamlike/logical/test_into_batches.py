@@ -21,6 +21,7 @@ MINUTES = bl.FixedWindows("1m")
         ({"max_wait": "1m"}, bl.PlanError, "say when a batch is full"),
         ({"size": 0}, bl.PlanError, "size= must be at least 1, not 0"),
         ({"bytes": -1}, bl.PlanError, "bytes= must be at least 1, not -1"),
+        ({"size": 2**70}, bl.PlanError, "size= must be at most 1,099,511,627,776, not 1,180,"),
         ({"size": "10"}, WrongType, "size= must be a whole number, not '10'"),
         ({"size": True}, WrongType, "size= must be a whole number, not True"),
         ({"size": 1, "max_wait": "soon"}, bl.PlanError, "max_wait: .*soon"),

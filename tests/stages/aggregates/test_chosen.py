@@ -334,7 +334,6 @@ def test_a_distinct_count_is_about_right(dtype: pl.DataType) -> None:
         (Top("list", 3, by="v"), r"top\('list'\) needs a column of numbers, text, booleans or times"),
         (Top("v", 3, by="list"), r"top\('list'\) needs a column of numbers, text, booleans or times"),
         (Top(["v", "text"], 3), r"top of several columns needs by=, the column that says which rows"),
-        (ArgMax([], by="v"), r"arg_max needs a column, or several such as \['price', 'bidder'\]"),
         (ArgMin("v", by="list"), r"arg_min\('list'\) needs a column of numbers"),
     ],
 )
@@ -350,6 +349,10 @@ def test_a_column_of_the_wrong_type_is_a_type_error(aggregate: Aggregate, messag
         (lambda: Top("v", 0), "top: n must be a whole number of at least 1, not 0"),
         (lambda: Sample("v", 2.5), "sample: n must be a whole number of at least 1, not 2.5"),
         (lambda: Bottom("v", True), "bottom: n must be a whole number of at least 1, not True"),
+        (lambda: Top("v", 2**70), "top: n must be at most 4,294,967,296, not 1,180,591,620,717,411,303,424"),
+        (lambda: ArgMax([], by="v"), r"arg_max: column must be a column, or several, each once, not \[\]"),
+        (lambda: ArgMax("v", by=[]), r"arg_max: by must be a column, or several, each once, not \[\]"),
+        (lambda: Top(["v", "v"], 2, by="v"), r"top: column must be .*, each once, not \['v', 'v'\]"),
         (lambda: Quantile("v", 95), "quantile: q must be from 0 to 1, such as 0.99, not 95"),
         (lambda: Quantile("v", "0.5"), "quantile: q must be from 0 to 1, such as 0.99, not '0.5'"),
     ],
