@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import attrs
@@ -103,7 +104,7 @@ def _frame(rows: Tabular, schema: pl.Schema | None) -> pl.DataFrame:
         if schema is None:
             return frame
         return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
         expected = "dicts, or a polars, pandas or Arrow frame, that fit its schema"
         raise TypeError(f"Rows takes {expected}: {error}") from error
 
@@ -114,7 +115,17 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pl.Schema | None) -> 
         raise TypeError(f"{wrong!r} is no dict")
     if not rows and schema is None:
         raise ValueError("there are no rows to see the columns from; give schema=")
+    for name, dtype in (schema or {}).items():
+        if dtype.is_integer():
+            _require_whole(name, [row.get(name) for row in rows], dtype)
     return pl.from_dicts([dict(row) for row in rows], schema=schema, infer_schema_length=None)
+
+
+def _require_whole(name: str, values: list[Any], dtype: pl.DataType) -> None:
+    """Polars would leave out what is behind the point."""
+    wrong = next((value for value in values if isinstance(value, float | Decimal) and value % 1 != 0), None)
+    if wrong is not None:
+        raise TypeError(f"{name!r} is {dtype}, and has {wrong!r}")
 
 
 @attrs.frozen(eq=False)

@@ -344,7 +344,13 @@ def test_rows_that_say_no_columns_or_do_not_fit_are_refused() -> None:
     for wrong in ([], [1], "abc", 5, None, {"n": [1]}, pl.Series([1]), pl.LazyFrame({"n": [1]})):
         with pytest.raises(TypeError, match="Rows takes dicts"):
             Rows(wrong)  # type: ignore[arg-type]
-    for unfit in ([{"n": "x"}], pl.DataFrame({"n": ["x"]}), pd.DataFrame({"m": [1]})):
+    for unfit in (
+        [{"n": "x"}],
+        [{"n": 1.5}],
+        [{"n": 2**200}],
+        pl.DataFrame({"n": ["x"]}),
+        pd.DataFrame({"m": [1]}),
+    ):
         with pytest.raises(TypeError, match="Rows takes dicts"):
             Rows(unfit, schema={"n": int})
 
