@@ -80,13 +80,13 @@ class JoinSteps(OnceSteps):
         }
         if keep_forever and within is not None:
             raise PlanError("give within=(low, high) or keep_forever=True, not both", step=step)
+        if stamp is not None and within is None:
+            raise PlanError(f"stamp={stamp!r} is for joins within=(low, high)", step=step)
         if keep_forever or within is not None:
             sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
         if keep_forever:
             made = lasting(sides, how, step, self.pipeline.free)
         elif within is None:
-            if stamp is not None:
-                raise PlanError(f"stamp={stamp!r} is for joins within=(low, high)", step=step)
             made = joined(self.node, right.node, **choices, step=step, free=self.pipeline.free)
         else:
             made = within_interval(sides, within, how, stamp, step, self.pipeline.free)

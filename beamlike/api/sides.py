@@ -12,7 +12,7 @@ import narwhals as nw
 from beamlike.api.handle import Handle
 from beamlike.errors import PlanError, WrongType
 from beamlike.logical.grouping import require_keys
-from beamlike.logical.joins import keys_of
+from beamlike.logical.joins import keys_of, require_some
 from beamlike.logical.lookups import Place, Sought, require_column, require_default
 from beamlike.logical.registry import Registry
 from beamlike.logical.sides import Looked, require_limit, require_owner
@@ -90,6 +90,17 @@ class LookupTable:
 class Singleton(SideInput, LookupTable):
     """The only row of a collection, for functions and, by its columns, for expressions: made by `as_singleton`."""
 
+    _default: Any
+
+    def __getitem__(self, column: str) -> nw.Expr:
+        if self._default is not _NONE and not isinstance(self._default, Mapping):
+            raise WrongType(
+                f"default={self._default!r} is for functions; for an expression write a dict with values for columns, "
+                f"such as default={{{column!r}: ...}}",
+                step=f"lookup in {self.collection.name}",
+            )
+        return super().__getitem__(column)
+
 
 def as_singleton(
     collection: Handle, column: str | None = None, *, default: Any = _NONE, max_bytes: int | None = None
@@ -97,8 +108,9 @@ def as_singleton(
     """The only row that a collection has in a window: a dict for a function, or the value of `column` in it.
 
     In an expression, `as_singleton(limits)["least"]` is a column of that row. `default` is what there is instead where
-    the collection has no row; for an expression it is a dict with values for columns. Rows that look at a side with
-    several rows, or with none and without a default, go to `dead_letters()`. `max_bytes` is as in `as_dict`.
+    the collection has no row; for an expression it is a dict with values for columns, and those without one are null.
+    Rows that look at a side with several rows go to `dead_letters()`; so do those for whose function there is no row
+    and no default. `max_bytes` is as in `as_dict`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> best = plays.aggregate(points=bl.max("points"))
@@ -122,6 +134,7 @@ def as_singleton(
         kind="singleton",
         limit=limit,
         place=Place(collection.pipeline, node, (), (), columns, limit),
+        default=default,
     )
 
 
@@ -160,6 +173,7 @@ def as_dict(
     """
     node, limit = _collection(collection, "as_dict").node, require_limit(max_bytes, "as_dict")
     keys = tuple(flat([key]))
+    require_some(keys, "as_dict")
     require_keys(node.schema, keys, "as_dict")
     if column is not None:
         require_column(node, column)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import narwhals as nw
@@ -44,6 +44,9 @@ class Sought(str):
 
     place: Place
     column: str | None
+    note: ClassVar[str] = (
+        "; what is looked up is a column of with_columns(...), select(...) and filter(...) only"
+    )
 
     @classmethod
     def at(cls, place: Place, column: str | None) -> Sought:

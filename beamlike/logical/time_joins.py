@@ -15,7 +15,15 @@ from beamlike.expressions.tree import expression_text
 from beamlike.logical.event_time import require_event_time, require_no_windows
 from beamlike.logical.flatten import flattened, require_same_windowing
 from beamlike.logical.grouping import require_keys
-from beamlike.logical.joins import Free, keys_of, require_fresh, require_same_types, right_columns, tagged
+from beamlike.logical.joins import (
+    Free,
+    keys_of,
+    require_fresh,
+    require_same_types,
+    require_some,
+    right_columns,
+    tagged,
+)
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
 from beamlike.rows.dtypes import type_name
@@ -50,6 +58,7 @@ class Sides:
     ) -> Sides:
         """What must hold of them."""
         own, theirs = keys_of(on, left_on, right_on, step)
+        require_some(own, step)
         for side, node, keys in ((LEFT, left, own), (RIGHT, right, theirs)):
             require_keys(node.schema, keys, step)
             require_event_time(node, step)
@@ -102,7 +111,7 @@ def within(sides: Sides, bounds: Within, how: str, stamp: str | None, step: str,
     low, high = _bounds(bounds, sides.left, step)
     _require_how(how, get_args(HowWithin), "within=", step)
     own = {None: (), "left": (LEFT,), "right": (RIGHT,), "both": (LEFT, RIGHT)}
-    if stamp not in own:
+    if not isinstance(stamp, str | None) or stamp not in own:
         raise UnknownName(
             f"stamp must be {', '.join(map(repr, get_args(Stamp)))} or None, not {stamp!r}", step=step
         )

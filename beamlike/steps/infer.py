@@ -154,7 +154,7 @@ def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanErr
         return PlanError(
             f"{reader}: its rows are in no pane; only the output of a grouping has panes", step=step
         )
-    note = ""
+    note = getattr(name, "note", "")
     if expression_text(expression).startswith(f"{name} as "):
         note = f"; for the text itself write bl.lit({name!r}), and for the name of a step .named(...)"
     return unknown_column(name, shape.user, step, note=note)

@@ -111,7 +111,16 @@ def looked_up_at_strangers(main: bl.Collection, side: bl.Collection) -> Any:
         ),
         (lambda main, side: bl.as_dict(side, "usr"), "'usr'.*did you mean 'user'"),
         (lambda main, side: bl.as_list(side, "usr"), "'usr'.*did you mean 'user'"),
+        (lambda main, side: bl.as_dict(side, []), "give it at least one column as the key"),
         (lambda main, side: bl.as_singleton("side"), "as_singleton takes a collection to look at"),
+        (
+            lambda main, side: bl.as_singleton(side, default=5)["points"],
+            r"default=5 is for functions; .* such as default=\{'points': \.\.\.\}",
+        ),
+        (
+            lambda main, side: main.aggregate(n=bl.count(where=bl.lookup(side, on="user")["points"] > 3)),
+            r"no column 'side.points'.*; what is looked up is a column of with_columns\(\.\.\.\), select",
+        ),
         (
             lambda main, side: main.filter(bl.lookup(side, left_on="points", right_on="user").found()),
             "the key 'points' is Int64, and 'user' of side 'side' is String",
