@@ -139,6 +139,7 @@ class Grouping(OneTable):
             holds_as_a_whole=self.holds_as_a_whole,
             merges=self.merging,
             in_turn=self.merging and ordered,
+            visited_by_key=not self.waits,
         )
 
     def _spread(self) -> Spread | None:

@@ -30,8 +30,8 @@ LARGE_BYTES: Final = 250_000
 MOST_PATCHES: Final = 16
 """A bucket with so many of them is written anew: each takes a while to read, however small it is."""
 
-MOST_CHANGED: Final = 0.5
-"""Of the rows of a bucket: when patches have brought and taken away that share of them, it is written anew, too."""
+MOST_CHANGED: Final = 1.0
+"""By the rows of a bucket: when patches have brought and taken away as many, it is written anew, too."""
 
 _NUMBER: Final = "__number"
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.aggregates.builtin import Count, Sum
+from stages.grouping.grouping import Grouping
 from stages.joins.asof import AsOfJoin
 from stages.joins.base import LEFT, RIGHT
 from stages.operator import MAIN
@@ -23,15 +24,18 @@ from stages.stage import Stage
 from stages.state.store import ENCODING, PATCHED, DictStore
 from tests.cases.on_model import outcome
 from tests.stages.process.test_random import OF_ANY_FIRING, OF_ANY_ROW
+from tests.support import model
 from tests.support.model_process import Model
 from tests.support.patched import ALWAYS, SIZES, moved, patched, require_exact
 from tests.support.process_runs import Shards, unordered
 from tests.support.process_script import Script
 from tests.support.process_strategies import Bundle, scripts, streams
+from tests.support.runs import StageRun, play
+from tests.support.strategies import Stream, bridged_streams, crowded_streams, windowings
+from tests.support.strategies import streams as streams_of_elements
+from windowing import Accumulation, AfterCount, FixedWindows, Repeatedly, Windowing
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
-from windowing.windowing import Windowing
-from windowing.windows import FixedWindows
 
 law = settings(max_examples=settings().max_examples // 4)
 
@@ -53,6 +57,20 @@ def test_a_process_gives_what_the_model_gives_however_its_cells_lie(
                 require_exact(one.stage, one.store)
 
 
+@law
+@given(windowings(), streams_of_elements() | crowded_streams() | bridged_streams(), st.integers(0, 8), SIZES)
+def test_a_grouping_gives_what_the_model_gives_however_its_windows_lie(
+    windowing: Windowing, stream: Stream, cut: int, sizes: dict[str, Any]
+) -> None:
+    expected, run = model.Model(windowing), StageRun(windowing)
+    with patched(**sizes):
+        for number, bundle in enumerate(stream):
+            if number == cut:
+                run.store = moved(run.stage, run.store)
+            assert play(run, [bundle]) == play(expected, [bundle])
+            require_exact(run.stage, run.store)
+
+
 # Other operators: with patches they give what they give without, which is tested by hand elsewhere
 
 ROW: Final = pl.Struct({"number": pl.Int64()})
@@ -65,6 +83,17 @@ Row = tuple[str | None, int]
 
 def as_of() -> Stage:
     return Stage("stage", AsOfJoin(("key",), SIDES, "left", 15))
+
+
+def early() -> Stage:
+    """Panes of some rows each, which take back those before."""
+    often = Windowing(
+        FixedWindows(20 / 1_000_000),
+        Repeatedly(AfterCount(2)),
+        accumulation=Accumulation.RETRACTING,
+        allowed_lateness=9 / 1_000_000,
+    )
+    return Stage("stage", Grouping(("key",), often, {"n": Count(), "sum": Sum("number")}, SCHEMA))
 
 
 def running() -> Stage:
@@ -133,7 +162,9 @@ bundles = st.lists(st.tuples(st.lists(rows, max_size=9), st.integers(0, 20), st.
 
 
 @law
-@given(st.sampled_from([as_of, running, batches]), bundles, st.integers(0, 7), st.integers(0, 7), SIZES)
+@given(
+    st.sampled_from([as_of, running, batches, early]), bundles, st.integers(0, 7), st.integers(0, 7), SIZES
+)
 def test_an_operator_gives_the_same_however_its_rows_lie(
     make: Callable[[], Stage],
     stream: list[tuple[list[Row], int, int]],
