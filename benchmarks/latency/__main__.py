@@ -71,10 +71,15 @@ def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]
     """Of each pane that comes, the end of its window and when it came, both in milliseconds."""
     panes: list[tuple[int, int]] = []
     while not until(len(panes)):
-        for message in consumer.consume(1_000, timeout=0.05):
-            if message.error() is None:
-                panes.append((_end(message.value()), time.time_ns() // 1_000_000))
+        polled, now = _polled(consumer), time.time_ns() // 1_000_000
+        panes += [(_end(message.value()), now) for message in polled if message.error() is None]
     return panes
+
+
+def _polled(consumer: Any) -> list[Any]:
+    """What there is. To ask for many at once would wait until there are as many."""
+    first = consumer.poll(0.05)
+    return [] if first is None else [first, *consumer.consume(1_000, timeout=0)]
 
 
 def _ready(consumer: Any, topic: str) -> None:
@@ -86,11 +91,13 @@ def _ready(consumer: Any, topic: str) -> None:
 def _stop(process: subprocess.Popen[Any]) -> None:
     """With all that it has started."""
     for sent in (signal.SIGTERM, signal.SIGKILL):
-        os.killpg(process.pid, sent)
         try:
+            os.killpg(process.pid, sent)
             process.wait(15)
         except subprocess.TimeoutExpired:
             continue
+        except ProcessLookupError:  # it has ended by itself
+            process.wait()
         return
 
 

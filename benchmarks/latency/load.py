@@ -23,7 +23,9 @@ _TURN = 0.002  # seconds
 @click.argument("rate", type=int)
 def main(servers: str, topic: str, rate: int) -> None:
     """Sends until it is killed."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 2, "acks": "1"})
+    # A broker that is busy for some seconds must not end this.
+    room = {"queue.buffering.max.messages": 10_000_000}
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 2, "acks": "1", **room})
     chance, sent, second = random.Random(7), 0, 0
     keys = [f'{{"key":{chance.randrange(KEYS)},"at":' for _ in range(10_000)]
 

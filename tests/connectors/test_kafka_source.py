@@ -198,6 +198,27 @@ def test_what_has_come_is_taken_without_asking_the_broker(
     intake.close()
 
 
+def test_a_partition_that_is_far_ahead_waits_for_the_others_and_nothing_is_lost(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("beamlike.io.kafka.log._AHEAD", 10)
+    topic = kafka.topic(2)
+    kafka.send(topic, map(play, range(500)))
+    kafka.send(topic, map(play, range(500, 600)), partition=1)
+    log = bl.Kafka(kafka.servers, topic).log()
+    first, second = f"{topic}-0", f"{topic}-1"
+    read, at = list[int](), {first: 0, second: 0}
+    spans = [(50 * n, 0) for n in range(1, 6)] + [(250, 100)] + [(50 * n, 100) for n in range(6, 11)]
+    for to in spans:
+        end = dict(zip(at, to, strict=True))
+        read += (
+            log.read(at, end)["value"].cast(pl.String).str.json_path_match("$.at").cast(pl.Int64).to_list()
+        )
+        at = end
+    log.close()
+    assert read == [*range(250), *range(500, 600), *range(250, 500)]
+
+
 def _at(pieces: Any) -> list[int]:
     return [at for piece in pieces.pieces for at in piece.rows.collect()["at"]]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,18 +14,9 @@ import polars as pl
 
 from beamlike.errors import DataLoss, SourceError, nearest
 from beamlike.io.kafka.client import COMMON, confluent_kafka
-from beamlike.io.kafka.messages import (
-    HEADERS,
-    KEY,
-    OFFSET,
-    PARTITION,
-    TIMESTAMP,
-    TIMESTAMP_TYPE,
-    TOPIC,
-    VALUE,
-    raw_schema,
-)
+from beamlike.io.kafka.held import Held
 from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, split_name, split_of
+from beamlike.system.collecting import without_collecting
 
 _LOG = logging.getLogger("beamlike")
 
@@ -47,10 +37,14 @@ class Log:
     _consumer: Any
     _admin: Any
     _complaints: deque[Any]
-    # Up to where each partition has been asked for, and given by the consumer; and what it gave beyond.
+    # Up to where each partition has been read, and given by the consumer; what it gave beyond; and which do wait.
     _next: dict[str, int] = attrs.field(factory=dict, init=False)
     _at: dict[str, int] = attrs.field(factory=dict, init=False)
-    _beyond: dict[str, list[Any]] = attrs.field(factory=dict, init=False)
+    _held: Held = attrs.field(init=False)
+    _waiting: frozenset[str] = attrs.field(default=frozenset(), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._held = Held(self.headers)
 
     @classmethod
     def open(
@@ -72,6 +66,8 @@ class Log:
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
+                # How long the client fetches nothing after it had enough: by default a second, in which all is used up.
+                "fetch.queue.backoff.ms": 10,
                 **COMMON,
                 **common,
             }
@@ -136,16 +132,19 @@ class Log:
         if not all(self._has(name, *span) for name, span in spans.items()):
             spans = self._kept(spans)
         self._go_to({name: first for name, (first, _) in spans.items()})
-        messages = [message for name, (_, to) in spans.items() for message in self._held_before(name, to)]
+        ends = {name: to for name, (_, to) in spans.items()}
+        self._throttle(ends)
         quiet = time.monotonic()
-        while any(self._at[name] < to for name, (_, to) in spans.items()):
-            if polled := self._poll():
+        while any(self._at[name] < to for name, to in ends.items()):
+            with self._failing("be read"):
+                came = self._take_in(1.0)
+            if came:
                 quiet = time.monotonic()
-                messages += self._sorted_out(polled, spans)
+                self._throttle(ends)
             elif time.monotonic() - quiet > _PATIENCE:
                 raise SourceError(f"Kafka at {self.servers} has sent nothing for {_PATIENCE:.0f}s")
-        self._next.update({name: to for name, (_, to) in spans.items()})
-        return _columns(messages, headers=self.headers)
+        self._next.update(ends)
+        return self._held.take(ends)
 
     def come(self, begin: Offsets, rows: int) -> Offsets:
         """By partition, up to where messages from `begin` on are in this process already; `rows` of them are enough.
@@ -155,14 +154,14 @@ class Log:
         try:
             self._go_to(begin)
             with self._failing("be read"):
-                while sum(map(len, self._beyond.values())) < rows:
-                    if not (polled := self._consumer.consume(_AT_ONCE, timeout=0)):
-                        break
-                    self._sorted_out(polled, {})
+                self._throttle({})
+                # What comes while this goes on is for the next time, or there might be no end.
+                while self._take_in(0.0) > _AT_ONCE and sum(self._held.counts().values()) < rows:
+                    pass
         except DataLoss:
             self._next.clear()
             return {}
-        return {name: held[-1].offset() + 1 for name, held in self._beyond.items()}
+        return self._held.ends
 
     def _has(self, name: str, begin: int, end: int) -> bool:
         """Whether the messages of the span are in this process."""
@@ -188,49 +187,41 @@ class Log:
         """Has the consumer read on from there; what it was given beyond the last span counts."""
         if all(self._next.get(name) == at for name, at in begin.items()):
             return
+        self._held.clear()
+        self._throttle({})  # one that waits would do so also when it is assigned again
         partition = confluent_kafka().TopicPartition
         self._consumer.assign([partition(*split_of(name), at) for name, at in begin.items()])
         self._next, self._at = dict(begin), dict(begin)
-        self._beyond.clear()
 
-    def _held_before(self, name: str, to: int) -> list[Any]:
-        """What the consumer gave too early of a partition, up to there."""
-        held = self._beyond.pop(name, [])
-        count = bisect_left(held, to, key=lambda message: message.offset())
-        if count < len(held):
-            self._beyond[name] = held[count:]
-        if len(held) > _AHEAD:
-            self._consumer.resume([confluent_kafka().TopicPartition(*split_of(name))])
-        return held[:count]
-
-    def _poll(self) -> list[Any]:
-        with self._failing("be read"):
-            first = self._consumer.poll(1.0)
+    def _take_in(self, patience: float) -> int:
+        """Holds what the client has by now, up to some `_AT_ONCE`: how much it was. Waits so long (s) for some."""
+        if (first := self._consumer.poll(patience)) is None:
+            return 0
+        with without_collecting():
             # To ask for many at once waits until there are as many.
-            more: list[Any] = [] if first is None else self._consumer.consume(_AT_ONCE, timeout=0)
-        return [] if first is None else [first, *more]
+            polled = [first, *self._consumer.consume(_AT_ONCE, timeout=0)]
+            self._hold(polled)
+        return len(polled)
 
-    def _sorted_out(self, polled: Iterable[Any], spans: Mapping[str, tuple[int, int]]) -> list[Any]:
-        """Those that are within their spans; others are held."""
-        found = []
-        ends = {name: to for name, (_, to) in spans.items()}
-        for message in polled:
-            if message.error() is not None:
-                self._heed(message)
-                continue
-            name, at = f"{message.topic()}-{message.partition()}", message.offset()
-            self._at[name] = at + 1
-            if at < ends.get(name, -1):
-                found.append(message)
-            else:
-                self._hold(name, message)
-        return found
+    def _hold(self, polled: Sequence[Any]) -> None:
+        """Keeps what are messages, and heeds the others."""
+        errors = list(map(confluent_kafka().Message.error, polled))
+        if faults := [place for place, error in enumerate(errors) if error is not None]:
+            for place in faults:
+                self._heed(polled[place])
+            polled = [message for message, error in zip(polled, errors, strict=True) if error is None]
+        for name, at in self._held.put(polled).items():
+            self._at[name] = max(self._at.get(name, 0), at)
 
-    def _hold(self, name: str, message: Any) -> None:
-        held = self._beyond.setdefault(name, [])
-        held.append(message)
-        if len(held) == _AHEAD + 1:  # until others have caught up
-            self._consumer.pause([confluent_kafka().TopicPartition(*split_of(name))])
+    def _throttle(self, wanted: Offsets) -> None:
+        """Partitions of which much is held beyond what is `wanted` wait until others have caught up."""
+        far = frozenset(name for name, count in self._held.counts(wanted).items() if count > _AHEAD)
+        partition = confluent_kafka().TopicPartition
+        if new := far - self._waiting:
+            self._consumer.pause([partition(*split_of(name)) for name in new])
+        if over := self._waiting - far:
+            self._consumer.resume([partition(*split_of(name)) for name in over])
+        self._waiting = far
 
     def _heed(self, message: Any) -> None:
         """What is no message: the end of a partition, or an error, of which those that may pass are waited for."""
@@ -253,27 +244,3 @@ class Log:
             self._admin.poll(0)  # or else it does not complain
             why = dict.fromkeys(one.str() for one in (error.args[0], *self._complaints))
             raise SourceError(f"Kafka at {self.servers} cannot {what}: {'; '.join(why)}") from None
-
-
-def _columns(messages: list[Any], *, headers: bool) -> pl.DataFrame:
-    """Messages as columns, those of a partition together."""
-    times = [message.timestamp() for message in messages]
-    columns: dict[str, list[Any]] = {
-        TOPIC: [message.topic() for message in messages],
-        PARTITION: [message.partition() for message in messages],
-        OFFSET: [message.offset() for message in messages],
-        TIMESTAMP: [time for _, time in times],
-        TIMESTAMP_TYPE: [kind - 1 for kind, _ in times],  # 0 is for none
-        KEY: [message.key() for message in messages],
-        VALUE: [message.value() for message in messages],
-    }
-    if headers:
-        columns[HEADERS] = [_headers(message.headers()) for message in messages]
-    schema = raw_schema(headers=headers)
-    frame = pl.DataFrame(columns, schema={**schema, TIMESTAMP: pl.Int64()})
-    moment = pl.when(pl.col(TIMESTAMP_TYPE) >= 0).then(pl.col(TIMESTAMP) * 1000).cast(schema[TIMESTAMP])
-    return frame.with_columns(moment.alias(TIMESTAMP)).sort(TOPIC, PARTITION, OFFSET)
-
-
-def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
-    return None if headers is None else [{"key": key, "value": value} for key, value in headers]
