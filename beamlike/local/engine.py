@@ -32,7 +32,8 @@ class Engine:
     """The state of a run in process: what its stages keep in `store`, and what they and its sources know (`inputs`).
 
     Each stage is one shard; those of a level take their steps at once, on `threads`. `last` is the record of the batch
-    before. `between` is called between two parts of a batch, and may raise, to give it up.
+    before. `between` is called between two parts of a batch, and may raise, to give it up; `noted` before anything of
+    it is written, to wait until it is on disk what it takes.
     """
 
     plan: Plan
@@ -41,6 +42,7 @@ class Engine:
     inputs: dict[str, Inputs] = attrs.field(factory=dict)
     last: BatchRecord | None = None
     between: Callable[[], object] = lambda: None
+    noted: Callable[[], object] = lambda: None
     threads: Threads = ALONE
     _arrived: dict[str, list[tuple[str, pl.DataFrame]]] = attrs.field(factory=dict, init=False)
     _sources: SourceTurns = attrs.field(init=False)
@@ -54,6 +56,7 @@ class Engine:
         sources = {name: self._receive(name, bundle) for name in self.plan.sources}
         turns, stages = self._steps(bundle)
         self.between()
+        self.noted()
         rows = sinks.write(number, {name: self._in_order(frames) for name, frames in self._arrived.items()})
         lost = DeadLetterCounts.of_all(got.lost for got in bundle.ingested.values())
         ingested = [bundle.ingested[name] for name in self.plan.sources if name in bundle.ingested]

@@ -12,8 +12,8 @@ import attrs
 from beamlike.errors import CheckpointError, PlanError
 from beamlike.io.in_process import Continued, intake_of
 from beamlike.io.sources import Intake, Position, Taken, ToldOfCommits
+from beamlike.local.begun import Begun
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
-from beamlike.local.journal import Begun
 from beamlike.local.read_ahead import (
     Ahead,
     ingest_all,
@@ -59,8 +59,12 @@ class Feed(Protocol):
     def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
         """What comes in a batch. Raises `CheckpointError` where one is done `again` whose input is not there."""
 
+    @property
+    def tells(self) -> bool:
+        """Whether a source wants to know which batches are done."""
+
     def committed(self, batch: Begun) -> None:
-        """The batch is done, as sources are told that want to know."""
+        """The batch is done, and on disk, as sources are told that want to know."""
 
 
 def feed_of(
@@ -172,6 +176,11 @@ class SourceFeed:
         over = read_whole(self.plan)
         return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started, over)
 
+    @property
+    def tells(self) -> bool:
+        """Of sources such as queues."""
+        return any(isinstance(intake, ToldOfCommits) for intake in self.intakes.values())
+
     def committed(self, batch: Begun) -> None:
         """Of sources such as queues, which can let go of it."""
         for name, taken in batch.taken.items():
@@ -210,8 +219,13 @@ class StepFeed:
         self.step = number + 1
         return step_bundle(self.plan, number, self.steps, self.clock)
 
-    def committed(self, batch: Begun) -> None:
+    @property
+    def tells(self) -> bool:
         """A test stream does not want to know."""
+        return False
+
+    def committed(self, batch: Begun) -> None:
+        """Nor is it told."""
 
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:

@@ -10,14 +10,18 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
+from threading import Lock
 from typing import Any, Final, Self
 
 import attrs
 
 from beamlike.errors import CheckpointError
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import Position
+from beamlike.local.begun import Begun
 from beamlike.runtime.checkpoint import not_stored
 from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.system.behind import Behind
 from stages.facts import from_json, to_json
 from stages.state.store import DictStore
 
@@ -42,56 +46,23 @@ _TABLES: Final = (
 )
 
 
-@attrs.frozen
-class Begun:
-    """A batch: what it takes of which source, and its processing time (us), which is the same when it is done again.
-
-    `started` is when the run began (us) that took it. Sources that are `waiting` are too far ahead. With `ended`, all
-    sources are at their end.
-    """
-
-    number: int
-    now: int
-    started: int
-    taken: Mapping[str, Taken]
-    waiting: tuple[str, ...] = ()
-    ended: bool = False
-
-    def to_json(self) -> str:
-        """As facts."""
-        taken = {name: _facts(one) for name, one in self.taken.items()}
-        return json.dumps([self.now, self.started, taken, self.waiting, self.ended])
-
-    @classmethod
-    def from_json(cls, number: int, text: str) -> Self:
-        """What `to_json` gave."""
-        now, started, taken, waiting, ended = json.loads(text)
-        return cls(
-            number, now, started, {name: _taken(*one) for name, one in taken.items()}, tuple(waiting), ended
-        )
-
-
-def _facts(taken: Taken) -> list[Any]:
-    """Most sources announce nothing."""
-    facts = [taken.input, taken.position]
-    return facts if taken.watermark is None else [*facts, taken.watermark]
-
-
-def _taken(taken: Any, position: Position, watermark: int | None = None) -> Taken:
-    return Taken(taken, position, watermark=watermark)
-
-
 @attrs.define(eq=False)
 class Journal:
     """The database at `path`. What a batch does to the state is in memory until it is done.
 
-    Raises `CheckpointError` where it cannot be read or written, or is not what was written.
+    That a batch has begun, and that it is done, is written and synced by a thread beside the run: `settle` waits for
+    that. Raises `CheckpointError` where it cannot be read or written, or is not what was written.
     """
 
     path: str
     damaged: Callable[[str], CheckpointError]
     _connection: sqlite3.Connection
+    _turn: Any = attrs.field(factory=Lock, init=False)
+    _behind: Behind = attrs.field(factory=Behind, init=False)
+    _last: tuple[Begun, bool] | None = attrs.field(default=None, init=False)
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
+    _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
+    """What batches that are committed have changed, and may not be written yet."""
 
     @classmethod
     def open(cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool) -> Self:
@@ -120,44 +91,67 @@ class Journal:
             raise self.damaged(
                 f"{self.path} is of version {version}, and this version of beamlike reads {_VERSION}"
             )
+        self._last = self._found_last()
 
     def close(self) -> None:
-        """A second call changes nothing."""
+        """Settles what can be. A second call changes nothing."""
+        self._behind.close()
         self._connection.close()
 
     @property
     def last(self) -> tuple[Begun, bool] | None:
         """The batch that was begun last, and whether it is done."""
-        with self._telling():
-            found = self._connection.execute("SELECT * FROM batches ORDER BY number DESC LIMIT 1").fetchone()
+        return self._last
+
+    def _found_last(self) -> tuple[Begun, bool] | None:
+        found = self._connection.execute("SELECT * FROM batches ORDER BY number DESC LIMIT 1").fetchone()
         return None if found is None else (Begun.from_json(found[0], found[1]), bool(found[2]))
 
     def position(self, source: str) -> dict[str, Any]:
         """Where the source is after the last batch that is done."""
+        self.settle()
         with self._telling():
             rows = self._connection.execute("SELECT entry, value FROM positions WHERE source = ?", (source,))
             return {entry: json.loads(value) for entry, value in rows}
 
     def begin(self, batch: Begun) -> None:
-        """Notes what the batch takes, before anything of it is done."""
+        """Notes what the batch takes; nothing of it may be written anywhere before that has settled."""
+        self._last = batch, False
+        self.later(partial(self._begin, batch))
+
+    def _begin(self, batch: Begun) -> None:
         with self._telling(), self._transaction():
             self._connection.execute("INSERT INTO batches VALUES (?, ?, 0)", (batch.number, batch.to_json()))
 
     def commit(self, batch: Begun) -> None:
         """The batch is done: its state and positions count from now on, all or nothing."""
+        self._last, changed = (batch, True), self._changed
+        self._unsettled, self._changed = {**self._unsettled, **changed}, {}
+        self.later(partial(self._commit, batch, changed))
+
+    def _commit(self, batch: Begun, changed: Mapping[tuple[str, str], bytes | None]) -> None:
         with self._telling(), self._transaction():
-            self._put(self._changed)
+            self._put(changed)
             for source, taken in batch.taken.items():
                 self._move(source, taken.position)
             self._connection.execute("UPDATE batches SET done = 1 WHERE number = ?", (batch.number,))
             self._connection.execute("DELETE FROM batches WHERE number <= ?", (batch.number - KEPT_BATCHES,))
-        self._changed.clear()
+
+    def later(self, task: Callable[[], object]) -> None:
+        """Has it done after all that was begun and committed before, and before what follows."""
+        self._behind.do(task)
+
+    def settle(self) -> None:
+        """Waits until all of that is done and synced."""
+        self._behind.wait()
+        self._unsettled = {}
 
     def fill(
         self, batch: Begun, state: DictStore, positions: Mapping[str, Position], counted: Counted
     ) -> None:
         """Puts what a savepoint has in a new one, as if it came of this batch."""
         self.keep_tally(counted)
+        self._last = batch, True
         with self._telling(), self._transaction():
             self._put(self._changed)
             self._put(state.values)
@@ -186,6 +180,7 @@ class Journal:
 
     def values(self) -> Iterator[tuple[str, str, bytes]]:
         """All of the state, by stage and key."""
+        self.settle()
         select = "SELECT * FROM state WHERE stage != ? ORDER BY stage, key"
         with self._telling(), closing(self._connection.execute(select, (_RUN,))) as rows:
             for stage, key, value, total in rows:
@@ -195,9 +190,10 @@ class Journal:
 
     def get(self, stage: str, key: str) -> bytes | None:
         """As the batch in hand has left it, else as the last one that is done did."""
-        if (stage, key) in self._changed:
-            return self._changed[stage, key]
-        with self._telling():
+        for known in (self._changed, self._unsettled):
+            if (stage, key) in known:
+                return known[stage, key]
+        with self._telling(), self._turn:
             select = "SELECT value, sum FROM state WHERE stage = ? AND key = ?"
             found = self._connection.execute(select, (stage, key)).fetchone()
         return None if found is None else self._whole(stage, key, *found)
@@ -217,14 +213,15 @@ class Journal:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
+        with self._turn:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
 
     def _telling(self) -> Any:
         return _told(self.path, self.damaged)

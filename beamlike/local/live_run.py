@@ -10,9 +10,9 @@ from functools import partial
 
 import attrs
 
+from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.feed import Next
-from beamlike.local.journal import Begun
 from beamlike.local.opening import Opened, Options, check_plan, dead_letters_of
 from beamlike.local.read_ahead import FEW
 from beamlike.plan.manifest import needs_processing_time
@@ -73,6 +73,7 @@ class LiveRun(Shown):
         try:
             with seated(self._opened.desk), self._opened.engine.threads:
                 self._take_all()
+                self._opened.journal.settle()
                 self._end()
             self._opened.run.sinks.conclude(outcome, self._phase.ending)
         except _GivenUp:
@@ -148,8 +149,14 @@ class LiveRun(Shown):
                 if not (self.runner.drain and found.has_input):
                     return
             elif self._phase is Phase.GOING:
-                self._opened.desk.end()
-                self._asked.wait(max(0.0, due - time.monotonic()))
+                self._rest(due)
+
+    def _rest(self, due: float) -> None:
+        """Until it is time to look for input again, or the run is to stop."""
+        self._opened.desk.end()
+        if (left := due - time.monotonic()) > 0:
+            self._opened.journal.settle()
+            self._asked.wait(left)
 
     def _look(self) -> Next:
         """What is there; to look for it is part of the next batch."""
@@ -187,6 +194,7 @@ class LiveRun(Shown):
         if self.runner.drain and not self._has_ended():
             opened.run.note("draining")
             self._take(self._begun(Next({}, ended=True)))
+            opened.journal.settle()
         if self._phase is Phase.GOING:
             opened.run.observers.end()
         if self._has_ended():

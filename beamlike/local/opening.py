@@ -10,11 +10,12 @@ import attrs
 
 from beamlike.io import JSONLines
 from beamlike.io.sources import ReadFromMemory
+from beamlike.local.begun import Begun
 from beamlike.local.bundle import Clock
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.engine import Engine
 from beamlike.local.feed import Feed, feed_of, require_resumable
-from beamlike.local.journal import Begun, Journal
+from beamlike.local.journal import Journal
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import Runner, describe
 from beamlike.plan.model import Plan
@@ -102,7 +103,7 @@ class Opened:
         # Sources first: what cannot be read must not cost what an earlier run has written.
         threads = Threads()
         feed = feed_of(plan, options.chunk_rows, options.clock, journal.position, threads, held)
-        if journal.last is not None and journal.last[1]:
+        if feed.tells and journal.last is not None and journal.last[1]:
             # Who was killed right after the commit has not told of it.
             feed.committed(journal.last[0])
         run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))
@@ -119,8 +120,10 @@ class Opened:
             records=checkpoint.at(RECORDS_FILE),
             storing=lambda: stored("write", checkpoint.path),
         )
+        run.outcome.later = journal.later
         before = _record_before(journal, run, checkpoint)
         engine = Engine(plan, options.clock, journal, _load(plan, journal), before, threads=threads)
+        engine.noted = journal.settle
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
         return cls(plan, options, run, journal, feed, engine, sinks, desk, options.clock())
 
@@ -141,7 +144,9 @@ class Opened:
         """Tells of it; then it is done."""
         self.run.observers.take(record)
         self.journal.commit(batch)
-        self.feed.committed(batch)
+        if self.feed.tells:
+            self.journal.settle()
+            self.feed.committed(batch)
 
 
 def dead_letters_of(checkpoint: LocalCheckpoint) -> str:

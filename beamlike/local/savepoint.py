@@ -16,9 +16,10 @@ from beamlike.errors import CheckpointError
 from beamlike.io.files.intake import Place
 from beamlike.io.files.paths import absolute
 from beamlike.io.sources import PlacedOnSpark, ReadInFiles
+from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.feed import require_resumable
-from beamlike.local.journal import Begun, Journal
+from beamlike.local.journal import Journal
 from beamlike.plan.manifest import Runner, describe, new_manifest
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.checkpoint import stored

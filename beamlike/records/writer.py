@@ -63,18 +63,25 @@ class RecordWriter:
             file.truncate(whole)
             writer = cls(text, _last_batch(file, whole), most)
         writer._append(RunBegun(run))
+        writer.sync()
         sync_folder(os.path.dirname(text))
         return writer
 
     def write(self, record: BatchRecord) -> None:
-        """One more batch; who follows the file sees it at once."""
+        """One more batch; who follows the file sees it at once. It is for `sync` to have it outlast a power cut."""
         self._append(record)
         self.last = record
+
+    def sync(self) -> None:
+        """What was written is on disk after this."""
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
 
     def close(self, ending: Ending) -> None:
         """Says how the run came to its end, for those who follow it. A second call changes nothing."""
         if not self._closed:
             self._append(RunClosed(ending))
+            self.sync()
             self._closed = True
 
     def _append(self, line: Line) -> None:
@@ -82,9 +89,6 @@ class RecordWriter:
         with open(self.path, "ab") as file:
             file.write(line_text(line))
             size = file.tell()
-            # Before Spark notes the batch as done: what is counted in it is counted also after a power cut.
-            file.flush()
-            os.fsync(file.fileno())
         if size > self.most:
             _make_coarser(self.path)
 

@@ -27,7 +27,8 @@ class Outcome:
     """The records of a run, if somebody wants them, and the desk where it keeps what it is at.
 
     `tasks` is the folder in which tasks note what they are at, where there is one. `storing` is entered to write a
-    record: it says what a failure of the storage means.
+    record: it says what a failure of the storage means. `later` takes what has to be done before the batch counts as
+    done, which by default is done at once.
     """
 
     desk: Desk
@@ -35,6 +36,7 @@ class Outcome:
     _slip: RunSlip | None = None
     tasks: str | None = None
     storing: Callable[[], AbstractContextManager[object]] = nullcontext
+    later: Callable[[Callable[[], object]], object] = lambda task: task()
 
     @classmethod
     def open(
@@ -78,6 +80,13 @@ class Outcome:
         if self._writer is not None:
             with self.storing():
                 self._writer.write(record)
+            # So that what is counted in a batch that is done is counted also after a power cut.
+            self.later(self._sync)
+
+    def _sync(self) -> None:
+        if self._writer is not None:
+            with self.storing():
+                self._writer.sync()
 
     def close(self, ending: Ending) -> None:
         """The first call counts."""

@@ -9,14 +9,16 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 import beamlike as bl
 from beamlike.io.sources import Taken
+from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.journal import KEPT_BATCHES, Begun, Journal
+from beamlike.local.journal import KEPT_BATCHES, Journal
 from beamlike.runtime.dead_letter_limit import Counted
 from stages.state.store import DictStore
 
@@ -58,6 +60,40 @@ def test_a_batch_counts_when_it_is_done_and_not_before(tmp_path: Path) -> None:
     assert [*journal.values()] == []
     assert journal.position("numbers") == {"next": 2, "seen 0": [True], "seen 1": [True]}
     journal.close()
+
+
+def test_what_was_committed_is_read_before_it_is_written(tmp_path: Path) -> None:
+    with closing(opened(tmp_path)) as journal:
+        journal.put("stage", "a", b"1")
+        journal.put("stage", "b", b"2")
+        journal.commit(begun(0))
+        go = Event()
+        journal.later(go.wait)
+        journal.begin(begun(1))
+        journal.delete("stage", "a")
+        assert journal.last == (begun(1), False)
+        assert (journal.get("stage", "a"), journal.get("stage", "b")) == (None, b"2")
+        go.set()
+        journal.settle()
+        assert journal.get("stage", "b") == b"2"
+        journal.commit(begun(1))
+        assert [*journal.values()] == [("stage", "b", b"2")]
+
+
+def test_a_batch_does_not_count_if_what_was_to_be_done_before_failed(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise OSError("no room")
+
+    with closing(opened(tmp_path)) as journal:
+        journal.begin(begun(0))
+        journal.put("stage", "a", b"1")
+        journal.later(fail)
+        journal.commit(begun(0))
+        with pytest.raises(OSError, match="no room"):
+            journal.settle()
+    with closing(opened(tmp_path, new=False)) as journal:
+        assert journal.last == (begun(0), False)
+        assert journal.get("stage", "a") is None
 
 
 def test_only_the_last_batches_are_kept(tmp_path: Path) -> None:
