@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from beamlike.logical.grouping import has_looked_up
 from beamlike.logical.node import Node
 from beamlike.logical.origins import DeadLetters, Flatten, Late, OfStage, Read
 from beamlike.plan.route import Output, Route
@@ -54,6 +55,8 @@ def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
         yield Path(node.name, after, "dead_letters")
         return
     (before,) = node.inputs
+    if has_looked_up(node):
+        yield Path(before.name, after, "dead_letters")
     for path in paths_to(before, _steps(node, before)[:1]):
         yield Path(path.producer, after, "dead_letters", path.steps, path.output, tuple(before.schema))
 

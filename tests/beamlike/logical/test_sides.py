@@ -198,6 +198,19 @@ def test_columns_of_a_side_may_have_any_name() -> None:
     assert found.collect()[["kind", "view", "place", "limit", "theirs"]].rows() == [(5, 6, 7, 4, 7)]
 
 
+def test_rows_that_look_at_several_where_there_should_be_one_are_dead_letters_of_their_step() -> None:
+    p = bl.Pipeline("p", max_dead_letters=4)
+    main, limits = read(p, "main"), p.read("limits", bl.Rows([{"most": 1}, {"most": 2}]))
+    below = main.filter(bl.col("points") < bl.as_singleton(limits)["most"], name="below")
+    assert (
+        below.dead_letters().collect()[["step", "error"]].rows()
+        == [("below.lookup", "ValueError: side 'limits' has 2 rows where there should be one")] * 2
+    )
+    ages = p.read("ages", bl.Rows([{"user": "ada", "age": "36"}, {"user": "bob", "age": "old"}]))
+    cast = main.with_columns(age=bl.lookup(ages, on="user")["age"].cast(nw.Int64)).named("cast")
+    assert cast.dead_letters().collect()["step"].to_list() == ["cast"]
+
+
 def test_panes_look_at_a_side_and_stay_panes() -> None:
     p = bl.Pipeline("p")
     ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
