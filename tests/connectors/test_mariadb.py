@@ -161,3 +161,15 @@ def test_values_come_back_as_they_were_and_keys_tell_rows_apart(url: str) -> Non
     assert found.select(plain).to_dicts() == expected.select(plain).to_dicts()
     assert found["took"].to_list() == [-86_400_000_000, 0, 7, None]
     assert found["tags"].to_list() == ['["a","\\""]', '["b"]', "[]", None]
+
+
+def test_keys_that_differ_in_case_accents_or_blanks_are_several(url: str) -> None:
+    keys = ["a", "A", "á", "a ", " a", "a\t", ""]
+    rows = [{"k": key, "n": number, "at": 0} for number, key in enumerate(keys)]
+    p = bl.Pipeline("keys")
+    strategy = bl.BoundedOutOfOrderness("1s")
+    read = p.read("rows", bl.Rows(rows), timestamp="at", timestamp_unit="s", watermark=strategy)
+    counts = read.group_by("k").aggregate(n=bl.sum("n"))
+    counts.write("out", bl.Table(url, "t", mode="upsert"))
+    p.run()
+    assert {row["k"]: row["n"] for row in rows_of(url, "t", "k")} == dict(zip(keys, range(7), strict=True))

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import TypeEngine
 
 LONGEST: Final = 255
@@ -13,24 +14,43 @@ LONGEST: Final = 255
 
 MYSQL: Final = ("mysql", "mariadb")
 
-# By default these may have no other letters than those of Western Europe, and take `A` for `a`.
-_EXACT: Final[Any] = {"charset": "utf8mb4", "collation": "utf8mb4_bin"}
+_NO_PAD_SINCE: Final = (8, 0, 17)
+"""Of MySQL: the version that has a collation which tells `a` from `a ` and `A`."""
+
+
+class _Exact(mysql.VARCHAR):
+    """Text of which no two are the same.
+
+    By default it may have no other letters than those of Western Europe, and `A` and `a ` are the same as `a`.
+    """
+
+
+@compiles(_Exact, *MYSQL)
+def _exact(kind: _Exact, compiler: Any, **options: Any) -> str:
+    dialect = compiler.dialect
+    if dialect.is_mariadb:
+        collation = "utf8mb4_nopad_bin"
+    else:
+        # Of earlier versions no collation tells apart what differs in blanks at the end.
+        version = dialect.server_version_info or _NO_PAD_SINCE
+        collation = "utf8mb4_0900_bin" if version >= _NO_PAD_SINCE else "utf8mb4_bin"
+    return f"VARCHAR({kind.length}) CHARACTER SET utf8mb4 COLLATE {collation}"
 
 
 def text() -> TypeEngine[Any]:
     """Of any length."""
-    return sa.Text().with_variant(mysql.LONGTEXT(**_EXACT), *MYSQL)
+    return sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), *MYSQL)
 
 
 def key_text() -> TypeEngine[Any]:
     """That can be in an index."""
     short = sa.Text().with_variant(sa.String(LONGEST), "mssql", "oracle")
-    return short.with_variant(mysql.VARCHAR(LONGEST, **_EXACT), *MYSQL)
+    return short.with_variant(_Exact(LONGEST), *MYSQL)
 
 
 def name_text() -> TypeEngine[Any]:
     """Of at most `LONGEST` characters."""
-    return sa.String(LONGEST).with_variant(mysql.VARCHAR(LONGEST, **_EXACT), *MYSQL)
+    return sa.String(LONGEST).with_variant(_Exact(LONGEST), *MYSQL)
 
 
 def binary() -> TypeEngine[Any]:
