@@ -11,7 +11,7 @@ import polars as pl
 
 from stages.joins.asof import AsOfJoin
 from stages.joins.base import LEFT, RIGHT
-from stages.joins.interval import IntervalJoin
+from stages.joins.interval import How, IntervalJoin
 from stages.operator import MAIN
 from stages.process.dedup import Dedup
 from stages.progress.watermarks import Clock
@@ -38,9 +38,9 @@ def dedup(within: int | None) -> Stage:
     return Stage("dedup", operator)
 
 
-def interval() -> Stage:
+def interval(how: How) -> Stage:
     """Rows of the right side, of the same id, up to `REACH` later."""
-    operator = IntervalJoin(("id",), PAIRS, how="inner", own_time=(), low=0, high=REACH, allowed_lateness=0)
+    operator = IntervalJoin(("id",), PAIRS, how=how, own_time=(), low=0, high=REACH, allowed_lateness=0)
     return Stage("joined", operator)
 
 
@@ -80,11 +80,12 @@ def measured(name: str, live: int, rows: int, batches: int) -> float:
     """
     random, store = np.random.default_rng(7), DictStore()
     stage, make = _JOBS[name]()
-    ends = name in ("interval", "dedup")
+    of_sides = name in ("interval", "outer")
+    ends = of_sides or name == "dedup"
     step = REACH * rows // live if ends else SECOND
-    ids = live // 2 if name == "interval" else live
+    ids = live // 2 if of_sides else live
     begun = np.sort(random.integers(-REACH, 0, live)) if ends else np.zeros(live, np.int64)
-    if name == "interval":
+    if of_sides:
         before = make(random, begun, ids)
     elif name == "as-of":
         versions = halves(np.repeat(random.permutation(ids), 2), np.repeat(begun, 2))
@@ -103,7 +104,8 @@ def measured(name: str, live: int, rows: int, batches: int) -> float:
 
 
 _JOBS: dict[str, Callable[[], tuple[Stage, Make]]] = {
-    "interval": lambda: (interval(), sides),
+    "interval": lambda: (interval("inner"), sides),
+    "outer": lambda: (interval("full"), sides),
     "as-of": lambda: (as_of(), sides),
     "dedup": lambda: (dedup(REACH), plain),
     "distinct": lambda: (dedup(None), plain),

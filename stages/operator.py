@@ -80,8 +80,9 @@ class Table:
 
     `by_key`: rows are only added, and found by key; nothing is ever due of it, or holds.
 
-    `visited_by_key`: a step needs only the rows of keys that arrivals have, and of keys of which a row is due; no
-    arrivals wait. Of a large bucket it is shown no others, and what it leaves is put beside them.
+    `visited_by_key`: a step needs only the rows of keys that arrivals have, and of keys of which a row is due, in the
+    buckets of these arrivals and rows; no arrivals wait. Of a large bucket it is shown no others, and what it leaves is
+    put beside them.
 
     `merges`: rows of a key may become one where arrivals reach them. `in_turn`: no arrival that reaches a row may be
     taken before those of its bucket that wait. `holder` is the column that says of a row which timer of it holds
@@ -168,6 +169,10 @@ class Visit(Protocol):
     def unmerged(self) -> pl.DataFrame | None:
         """Keys."""
 
+    @property
+    def seen(self) -> pl.DataFrame:
+        """Rows that were asked for and are not among `rows`: they stay as they are."""
+
 
 class State(Protocol):
     """What a stage has kept, as a step of its operator finds it. Each table is visited once, and then left."""
@@ -176,16 +181,23 @@ class State(Protocol):
     def arrived(self) -> int:
         """How much was placed in all steps before."""
 
-    def visit(self, kept: Kept, incoming: pl.DataFrame, between: tuple[int, int] | None = None) -> Visit:
+    def visit(
+        self,
+        kept: Kept,
+        incoming: pl.DataFrame,
+        between: tuple[int, int] | None = None,
+        asked: pl.DataFrame | None = None,
+    ) -> Visit:
         """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it.
 
-        Of one that is spread by time, what lies `between` two times (us), too.
+        Of one that is spread by time, what lies `between` two times (us), too. Of one that is visited by key and not
+        spread, the rows of keys that are `asked` for can be seen, too.
         """
 
-    def peek(self, kept: Kept, between: tuple[int, int]) -> pl.DataFrame:
+    def peek(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
         """The rows, and what waits, that lie between two times (us) in a table that is spread by time; others may, too.
 
-        Nothing is changed.
+        Only those of these keys, if any are given. Nothing is changed.
         """
 
     def find(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:

@@ -28,10 +28,7 @@ How = Literal["left", "inner"]
 
 @attrs.frozen(slots=False, eq=False)
 class Versions(Kept):
-    """The versions of each key; one goes when another has taken its place for all rows to come, or when it is too old.
-
-    Keys for which rows have come are arrivals, too, without a version.
-    """
+    """The versions of each key; one goes when for all rows to come another has taken its place, or it is too old."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
@@ -72,11 +69,12 @@ class Versions(Kept):
 
     def newest(self, versions: pl.DataFrame) -> pl.DataFrame:
         """One for each time of a key, the one that came last, with the time of the next."""
-        ordered = versions.sort(EVENT_TIME, NUMBER).unique(
-            [*self.keys, EVENT_TIME], keep="last", maintain_order=True
-        )
-        following = pl.col(EVENT_TIME).shift(-1).over(self.keys)
-        return ordered.with_columns(following.alias(NEXT))
+        # Neighbours in one order are compared: a shift within each key takes ten times as long.
+        ordered = versions.sort(*self.keys, EVENT_TIME, NUMBER)
+        following = pl.col(EVENT_TIME).shift(-1)
+        of_key = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).shift(-1)) for key in self.keys)
+        replaced = of_key & (pl.col(EVENT_TIME) == following).fill_null(False)
+        return ordered.filter(~replaced).with_columns(pl.when(of_key).then(following).alias(NEXT))
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -159,26 +157,22 @@ class AsOfJoin(TimeJoin):
         return pool.filter(come).sort(EVENT_TIME, NUMBER)
 
     def _versions(self, state: State, came: pl.DataFrame, due: pl.DataFrame, now: Times) -> pl.DataFrame:
-        """The versions of the keys of these rows, those that have come among them; the others are kept."""
-        table = self.versions
-        nothing = dict.fromkeys((NEXT, PENDING, HOLD), pl.lit(None, pl.Int64))
-        new = came.with_columns(**nothing).select(list(table.rows))
-        asked = pl.concat([table.table.no_rows, due.select(self.keys).unique()], how="diagonal")
-        visit = state.visit(table, pl.concat([new, asked]))
-        # Those of other keys are as they were.
-        known = visit.rows.join(visit.incoming, self.keys, "semi", nulls_equal=True)
+        """The versions of the keys of these rows, those that have come among them; all are kept."""
+        table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
+        nothing = {NEXT: None, PENDING: 0, HOLD: None}
+        new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
+        visit = state.visit(table, new.select(list(table.rows)), asked=asked)
+        # Those of keys for which none has come are as they were.
+        changed = visit.rows.join(visit.incoming, self.keys, "semi", nulls_equal=True)
         others = visit.rows.join(visit.incoming, self.keys, "anti", nulls_equal=True)
-        found = pl.concat([known, visit.incoming.filter(pl.col(NUMBER).is_not_null())])
-        versions = (
-            table.newest(found).with_columns(pl.lit(0, pl.Int64).alias(PENDING)).select(list(table.rows))
-        )
+        versions = pl.concat([others, table.newest(pl.concat([changed, visit.incoming]))])
         gone = table.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
-        state.leave(table, pl.concat([others, versions]).filter(~gone))
-        return versions
+        state.leave(table, versions.filter(~gone))
+        return pl.concat([versions, visit.seen]).join(asked, self.keys, "semi")
 
     def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)
-        right = versions.filter(known).select(*self.keys, RIGHT, EVENT_TIME).sort(EVENT_TIME)
+        right = versions.select(*self.keys, RIGHT, EVENT_TIME).sort(EVENT_TIME)
         with_key = due.filter(known).join_asof(
             right,
             on=EVENT_TIME,

@@ -103,19 +103,16 @@ class IntervalJoin(TimeJoin):
         rows = arrivals[MAIN]
         may_come = in_time(before.input, self.allowed_lateness)
         late, usable = rows.filter(~may_come), rows.filter(may_come)
-        usable = usable.with_columns(
-            (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
-            pl.lit(False).alias(MATCHED),
-        )
+        numbered = (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER)
+        usable = usable.with_columns(numbered)
         left = self.left.with_holds(self._with_until(usable.filter(~ON_THE_RIGHT)))
         right = self.right.with_holds(usable.filter(ON_THE_RIGHT))
-        old_left = _there(state, self.left, self._range(right))
-        old_right = _there(state, self.right, self._range(left))
+        old_left, old_right = self._there(state, self.left, right), self._there(state, self.right, left)
         found = [self._paired(left, old_right), self._paired(old_left, right), self._paired(left, right)]
         paired = pl.concat([pair for pairs_of in found for pair in pairs_of] or [self._nothing])
         alone = [
-            self._left(state, self.left, left, self._range(right), paired, now),
-            self._left(state, self.right, right, self._range(left), paired, now),
+            self._left(state, self.left, left, old_left, paired, now),
+            self._left(state, self.right, right, old_right, paired, now),
         ]
         panes = pl.concat([paired.select(list(self.given)), *alone])
         dropped = {LATE: len(late)} if len(late) else {}
@@ -141,16 +138,16 @@ class IntervalJoin(TimeJoin):
         state: State,
         side: Side,
         came: pl.DataFrame,
-        between: tuple[int, int] | None,
+        old: pl.DataFrame,
         paired: pl.DataFrame,
         now: Times,
     ) -> pl.DataFrame:
         """What is given alone of a side; the rows whose time is not up are kept, those with a partner marked."""
-        visit = state.visit(side, came, between if side.outer else None)
-        rows = pl.concat([visit.rows, visit.incoming])
-        if side.outer:
-            marked = pl.col(NUMBER).is_in(paired[f"__{side.name}_number"].unique().implode())
-            rows = side.with_holds(rows.with_columns((pl.col(MATCHED) | marked).alias(MATCHED)))
+        visit = state.visit(side, self._marked(side, came, old, paired) if side.outer else came)
+        rows = visit.rows
+        if side.outer:  # What is marked takes the place of what was not.
+            rows = rows.join(visit.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
+        rows = pl.concat([rows, visit.incoming])
         over = side.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
         state.leave(side, rows.filter(~over))
         alone = rows.filter(over & ~pl.col(MATCHED)) if side.outer else rows.clear()
@@ -158,6 +155,16 @@ class IntervalJoin(TimeJoin):
         return alone.with_columns(
             side.stamp.alias(EVENT_TIME), pl.lit(None, self.schema[other]).alias(other)
         ).select(list(self.given))
+
+    def _marked(
+        self, side: Side, came: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Rows that have come, and those from before that have their first partner; each says whether it has one."""
+        id = [*self.keys, NUMBER]
+        partners = paired.select(*self.keys, pl.col(f"__{side.name}_number").alias(NUMBER))
+        alone = came.join(partners, on=id, how="anti")
+        marked = pl.concat([came, old.filter(~pl.col(MATCHED))]).join(partners, on=id, how="semi")
+        return pl.concat([alone, side.with_partner(marked)])
 
     @property
     def _last(self) -> pl.Expr:
@@ -189,12 +196,12 @@ class IntervalJoin(TimeJoin):
         least, most = rows.select(first.min(), last.max().alias("last")).row(0)
         return least, most
 
+    def _there(self, state: State, side: Side, came: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a side that were there before, and may be partners of these of the other one."""
+        between = self._range(came)
+        return side.table.no_rows if between is None else state.peek(side, between, came.select(self.keys))
+
     @cached_property
     def _nothing(self) -> pl.DataFrame:
         numbers = {"__left_number": pl.Int64(), "__right_number": pl.Int64()}
         return pl.DataFrame(schema={**self.given, **numbers})
-
-
-def _there(state: State, side: Side, between: tuple[int, int] | None) -> pl.DataFrame:
-    """The rows of a side that were there before, and may be partners of some of the other one."""
-    return side.table.no_rows if between is None else state.peek(side, between)

@@ -71,8 +71,9 @@ class Side(Kept):
             self.rows,
             self.rows,
             spread=Spread(GOES, _SECOND, _HOUR) if self.reach is None else by_time,
-            # Of an outer join, rows that come may be marked at once.
+            # Of an outer join, rows that come may be marked at once, and others are marked later.
             waits_until=None if self.outer else self.deadlines(Times()),
+            visited_by_key=self.outer,
             name="" if self.name == LEFT else self.name,
         )
 
@@ -97,10 +98,14 @@ class Side(Kept):
         return pl.col(EVENT_TIME) if self.own_time else pl.max_horizontal(EVENT_TIME, self.certain)
 
     def with_holds(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Where rows hold that may yet be given alone."""
-        alone = ~pl.col(MATCHED) if self.outer else pl.lit(False)
+        """Rows that have no partner yet, with where those hold that may be given alone."""
         return rows.with_columns(
+            pl.lit(False).alias(MATCHED),
             (self.certain + 1).alias(GOES),
             pl.lit(0, pl.Int64).alias(PENDING),
-            pl.when(alone).then(self.stamp).alias(HOLD),
+            (self.stamp if self.outer else pl.lit(None, pl.Int64)).alias(HOLD),
         ).select(list(self.rows))
+
+    def with_partner(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The same when they have one: they hold nowhere."""
+        return rows.with_columns(pl.lit(True).alias(MATCHED), pl.lit(None, pl.Int64).alias(HOLD))

@@ -9,7 +9,7 @@ has changed, or that has many patches, is written anew.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stages.operator import HOLD, OUTSTANDING_HOLD
+from stages.parted import together
 from stages.progress.watermarks import Times
 from stages.state.buckets import BUCKET, partition
 from stages.state.chunks import Patch
@@ -40,13 +41,15 @@ _NUMBER: Final = "__number"
 class Part:
     """The rows of a bucket that a step is shown, with their `numbers`; and of the others all that the index needs.
 
-    `least` says of the others, as the index does, where they hold and when they are due. The first `base` rows are not
-    from patches, which have brought or taken away `changed` rows. `all`: no live row is left out.
+    Among the others are those that can be `seen`. `least` says of the others, as the index does, where they hold and
+    when they are due. The first `base` rows are not from patches, which have brought or taken away `changed` rows.
+    `all`: no live row is left out.
     """
 
     bucket: int
     rows: pl.DataFrame
     numbers: pl.Series
+    seen: pl.DataFrame
     least: pl.DataFrame
     holds: Histogram
     base: int
@@ -54,14 +57,22 @@ class Part:
     all: bool
 
     @classmethod
-    def of(cls, storage: Storage, bucket: int, keys: pl.DataFrame, due: pl.Expr | None, now: Times) -> Part:
+    def of(
+        cls,
+        storage: Storage,
+        bucket: int,
+        keys: pl.DataFrame,
+        asked: pl.DataFrame,
+        due: pl.Expr | None,
+        now: Times,
+    ) -> Part:
         """The rows that have these keys, or the key of a row that is due; all of them, if that is a good part."""
         content = storage.content(bucket)
-        numbers = _numbers(content, keys, due)
+        numbers, seen = _numbers(content, keys, asked, due)
         dead = len(content.live) - int(np.count_nonzero(content.live))
         changed = len(content.live) - content.base + dead
         if _good_part(changed + len(numbers), content.base):
-            numbers = pl.Series(_NUMBER, np.flatnonzero(content.live), dtype=pl.UInt32)
+            numbers, seen = pl.Series(_NUMBER, np.flatnonzero(content.live), dtype=pl.UInt32), seen.clear()
         rest = content.live.copy()
         rest[numbers.to_numpy()] = False
         held = holds_of(placed_in(content.rows.filter(rest), bucket), now) if now.percentiles else None
@@ -70,6 +81,7 @@ class Part:
             bucket,
             rows,
             numbers,
+            content.rows[seen],
             _least(storage, content, bucket, rows, rest, now),
             (held or {}).get(bucket, {}),
             content.base,
@@ -93,6 +105,8 @@ class Change:
     def is_large(self, storage: Storage) -> bool:
         """Whether the bucket had better be written anew."""
         size, part = storage.size(self.part.bucket), self.part
+        if self.nothing:
+            return False
         changed = part.changed + len(part.rows) + len(self.come)
         return part.all or _good_part(changed, part.base) or size.chunks - size.base >= MOST_PATCHES
 
@@ -113,18 +127,39 @@ def large(storage: Storage, buckets: Iterable[int]) -> frozenset[int]:
 
 
 def parts_of(
-    storage: Storage, buckets: Collection[int], arrivals: pl.DataFrame, due: Collection[int], now: Times
+    storage: Storage,
+    buckets: Collection[int],
+    arrivals: pl.DataFrame,
+    asked: pl.DataFrame,
+    due: Collection[int],
+    now: Times,
 ) -> tuple[Part, ...]:
-    """What a step needs of these buckets, with arrivals that have their bucket; a row of those in `due` is."""
+    """What a step needs of these buckets, with arrivals and keys that have their bucket; a row of those in `due` is."""
     if not buckets:
         return ()
-    keys = list(storage.table.keys)
-    reached, nothing = partition(arrivals), arrivals.clear()
+    columns = [*storage.table.keys, BUCKET]
+    reached, wanted, nothing = partition(arrivals[columns]), partition(asked[columns]), asked[columns].clear()
     overdue = storage.overdue(now)
     return tuple(
-        Part.of(storage, bucket, reached.get(bucket, nothing)[keys], overdue if bucket in due else None, now)
+        Part.of(
+            storage,
+            bucket,
+            reached.get(bucket, nothing).drop(BUCKET),
+            wanted.get(bucket, nothing).drop(BUCKET),
+            overdue if bucket in due else None,
+            now,
+        )
         for bucket in sorted(buckets)
     )
+
+
+def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> pl.DataFrame:
+    """The rows in these buckets that have one of these keys, and what of those waits."""
+    # Large ones one by one: their other rows need not be there at the same time.
+    alone = [[bucket] for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES]
+    groups = [*alone, [bucket for bucket in buckets if [bucket] not in alone]]
+    parts = (together(storage.rows(group), storage.waiting(group)) for group in groups)
+    return pl.concat(part.join(keys, on=keys.columns, how="semi", nulls_equal=True) for part in parts)
 
 
 def put_patches(storage: Storage, index: Index, changes: Sequence[Change], now: Times) -> Index:
@@ -173,14 +208,20 @@ def _good_part(changed: int, base: int) -> bool:
     return changed > MOST_CHANGED * base
 
 
-def _numbers(content: Content, keys: pl.DataFrame, due: pl.Expr | None) -> pl.Series:
-    """The numbers of live rows that have these keys, or the key of a live row that is due."""
+def _numbers(
+    content: Content, keys: pl.DataFrame, asked: pl.DataFrame, due: pl.Expr | None
+) -> tuple[pl.Series, pl.Series]:
+    """The numbers of live rows: those that have these keys, or that of one that is due; others that are asked for."""
     if due is not None:
         over = content.rows.filter(due.fill_null(False), pl.lit(pl.Series(content.live)))
         keys = pl.concat([keys, over.select(keys.columns)])
     numbered = content.rows.select(keys.columns).with_row_index(_NUMBER)
-    found = numbered.join(keys, on=keys.columns, how="semi", nulls_equal=True, maintain_order="left")[_NUMBER]
-    return found.filter(content.live[found.to_numpy()])
+    on: dict[str, Any] = {"on": keys.columns, "nulls_equal": True, "maintain_order": "left"}
+    found = numbered.join(pl.concat([keys, asked]), how="semi", **on)
+    found = found.filter(content.live[found[_NUMBER].to_numpy()])
+    if asked.is_empty():
+        return found[_NUMBER], found[_NUMBER].clear()
+    return found.join(keys, how="semi", **on)[_NUMBER], found.join(keys, how="anti", **on)[_NUMBER]
 
 
 def _least(

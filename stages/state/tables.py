@@ -10,6 +10,7 @@ import polars as pl
 from stages.operator import Kept
 from stages.progress.watermarks import Times, Watermarks
 from stages.state.index import Holder, Index
+from stages.state.patches import rows_with
 from stages.state.runs import Runs
 from stages.state.storage import Storage
 from stages.state.store import StateStore, Within
@@ -47,18 +48,26 @@ class Tables:
         """Where its clocks stood before this step."""
         return self._first.times
 
-    def visit(self, kept: Kept, incoming: pl.DataFrame, between: tuple[int, int] | None = None) -> WorkingSet:
-        """Reads what must be looked at of a table when this has come for it."""
+    def visit(
+        self,
+        kept: Kept,
+        incoming: pl.DataFrame,
+        between: tuple[int, int] | None = None,
+        asked: pl.DataFrame | None = None,
+    ) -> WorkingSet:
+        """Reads what must be looked at of a table when this has come for it, and what is asked for."""
         name = kept.table.name
         also = () if between is None else self.storages[name].between(*between)
-        self._visits[name] = read_working_set(self.storages[name], incoming, self.now, also)
+        self._visits[name] = read_working_set(self.storages[name], incoming, self.now, also, asked)
         return self._visits[name]
 
-    def peek(self, kept: Kept, between: tuple[int, int]) -> pl.DataFrame:
+    def peek(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
         """Reads what lies between two times, and leaves it as it is."""
         storage = self.storages[kept.table.name]
         buckets = storage.between(*between)
-        return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
+        if keys is None:
+            return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
+        return rows_with(storage, buckets, keys)
 
     def find(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
         """Reads the rows that have one of these keys."""

@@ -29,7 +29,8 @@ LONGEST_LOG: Final = 256
 class WorkingSet:
     """What a step looks at: the rows of `looked` buckets, parts of others, all rows that are near, and what has come.
 
-    `waiting` are the other arrivals, with their bucket. In `unmerged` are keys of which rows may overlap.
+    `waiting` are the other arrivals, with their bucket. In `unmerged` are keys of which rows may overlap. Others of
+    which a part is known can be `seen`.
     """
 
     storage: Storage
@@ -40,6 +41,7 @@ class WorkingSet:
     incoming: pl.DataFrame
     waiting: pl.DataFrame
     unmerged: pl.DataFrame | None
+    seen: pl.DataFrame
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class WorkingSet:
             together(storage.waiting(looked), here[list(storage.table.incoming)]),
             waiting,
             stale if len(stale) else None,
+            together(storage.table.no_rows, *(part.seen for part in parts)),
         )
 
     @classmethod
@@ -130,10 +133,15 @@ class WorkingSet:
 
 
 def read_working_set(
-    storage: Storage, incoming: pl.DataFrame, now: Times, also: Iterable[int] = ()
+    storage: Storage,
+    incoming: pl.DataFrame,
+    now: Times,
+    also: Iterable[int] = (),
+    asked: pl.DataFrame | None = None,
 ) -> WorkingSet:
     """Reads what must be looked at when this has come and the clocks move on to `now`, and these buckets `also`."""
     placed = storage.buckets.place(incoming)
+    wanted = placed.clear() if asked is None else storage.buckets.place(asked)
     due, unknown = storage.index.due(now), _holds_unknown(storage, now)
     near = storage.near(wanted=bool(due or unknown) or len(placed) > 0)
     reached = near.reached(placed)
@@ -150,7 +158,8 @@ def read_working_set(
         *_stale_and_due(storage, near, now),
     }
     in_part = large(storage, looked - {*also, *unknown, NEAR})
-    parts = parts_of(storage, in_part, placed, due, now)
+    only_seen = set(touched(wanted)) & set(storage.sizes) - looked
+    parts = parts_of(storage, in_part | only_seen, placed, wanted, due, now)
     return WorkingSet.of(storage, looked - {*in_part, NEAR}, parts, near, placed, reached)
 
 

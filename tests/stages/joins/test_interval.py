@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import polars as pl
@@ -17,6 +18,7 @@ from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.stage import Stage, StageResult
 from stages.state.store import DictStore
+from tests.support.patched import SIZES, moved, patched, require_exact
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 
@@ -111,18 +113,19 @@ bounds = st.tuples(st.integers(-6, 6), st.integers(-6, 6)).map(sorted)
     bounds,
     st.sampled_from(["inner", "left", "right", "full"]),
     st.sampled_from([(), (LEFT,), (RIGHT,), (LEFT, RIGHT)]),
+    SIZES,
 )
 def test_pairs_and_rows_alone_are_those_of_all_rows_together(
-    given_: list[Bundle], bounds: list[int], how: How, own_time: tuple[str, ...]
+    given_: list[Bundle], bounds: list[int], how: How, own_time: tuple[str, ...], sizes: dict[str, Any]
 ) -> None:
     low, high = bounds
     run, got, output = Run(stage(low, high, how, own_time)), Counter[Found](), None
     for number, bundle in enumerate([*given_, ((), (), MAX_TIME)]):
-        if number == 2:
-            again = DictStore()
-            restore(run.stage, again, save(run.stage, run.store))
-            run.store = again
-        step = run.step(bundle)
+        with patched(**sizes):
+            if number == 2:
+                run.store = moved(run.stage, run.store)
+            step = run.step(bundle)
+            require_exact(run.stage, run.store)
         alone = [at for (left, right, at) in found(step) if left is None or right is None]
         # What is given alone was held for: it is not late.
         assert output is None or all(at >= output for at in alone)
@@ -147,6 +150,18 @@ def test_rows_go_when_no_partner_can_come_any_more() -> None:
 def kept(run: Run, side: str) -> list[int]:
     snapshot = save(run.stage, run.store).rows["" if side == LEFT else side]
     return sorted(at // SECOND for at in snapshot[EVENT_TIME])
+
+
+def test_rows_of_two_shards_with_the_same_number_are_marked_each_for_itself() -> None:
+    shards = [Run(stage(0, 5, "left")) for _ in "ab"]
+    for key, run in zip("ab", shards, strict=True):
+        run.step(([(key, 10)], [], 10))
+    first, other = (save(run.stage, run.store) for run in shards)
+    both = {name: pl.concat([rows, other.rows[name]]) for name, rows in first.rows.items()}
+    one = Run(stage(0, 5, "left"), number=1)
+    restore(one.stage, one.store, attrs.evolve(first, rows=both))
+    one.step(([], [("a", 12), ("b", 30)], 10))
+    assert found(one.step(((), (), MAX_TIME))) == Counter({(0, None, 15 * SECOND): 1})
 
 
 def test_late_rows_are_dropped_and_shown_with_their_side() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from stages.aggregates.builtin import Count, Sum
 from stages.grouping.grouping import Grouping
 from stages.joins.asof import AsOfJoin
-from stages.joins.base import LEFT, RIGHT
+from stages.joins.base import LEFT, RIGHT, TimeJoin
+from stages.joins.interval import IntervalJoin
 from stages.operator import MAIN
 from stages.process.cumulative import OfAggregate, Previous
 from stages.process.into_batches import IntoBatches, Limits
@@ -96,6 +97,23 @@ def early() -> Stage:
     return Stage("stage", Grouping(("key",), often, {"n": Count(), "sum": Sum("number")}, SCHEMA))
 
 
+def outer() -> Stage:
+    return Stage("stage", IntervalJoin(("key",), SIDES, how="full", own_time=(LEFT,), low=-5, high=15))
+
+
+def outer_of_lengths() -> Stage:
+    return Stage("stage", IntervalJoin(("key",), SIDES, how="left", low=-5, high=Lengths()))
+
+
+class Lengths:
+    """Of each left row a length of its own."""
+
+    columns = ("number",)
+
+    def evaluate(self, frame: pl.DataFrame) -> pl.Series:
+        return (frame["number"] % 7 * 3).cast(pl.Duration("us"))
+
+
 def running() -> Stage:
     aggregates = {
         "n": OfAggregate(Count(), ""),
@@ -117,7 +135,7 @@ def arrivals(stage: Stage, rows: Sequence[Row], first: int) -> pl.DataFrame:
     """Rows, every other one a version."""
     numbered = [(key, first + number, at) for number, (key, at) in enumerate(rows)]
     frame = pl.DataFrame(numbered, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
-    if not isinstance(stage.operator, AsOfJoin):
+    if not isinstance(stage.operator, TimeJoin):
         return frame
     version, row = pl.col("number") % 2 == 1, pl.struct("number")
     return frame.select(
@@ -153,18 +171,17 @@ def played(
         )
         if exact:
             require_exact(stage, store)
-    assert store.values.keys() <= {("stage", "index"), ("stage", "waiting/index")}
+    assert {key.rpartition("/")[2] for _, key in store.values} == {"index"}
     return found
 
 
+OPERATORS: Final = (as_of, batches, early, outer, outer_of_lengths, running)
 rows = st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.integers(0, 60))
 bundles = st.lists(st.tuples(st.lists(rows, max_size=9), st.integers(0, 20), st.integers(0, 3)), max_size=7)
 
 
 @law
-@given(
-    st.sampled_from([as_of, running, batches, early]), bundles, st.integers(0, 7), st.integers(0, 7), SIZES
-)
+@given(st.sampled_from(OPERATORS), bundles, st.integers(0, 7), st.integers(0, 7), SIZES)
 def test_an_operator_gives_the_same_however_its_rows_lie(
     make: Callable[[], Stage],
     stream: list[tuple[list[Row], int, int]],
@@ -211,7 +228,7 @@ def usual() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("make", [as_of, running])
+@pytest.mark.parametrize("make", [as_of, outer, running])
 @pytest.mark.usefixtures("usual")
 def test_a_batch_that_reaches_few_keys_writes_about_what_it_reaches(make: Callable[[], Stage]) -> None:
     stage, store = filled(make)
@@ -221,6 +238,38 @@ def test_a_batch_that_reaches_few_keys_writes_about_what_it_reaches(make: Callab
     step = stage.step(store, {MAIN: arrivals(stage, rows, 2 * MANY)}, Clock(8, 0))
     assert len(step.panes) >= 100
     assert sum(size for _, size in store.written) < whole / 20
+
+
+def of_side(side: str, keys: Iterable[int], first: int) -> pl.DataFrame:
+    """A row at 7 us for each of these keys."""
+    rows = [(f"key {key}", {"number": first + number}) for number, key in enumerate(keys)]
+    frame = pl.DataFrame(rows, {"key": pl.String(), side: ROW}, orient="row")
+    return frame.with_columns(
+        pl.lit(None, ROW).alias(RIGHT if side == LEFT else LEFT), pl.lit(7, pl.Int64).alias(EVENT_TIME)
+    ).select("key", LEFT, RIGHT, EVENT_TIME)
+
+
+@pytest.mark.usefixtures("usual")
+def test_what_is_only_looked_up_is_not_written() -> None:
+    stage, store = filled(as_of)
+    step = stage.step(store, {MAIN: of_side(LEFT, range(0, MANY, 3), 2 * MANY)}, Clock(8, 0))
+    assert (len(step.panes), step.panes[RIGHT].null_count()) == (-(-MANY // 3), 0)
+    assert {key for key, _ in store.written} == {"index", "waiting/index"}
+    require_exact(stage, store)
+
+
+@pytest.mark.usefixtures("usual")
+def test_of_an_outer_join_a_row_is_written_again_when_its_first_partner_comes_and_no_more() -> None:
+    stage, store, sizes = outer(), Noting(), []
+    stage.step(store, {MAIN: of_side(LEFT, range(MANY), 0)}, Clock(6, 0))
+    whole = sum(len(value) for value in store.values.values())
+    for number in range(2):
+        store.written.clear()
+        stage.step(store, {MAIN: of_side(RIGHT, range(200), MANY + 200 * number)}, Clock(6, 0))
+        sizes.append(sum(size for key, size in store.written if key.startswith("rows")))
+        require_exact(stage, store)
+    assert 0 < sizes[0] < whole / 20
+    assert sizes[1] == 0
 
 
 @pytest.mark.usefixtures("usual")
@@ -237,11 +286,12 @@ def test_patches_become_part_of_the_rows_before_they_are_many() -> None:
     assert len(anew) == 2
 
 
+@pytest.mark.parametrize("make", [as_of, outer])
 @pytest.mark.usefixtures("usual")
-def test_versions_that_do_not_know_patches_refuse_those_and_nothing_else() -> None:
-    stage, store = filled(as_of)
+def test_versions_that_do_not_know_patches_refuse_those_and_nothing_else(make: Callable[[], Stage]) -> None:
+    stage, store = filled(make)
     versions = {value[0] for value in store.values.values()}
-    stage.step(store, {MAIN: arrivals(stage, [("key 1", 7)], 2 * MANY)}, Clock(8, 0))
+    stage.step(store, {MAIN: arrivals(stage, [("key 1", 7)], 2 * MANY + 1)}, Clock(8, 0))
     assert versions == {ENCODING}
     assert {value[0] for value in store.values.values()} == {ENCODING, PATCHED}
 
