@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -9,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
+from stages.aggregates.builtin import Mean, Sum
 from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
+from stages.aggregates.finite import where_taken_back
 from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
 from stages.grouping.grouping import Grouping
@@ -49,6 +53,30 @@ def result(
         stage.step(store, {MAIN: pl.DataFrame(bundle, schema)}, Clock(0))
     done = stage.step(store, {MAIN: pl.DataFrame(schema=schema)}, Clock(MAX_TIME))
     return done.panes.select(list(aggregates)).rows(named=True)
+
+
+FLOATS = st.lists(st.sampled_from([None, 0.5, -2.0, math.inf, -math.inf, math.nan]), min_size=1, max_size=5)
+
+
+@law
+@given(FLOATS, FLOATS, st.randoms())
+def test_of_an_infinity_that_is_taken_back_nothing_is_left(
+    kept: list[float | None], gone: list[float | None], chance: Random
+) -> None:
+    columns = pl.Schema({"v": pl.Float64()})
+    plain: dict[str, Aggregate] = {"sum": Sum("v"), "mean": Mean("v")}
+    taken_back = {name: where_taken_back(aggregate) for name, aggregate in plain.items()}
+    assert [one.kind for one in taken_back.values()] == ["sum", "mean"]
+    stays = [{"v": value, EVENT_TIME: 0, PANE_RETRACTED: False} for value in kept]
+    goes = [
+        {"v": value, EVENT_TIME: 0, PANE_RETRACTED: retracted}
+        for value in gone
+        for retracted in (False, True)
+    ]
+    played = chance.sample([*stays, *goes], len(stays) + len(goes))
+    cut = chance.randrange(len(played) + 1)
+    found = result(taken_back, columns, [played[:cut], played[cut:]])
+    assert repr(found) == repr(result(plain, columns, [stays]))
 
 
 @law
