@@ -34,6 +34,8 @@ class Progress:
 
     def update(self, record: BatchRecord) -> None:
         """After one more batch."""
+        if self._bar.disable:
+            return
         self.elements += sum(source.elements for source in record.sources.values())
         seconds = self._bar.tasks[0].elapsed or 0.0
         rate = f", {_short(self.elements / seconds)}/s" if seconds else ""

@@ -46,17 +46,26 @@ def summarize(strategy: WatermarkStrategy, frame: pl.DataFrame, file: str = WHOL
         name = WHOLE if strategy.per_split is None else file
         parts, own = {name: frame}, {name: strategy.observe(frame)}
     else:
-        frame = frame.with_columns(_name(strategy.per_split))
-        if len(frame) > MOST_SPLITS:
-            _require_few(strategy, frame[_SPLIT].n_unique())
-        own = strategy.observe_splits(frame, _SPLIT)
-        parts = _parts(frame) if strategy.learns_lateness else {}
+        parts, own = _split(strategy, frame, strategy.per_split)
     if not strategy.learns_lateness:
         return {split: {"own": summary} for split, summary in own.items()}
     return {
         split: {"own": summary, "times": histogram(parts[split][EVENT_TIME])}
         for split, summary in own.items()
     }
+
+
+def _split(
+    strategy: WatermarkStrategy, frame: pl.DataFrame, column: str
+) -> tuple[dict[str, pl.DataFrame], dict[str, Summary]]:
+    """The rows of each split, where they are needed, and its own summary."""
+    if (splits := frame[column].n_unique()) == 1:  # as with a topic of one partition
+        name = frame[:1].select(_name(column)).item()
+        return {name: frame}, {name: strategy.observe(frame)}
+    if len(frame) > MOST_SPLITS:
+        _require_few(strategy, splits)
+    frame = frame.with_columns(_name(column))
+    return _parts(frame) if strategy.learns_lateness else {}, strategy.observe_splits(frame, _SPLIT)
 
 
 def _name(column: str) -> pl.Expr:

@@ -11,7 +11,7 @@ import polars as pl
 from stages.facts import SPARSE
 from stages.keys import key_shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Table
-from stages.parted import replaced, together
+from stages.parted import together
 from stages.progress.watermarks import Times, Watermarks
 from stages.state.buckets import BUCKET, inside
 from stages.state.store import StateStore, decode, encode
@@ -274,8 +274,9 @@ def summarize(
         )
     )
     stored = [sizes[bucket] for bucket in found[BUCKET]]
-    new = {size: pl.lit(pl.Series([getattr(one, size) for one in stored], dtype=pl.Int64)) for size in SIZES}
-    return found.select(replaced(schema, {**new, "holder_key": name if table.keys else pl.lit("")}))
+    held = found.with_columns((name if table.keys else pl.lit("")).alias("holder_key"))
+    new = [pl.Series(size, [getattr(one, size) for one in stored], dtype=pl.Int64) for size in SIZES]
+    return held.hstack(new)[list(schema)]
 
 
 def _distinct(columns: list[str]) -> pl.Expr:
