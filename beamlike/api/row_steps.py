@@ -11,7 +11,7 @@ import narwhals as nw
 import polars as pl
 
 from beamlike.api.handle import Handle
-from beamlike.api.sides import SideInput, looked_at
+from beamlike.api.sides import SideInput, looked_at, require_takes
 from beamlike.errors import PlanError, WrongType
 from beamlike.expressions.describe import function_name
 from beamlike.logical.lookups import looked_up
@@ -295,6 +295,7 @@ class RowSteps(Handle):
     def _beside(self, step: PythonStep, side: Mapping[str, SideInput], base: str) -> Self:
         """After a step whose function looks at sides."""
         looked = looked_at(side, self.pipeline, step.name)
+        require_takes(step.fn, looked, step.name)
         return self._made_beside(called(self.node, step, looked, base, self.pipeline.free))
 
     def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -11,6 +12,7 @@ import narwhals as nw
 
 from beamlike.api.handle import Handle
 from beamlike.errors import PlanError, WrongType
+from beamlike.expressions.describe import function_name
 from beamlike.logical.grouping import require_keys
 from beamlike.logical.joins import keys_of, require_some
 from beamlike.logical.lookups import Place, Sought, require_column, require_default
@@ -239,3 +241,16 @@ def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, Looked]:
             )
         require_owner(one.collection.node, one.collection.pipeline, pipeline, step)
     return {keyword: one._looked() for keyword, one in side.items()}
+
+
+def require_takes(function: Callable[..., Any], sides: Mapping[str, Looked], step: str) -> None:
+    """It can be called with a row, and each side by its keyword."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some builtins do not tell
+        return
+    try:
+        signature.bind("row", **sides)
+    except TypeError as error:
+        name, keywords = function_name(function), "".join(f", {keyword}=..." for keyword in sides)
+        raise WrongType(f"{name} is called as {name}(row{keywords}): {error}", step=step) from None

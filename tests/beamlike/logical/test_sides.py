@@ -111,6 +111,10 @@ def looked_up_at_strangers(main: bl.Collection, side: bl.Collection) -> Any:
         ),
         (lambda main, side: bl.as_dict(side, "usr"), "'usr'.*did you mean 'user'"),
         (lambda main, side: bl.as_list(side, "usr"), "'usr'.*did you mean 'user'"),
+        (
+            lambda main, side: main.map(lambda row: row, side={"x": bl.as_list(side)}),
+            r"lambda is called as lambda\(row, x=\.\.\.\): got an unexpected keyword argument 'x'",
+        ),
         (lambda main, side: bl.as_dict(side, []), "give it at least one column as the key"),
         (lambda main, side: bl.as_singleton("side"), "as_singleton takes a collection to look at"),
         (
