@@ -13,6 +13,7 @@ import polars as pl
 from beamlike.io.base import Part, declared
 from beamlike.io.sources import Position, Taken
 from beamlike.rows.dtypes import SchemaLike
+from windowing.python_rows import BEYOND, python_has
 
 _ROW: Final = "row"
 
@@ -170,8 +171,12 @@ class Memory:
         return pl.concat([pl.DataFrame(schema=self._columns), *(self._parts[part] for part in order)])
 
     def rows(self) -> list[dict[str, Any]]:
-        """The same as dicts."""
-        return self.frame().to_dicts()
+        """The same as dicts. Raises `ValueError` for times that Python cannot hold, as `frame()` can."""
+        frame = self.frame()
+        if python_has(frame) is not None:
+            wrong = next(name for name in frame.columns if python_has(frame[[name]]) is not None)
+            raise ValueError(f"column {wrong!r} cannot be in dicts, as {BEYOND}; frame() has it")
+        return frame.to_dicts()
 
     def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
         return Memory, ()

@@ -13,6 +13,7 @@ import attrs
 import polars as pl
 import pytest
 
+import beamlike as bl
 from beamlike.io import (
     CSV,
     Callback,
@@ -269,6 +270,18 @@ def test_memory_replaces_parts_and_forgets_at_the_start() -> None:
     assert sink != Memory()
     assert isinstance(sink, Sink)
     assert not written_by_tasks(sink)
+
+
+def test_memory_says_which_column_has_times_that_python_cannot_hold() -> None:
+    p, out = bl.Pipeline("end of time"), Memory()
+    strategy = bl.MonotonousTimestamps()
+    rows = p.read("rows", bl.Rows([{"at": 1}]), timestamp="at", timestamp_unit="s", watermark=strategy)
+    counts = rows.aggregate(n=bl.count())
+    counts.with_columns(end=bl.window_end()).write("out", out)
+    p.run()
+    assert out.frame()["n"].to_list() == [1]
+    with pytest.raises(ValueError, match=r"column 'end' .* outside of the years 1 to 9999; frame\(\) has it"):
+        out.rows()
 
 
 def test_a_callback_gets_each_batch_with_rows_and_one_that_is_taken_back() -> None:
