@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextvars import copy_context
-from typing import Final, Generic, Self, TypeVar
+from contextvars import Context, copy_context
+from typing import Any, Final, Generic, Self, TypeVar
 
 import attrs
 import polars as pl
@@ -53,11 +53,20 @@ class Started(Generic[T]):
     """A task that another thread does as soon as one is free."""
 
     task: Task[T]
-    future: Future[T]
+    context: Context = attrs.field(factory=copy_context)
+    future: Future[T] = attrs.field(factory=Future)
 
     def result(self) -> T:
         """What it gives, or raises. If no thread has come to it yet, this one does it now."""
         return in_one_thread(self.task) if self.future.cancel() else self.future.result()
+
+    def go(self) -> None:
+        """Does it in this thread, unless `result` has come before."""
+        if self.future.set_running_or_notify_cancel():
+            try:
+                self.future.set_result(self.context.run(in_one_thread, self.task))
+            except BaseException as error:
+                self.future.set_exception(error)
 
 
 @attrs.define(eq=False)
@@ -69,6 +78,7 @@ class Threads:
 
     count: int = attrs.field(factory=pl.thread_pool_size)
     _others: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
+    _later: list[Started[Any]] = attrs.field(factory=list, init=False)
 
     def __enter__(self) -> Self:
         if self.count > 1:
@@ -81,30 +91,31 @@ class Threads:
             self._others = None
 
     def start(self, task: Task[T]) -> Started[T] | None:
-        """Has another thread do it; None where there is no other."""
+        """Has another thread do it, after those tasks that `each` is given next; None where there is no other."""
         if self._others is None:
             return None
-        return Started(task, self._others.submit(copy_context().run, in_one_thread, task))
+        started = Started(task)
+        self._later.append(started)
+        return started
 
     def each(self, tasks: Mapping[str, Task[T]], here: Container[str] = ()) -> dict[str, T]:
         """What each task gives, in their order; those `here` are done one after another in this thread.
 
         Raises what the first of them raises, in their order, when all are done.
         """
-        if self._others is None or len(tasks) < 2:
+        if self._others is None:
             return {name: in_one_thread(task) for name, task in tasks.items()}
         own = [name for name in tasks if name in here] or [*tasks][:1]
-        started = {
-            name: self._others.submit(copy_context().run, in_one_thread, task)
-            for name, task in tasks.items()
-            if name not in own
-        }
+        started = {name: Started(task) for name, task in tasks.items() if name not in own}
+        for one in (*started.values(), *self._later):
+            self._others.submit(one.go)
+        self._later.clear()
         try:
             done = {name: _done(tasks[name]) for name in own}
-            done |= {name: _done(tasks[name]) for name, future in started.items() if future.cancel()}
-            return {name: (done.get(name) or started[name]).result() for name in tasks}
+            done |= {name: _done(one.task) for name, one in started.items() if one.future.cancel()}
+            return {name: (done.get(name) or started[name].future).result() for name in tasks}
         finally:
-            wait([future for future in started.values() if not future.cancel()])
+            wait([one.future for one in started.values() if not one.future.cancel()])
 
 
 ALONE: Final = Threads(1)

@@ -73,3 +73,52 @@ def test_a_task_that_was_started_is_done_once_and_no_thread_is_left() -> None:
     assert threading.active_count() == before
     with Threads(1) as alone:
         assert alone.start(lambda: "") is None
+
+
+def test_what_was_started_comes_after_the_tasks_that_are_given_next() -> None:
+    seen, begun, read = list[str](), threading.Event(), threading.Event()
+
+    def here() -> None:
+        assert begun.wait(60)  # so the other thread has the second task
+        seen.append("first task")
+
+    def there() -> None:
+        begun.set()
+        seen.append("second task")
+
+    def later() -> None:
+        seen.append("started")
+        read.set()
+
+    with Threads(2) as threads:
+        started = threads.start(later)
+        threads.each({"first": here, "second": there})
+        assert read.wait(60)  # though nobody has asked for it
+        assert started is not None
+        started.result()
+    assert seen.index("second task") < seen.index("started")
+
+
+def test_what_was_started_goes_on_beside_a_single_task() -> None:
+    met = threading.Barrier(2)
+    with Threads(2) as threads:
+        started = threads.start(lambda: met.wait(60))
+        assert len(threads.each({"only": lambda: met.wait(60)})) == 1
+        assert started is not None
+        started.result()
+
+
+def test_what_was_started_is_given_by_the_one_that_asks_if_no_task_came() -> None:
+    with Threads(2) as threads:
+        started = threads.start(threading.get_ident)
+        assert started is not None
+        assert started.result() == threading.get_ident()
+
+
+def test_what_a_started_task_raises_comes_out_where_it_is_asked_for() -> None:
+    with Threads(2) as threads:
+        started = threads.start(failing(ValueError("no")))
+        assert threads.each({"only": lambda: "done"}) == {"only": "done"}
+        assert started is not None
+        with pytest.raises(ValueError, match="no"):
+            started.result()
