@@ -118,7 +118,9 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10})
     with ExitStack() as held:
         held.callback(consumer.close)
-        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="latency-", ignore_cleanup_errors=True))
+        folder = held.enter_context(
+            tempfile.TemporaryDirectory(prefix="latency-", ignore_cleanup_errors=True)
+        )
         log = held.enter_context(Path(folder, "log").open("w+"))
         arrivals = held.enter_context(Path(folder, "arrivals").open("w+"))
 
