@@ -51,14 +51,17 @@ def microseconds(duration: Duration) -> Microseconds:
     """
     if isinstance(duration, Microseconds):
         return duration
-    found = _exactly(duration)
+    found = of_any_length(duration)
     if abs(found) > LONGEST:
         longest, given = format_duration(LONGEST), format_duration(found)
         raise ValueError(f"a duration must be at most {longest}, not {given}")
     return Microseconds(found)
 
 
-def _exactly(duration: Duration) -> int:
+def of_any_length(duration: Duration) -> int:
+    """The same for one that may be longer, as where times that it leads to are cut to what there is."""
+    if isinstance(duration, Microseconds):
+        return duration
     if isinstance(duration, timedelta):
         return duration // timedelta(microseconds=1)
     if isinstance(duration, bool) or not isinstance(duration, str | int | float):

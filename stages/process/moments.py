@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from windowing.time import DAY, Duration, microseconds
+from windowing.time import DAY, Duration, of_any_length
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
@@ -32,4 +32,4 @@ def from_datetime(time: object) -> int:
 @lru_cache(maxsize=1024)
 def length(duration: Duration) -> int:
     """A duration in microseconds: a handful of them are asked for again and again."""
-    return int(microseconds(duration))
+    return int(of_any_length(duration))

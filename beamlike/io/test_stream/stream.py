@@ -23,7 +23,7 @@ from windowing.time import (
     MIN_TIME,
     Duration,
     format_time,
-    microseconds,
+    of_any_length,
 )
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class TestStream:
             90000000
         """
         self._check_open()
-        by = self._read(microseconds, duration)
+        by = self._read(of_any_length, duration)
         if by <= 0:
             raise ValueError(f"{self._next}: processing time must advance by more than 0s, not {duration!r}")
         if self.processing_time + by > MAX_TIME:
