@@ -22,7 +22,6 @@ from beamlike.plan.paths import Path, paths_to
 from beamlike.plan.route import Route
 from beamlike.rows.dead_letters import OnError
 from beamlike.steps.base import WindowInto
-from stages.aggregates.finite import where_taken_back
 from stages.graph import StageGraph
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN, Operator
@@ -238,15 +237,13 @@ def _grouping(node: Node, late: bool, letters_wanted: bool) -> Grouping:
     needed += before.windowing.timestamp_combiner.columns
     letters = tuple(before.schema) if letters_wanted else ()
     shown = (*before.schema, *((PANE_RETRACTED,) if before.retracting else ())) if late else ()
-    aggregates = origin.aggregates
-    if before.retracting:
-        aggregates = {name: where_taken_back(aggregate) for name, aggregate in aggregates.items()}
     return Grouping(
         origin.keys,
         before.windowing,
-        aggregates,
+        origin.aggregates,
         pl.Schema({column: everything[column] for column in (*origin.keys, *needed, *shown, *letters)}),
         merge_windows=not before.merged,
+        retractions=before.retracting,
         late_columns=shown if late else None,
         letter_columns=letters,
     )

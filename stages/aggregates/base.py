@@ -145,6 +145,10 @@ class Aggregate:
         """What gives the same result where accumulators are merged in another order than that of arrival."""
         return self
 
+    def where_taken_back(self) -> Aggregate:
+        """What gives the same result, also of what is left where elements are taken back, if it is `subtractable`."""
+        return self
+
 
 @attrs.frozen
 class OfColumn(Aggregate):

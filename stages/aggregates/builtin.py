@@ -17,6 +17,7 @@ from stages.aggregates.base import (
     Part,
     Schema,
 )
+from stages.aggregates.finite import Finite
 from stages.aggregates.sums import NARROW, narrow, wide
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
@@ -103,6 +104,14 @@ class Sum(Numeric):
             lambda sums: narrow(sums, dtype, what), return_dtype=dtype, is_elementwise=True
         )
 
+    def where_taken_back(self) -> Aggregate:
+        return FiniteSum(self.column, where=self.where)
+
+
+@attrs.frozen
+class FiniteSum(Finite, Sum):
+    """The same where elements are taken back: of an infinity or NaN nothing is left then."""
+
 
 @attrs.frozen
 class Mean(OfNumbers):
@@ -121,10 +130,18 @@ class Mean(OfNumbers):
         return {"sum": value.cast(pl.Float64).fill_null(0.0), "count": value.is_not_null().cast(pl.Int64)}
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        return {"sum": acc["sum"].sum(), "count": acc["count"].sum()}
+        return {part: sums.sum() for part, sums in acc.items()}
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return pl.when(acc["count"] > 0).then(acc["sum"] / acc["count"])
+
+    def where_taken_back(self) -> Aggregate:
+        return FiniteMean(self.column, where=self.where)
+
+
+@attrs.frozen
+class FiniteMean(Finite, Mean):
+    """The same where elements are taken back: of an infinity or NaN nothing is left then."""
 
 
 class _Extreme(OfComparable):

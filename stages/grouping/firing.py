@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, Layout
+from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, Layout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.parted import replaced
 from stages.progress.watermarks import Watermarks
@@ -18,7 +18,7 @@ from windowing.columns import (
     WINDOW_START,
 )
 from windowing.lateness import collected_at
-from windowing.panes import ALWAYS, ON_TIME, Accumulation, describe, number_next, timing
+from windowing.panes import ALWAYS, NEXT_INDEX, ON_TIME, Accumulation, describe, number_next, timing
 from windowing.triggers.base import ROOT, Moment
 
 
@@ -53,12 +53,15 @@ def _emit(
     promised = pl.min_horizontal(pl.lit(before.input, pl.Int64), HOLD)
     rows = rows.with_columns(timing(moment.watermark, promised).alias(PANE_TIMING))
     emits = _emits(layout)
+    if layout.retractions:
+        rows = rows.with_columns(_silent(layout).alias(SILENT))
     if not layout.retracts:
         return _after(rows, emits, layout), _panes(rows.filter(emits), layout)
     emitting, silent = rows.filter(emits), rows.filter(~emits)
     panes = _panes(emitting, layout)
     taken_back = _taken_back(emitting, layout)
-    rows = pl.concat([emitting.with_columns(**_as_outstanding(panes, layout)), silent])
+    emitting = emitting.with_columns(**_as_outstanding(panes, layout))
+    rows = pl.concat([_standing(emitting, layout), silent])
     return _after(rows, emits, layout), pl.concat([taken_back, panes])
 
 
@@ -81,7 +84,22 @@ def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
         **{column: pl.col(column) for column in WINDOW_COLUMNS},
         **describe(pl.col(PANE_LAST)),
         **{EMITTED: pl.col(PENDING)},
+        **({SILENT: pl.col(SILENT)} if layout.retractions else {}),
     )
+
+
+def _silent(layout: Layout) -> pl.Expr:
+    """Of windows that fire: nothing is left of their elements, nor of their panes, or these are taken back now."""
+    nothing = pl.col(REMAINING) == 0
+    # A pane that stays has to be replaced, or corrected, by one of no elements.
+    return nothing if layout.retracts else nothing & (pl.col(NEXT_INDEX) == 0)
+
+
+def shown(panes: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    """The panes that a step gives, without what is known of them inside it only."""
+    if not layout.retractions:
+        return panes.drop(EMITTED)
+    return panes.filter(~pl.col(SILENT)).drop(EMITTED, SILENT)
 
 
 def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
@@ -89,8 +107,12 @@ def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     panes = rows.select(*layout.keys, OUTSTANDING).explode(OUTSTANDING, empty_as_null=False)
     return (
         panes.unnest(OUTSTANDING)
-        .with_columns(pl.lit(True).alias(PANE_RETRACTED), pl.lit(0, pl.Int64).alias(EMITTED))
-        .select([*layout.panes, EMITTED])
+        .with_columns(
+            pl.lit(True).alias(PANE_RETRACTED),
+            pl.lit(0, pl.Int64).alias(EMITTED),
+            pl.lit(False).alias(SILENT),
+        )
+        .select(layout.no_panes.columns)
     )
 
 
@@ -99,6 +121,16 @@ def _as_outstanding(panes: pl.DataFrame, layout: Layout) -> dict[str, pl.Series]
     content = pl.struct(name for name in layout.panes if name not in layout.keys)
     outstanding = panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
     return {OUTSTANDING: outstanding, OUTSTANDING_HOLD: panes[EVENT_TIME]}
+
+
+def _standing(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    """Windows that have emitted, of which those that were silent have nothing that may be taken back."""
+    if not layout.retractions:
+        return rows
+    nothing = layout.nothing_outstanding().items()
+    return rows.with_columns(
+        pl.when(SILENT).then(none).otherwise(pl.col(name)).alias(name) for name, none in nothing
+    )
 
 
 def let_go(rows: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
@@ -117,6 +149,7 @@ def let_go(rows: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
 
 def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
     last = pl.col(PANE_LAST)
+    said = emits & ~pl.col(SILENT) if layout.retractions else emits
     discards = layout.windowing.accumulation is Accumulation.DISCARDING
     forgotten = {
         name: pl.when(last).then(nothing).otherwise(pl.col(name))
@@ -124,7 +157,7 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
     }
     after = {
         **layout.emptied(pl.lit(True) if discards else last),
-        **number_next(emits),
+        **number_next(said),
         **forgotten,
         PENDING: pl.lit(0, pl.Int64),
         HOLD: pl.lit(None, pl.Int64),

@@ -26,7 +26,7 @@ from stages.grouping.combiner_lifting import (
     place,
 )
 from stages.grouping.dropped import Dropped, Late, LeftOut
-from stages.grouping.firing import collect, fire, in_order, let_go, ready
+from stages.grouping.firing import collect, fire, in_order, let_go, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
@@ -62,7 +62,8 @@ FEW: Final = 1_000
 class Grouping(OneTable):
     """Aggregates per key and window. `schema` has the types of the arrivals' columns, keys included.
 
-    `merge_windows=False` takes windows as they come, as after an earlier grouping that has merged them.
+    `merge_windows=False` takes windows as they come, as after an earlier grouping that has merged them. `retractions`:
+    arrivals may take back earlier ones, and a window of which nothing is left says nothing.
     `late_columns`: the columns of dropped arrivals that somebody wants to see; None if nobody does. `letter_columns`:
     the same of refused ones, of which all that it reads is shown in any case.
     """
@@ -72,6 +73,7 @@ class Grouping(OneTable):
     aggregates: Mapping[str, Aggregate]
     schema: pl.Schema
     merge_windows: bool = True
+    retractions: bool = False
     late_columns: tuple[str, ...] | None = None
     letter_columns: tuple[str, ...] = ()
     layout: Layout = attrs.field(init=False, repr=False, eq=False)
@@ -80,7 +82,10 @@ class Grouping(OneTable):
         aggregates = self.aggregates
         if self.merging:
             aggregates = {name: aggregate.where_windows_merge() for name, aggregate in aggregates.items()}
-        object.__setattr__(self, "layout", Layout(self.keys, self.windowing, aggregates, self.schema))
+        if self.retractions:
+            aggregates = {name: aggregate.where_taken_back() for name, aggregate in aggregates.items()}
+        layout = Layout(self.keys, self.windowing, aggregates, self.schema, self.retractions)
+        object.__setattr__(self, "layout", layout)
 
     @property
     def merging(self) -> bool:
@@ -274,7 +279,7 @@ class Grouping(OneTable):
             NO_WINDOW: left_out.nowhere,
         }
         emitted, late = int(panes[EMITTED].sum()), self._late(left_out.rows, closed)
-        return Advanced(rows, panes.drop(EMITTED), emitted, dropped, late)
+        return Advanced(rows, shown(panes, self.layout), emitted, dropped, late)
 
     def _elements(
         self,

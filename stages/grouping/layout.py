@@ -36,6 +36,12 @@ Where these hold the output watermark is in `OUTSTANDING_HOLD`, as where the pen
 """
 EMITTED: Final = "__emitted"
 """Of panes, inside a step only: elements that are in one for the first time."""
+SILENT: Final = "__silent"
+"""Of panes, inside a step only, where elements may be taken back: nothing is left, and the pane is not given."""
+REMAINING: Final = "__remaining"
+"""Where elements may be taken back: how many a window has that were not."""
+_UNKNOWN: Final = 2**40
+"""More than a window has: so much counts one of which an earlier version has not kept how many there are."""
 COUNT: Final = "__count"
 NEW_HOLD: Final = "__new_hold"
 """Of arrivals only: how many there are for this window, and the hold that they would place."""
@@ -57,15 +63,17 @@ class Layout:
     windowing: Windowing
     aggregates: Mapping[str, Aggregate]
     schema: pl.Schema
+    retractions: bool = False
 
     @cached_property
     def parts(self) -> dict[str, Part]:
         """Accumulator column -> its part."""
-        return {
+        of_results = {
             _accumulator(name, part): spec
             for name, aggregate in self.aggregates.items()
             for part, spec in aggregate.parts(self.schema).items()
         }
+        return of_results | ({REMAINING: Part(pl.Int64(), 0)} if self.retractions else {})
 
     @cached_property
     def combines(self) -> dict[str, Combine]:
@@ -128,7 +136,8 @@ class Layout:
     @cached_property
     def no_panes(self) -> pl.DataFrame:
         """The panes, inside a step, of windows of which none emits: made once, not in every step."""
-        return pl.DataFrame(schema={**self.panes, EMITTED: pl.Int64()})
+        silent = {SILENT: pl.Boolean()} if self.retractions else {}
+        return pl.DataFrame(schema={**self.panes, EMITTED: pl.Int64(), **silent})
 
     def accumulators(self, name: str) -> dict[str, pl.Expr]:
         """The accumulator columns of one result, as its aggregate names them."""
@@ -147,6 +156,9 @@ class Layout:
                 if aggregate.where is not None:
                     lifted = pl.when(_mark(name)).then(lifted).otherwise(self.parts[column].literal())
                 lifts[column] = lifted
+        if self.retractions:
+            one = pl.lit(1, pl.Int64)
+            lifts[REMAINING] = pl.when(PANE_RETRACTED).then(-one).otherwise(one) if retractions else one
         return lifts
 
     def _lifted(self, aggregate: Aggregate, retractions: bool) -> dict[str, pl.Expr]:
@@ -171,11 +183,12 @@ class Layout:
     @cached_property
     def merge(self) -> dict[str, pl.Expr]:
         """Accumulators of a group of rows, as aggregations."""
-        return {
+        of_results = {
             _accumulator(name, part): merged
             for name, aggregate in self.aggregates.items()
             for part, merged in aggregate.merge(self.accumulators(name)).items()
         }
+        return of_results | ({REMAINING: pl.col(REMAINING).sum()} if self.retractions else {})
 
     def extract(self) -> dict[str, pl.Expr]:
         """Results of rows."""
@@ -208,7 +221,9 @@ class Layout:
 
         An aggregate that was added since then has seen nothing of these windows.
         """
-        return self.empty() | ({OUTSTANDING_HOLD: pl.lit(None, pl.Int64)} if self.retracts else {})
+        remaining = {REMAINING: pl.lit(_UNKNOWN, pl.Int64)} if self.retractions else {}
+        outstanding = {OUTSTANDING_HOLD: pl.lit(None, pl.Int64)} if self.retracts else {}
+        return self.empty() | remaining | outstanding
 
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
         """Accumulators set to those of no elements where the mask holds."""

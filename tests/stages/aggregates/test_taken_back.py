@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from random import Random
+from decimal import Decimal
 from typing import Any
 
+import attrs
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Mean, Sum
+from stages.aggregates.builtin import Count, Mean, Sum, WindowLength
 from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
-from stages.aggregates.finite import where_taken_back
 from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
+from stages.aggregates.spread import Std, Var
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
@@ -38,6 +40,18 @@ SUBTRACTED: dict[str, Aggregate] = {
 NUMERIC: dict[str, Aggregate] = {"median": Median("v"), "quantile": Quantile("v", 0.9)}
 
 
+@attrs.frozen
+class Above:
+    """Whether the value is a number above 0."""
+
+    columns = ("v",)
+
+    def evaluate(self, frame: pl.DataFrame) -> pl.Series:
+        return frame.select((pl.col("v").cast(pl.Float64) > 0) & pl.col("v").cast(pl.Float64).is_not_nan())[
+            "v"
+        ]
+
+
 def test_only_these_can_be_subtracted() -> None:
     can = {name for name, aggregate in ORDERLESS.items() if aggregate.subtractable}
     assert can == SUBTRACTED.keys()
@@ -46,7 +60,8 @@ def test_only_these_can_be_subtracted() -> None:
 def result(
     aggregates: dict[str, Aggregate], columns: pl.Schema, bundles: list[list[Row]]
 ) -> list[dict[str, Any]]:
-    stage = Stage("stage", Grouping((), Windowing(FixedWindows(us(100))), aggregates, columns))
+    windowing = Windowing(FixedWindows(us(100)))
+    stage = Stage("stage", Grouping((), windowing, aggregates, columns, retractions=True))
     store = DictStore()
     schema = {**columns, EVENT_TIME: pl.Int64(), PANE_RETRACTED: pl.Boolean()}
     for bundle in bundles:
@@ -55,28 +70,61 @@ def result(
     return done.panes.select(list(aggregates)).rows(named=True)
 
 
-FLOATS = st.lists(st.sampled_from([None, 0.5, -2.0, math.inf, -math.inf, math.nan]), min_size=1, max_size=5)
+NUMBERS: dict[str, tuple[pl.DataType, list[Any]]] = {
+    "floats": (pl.Float64(), [0.5, -2.0, 0.0, 3e9, math.inf, -math.inf, math.nan]),
+    "short floats": (pl.Float32(), [0.5, -2.0, math.inf, -math.inf, math.nan]),
+    "whole numbers": (pl.Int64(), [-3, 0, 1, 2**40]),
+    "without a sign": (pl.UInt64(), [0, 1, 2**40]),
+    "wide": (pl.UInt128(), [0, 2**100, 2**101]),
+    "decimals": (pl.Decimal(38, 2), [Decimal("0.25"), Decimal("-7.50")]),
+    "booleans": (pl.Boolean(), [True, False]),
+}
+"""Of which sums that are rounded are the same in any order, in 64 bits."""
+
+OF_NUMBERS: dict[str, Aggregate] = {
+    "count": Count(),
+    "count of values": Count("v"),
+    "count where": Count(where=Above()),
+    "sum": Sum("v"),
+    "sum where": Sum("v", where=Above()),
+    "mean": Mean("v"),
+    "var": Var("v"),
+    "std": Std("v"),
+    "std where": Std("v", where=Above()),
+    "median": Median("v"),
+    "quantile": Quantile("v", 0.9),
+    "distinct": CountDistinct("v"),
+    "set": CollectSet("v"),
+    "mode": Mode("v"),
+    "length": WindowLength(),
+}
 
 
+@pytest.mark.parametrize("kind", NUMBERS)
 @law
-@given(FLOATS, FLOATS, st.randoms())
-def test_of_an_infinity_that_is_taken_back_nothing_is_left(
-    kept: list[float | None], gone: list[float | None], chance: Random
-) -> None:
-    columns = pl.Schema({"v": pl.Float64()})
-    plain: dict[str, Aggregate] = {"sum": Sum("v"), "mean": Mean("v")}
-    taken_back = {name: where_taken_back(aggregate) for name, aggregate in plain.items()}
-    assert [one.kind for one in taken_back.values()] == ["sum", "mean"]
+@given(data=st.data())
+def test_of_numbers_that_are_taken_back_nothing_is_left(kind: str, data: st.DataObject) -> None:
+    dtype, values = NUMBERS[kind]
+    some = st.lists(st.none() | st.sampled_from(values), max_size=5)
+    kept, gone = data.draw(some.filter(bool)), data.draw(some)
     stays = [{"v": value, EVENT_TIME: 0, PANE_RETRACTED: False} for value in kept]
     goes = [
         {"v": value, EVENT_TIME: 0, PANE_RETRACTED: retracted}
         for value in gone
         for retracted in (False, True)
     ]
-    played = chance.sample([*stays, *goes], len(stays) + len(goes))
-    cut = chance.randrange(len(played) + 1)
-    found = result(taken_back, columns, [played[:cut], played[cut:]])
-    assert repr(found) == repr(result(plain, columns, [stays]))
+    played = data.draw(st.permutations([*stays, *goes]))
+    cut = data.draw(st.integers(0, len(played)))
+    columns = pl.Schema({"v": dtype})
+    found = result(OF_NUMBERS, columns, [played[:cut], played[cut:]])
+    assert repr(found) == repr(result(OF_NUMBERS, columns, [stays]))
+
+
+def test_that_infinities_are_counted_does_not_change_what_an_aggregate_is() -> None:
+    for aggregate in (Sum("v", where=Above()), Mean("v", where=Above())):
+        taken_back = aggregate.where_taken_back()
+        assert (taken_back.columns, taken_back.where) == (aggregate.columns, aggregate.where)
+        assert taken_back.parts(pl.Schema({"v": pl.Int64()})) == aggregate.parts(pl.Schema({"v": pl.Int64()}))
 
 
 @law
