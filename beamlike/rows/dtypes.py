@@ -93,6 +93,22 @@ def _meant(dtype: object) -> str:
     return f"did you mean {_SPELLINGS[near[0]]}?" if near else ""
 
 
+def has_values_of(actual: pl.DataType, wanted: pl.DataType) -> bool:
+    """Whether all values of a type are values of another as they are: Int32 of Int64, but text of no number."""
+    if isinstance(actual, pl.List | pl.Array) and isinstance(wanted, pl.List | pl.Array):
+        return has_values_of(as_dtype(actual.inner), as_dtype(wanted.inner))
+    if isinstance(actual, pl.Struct) and isinstance(wanted, pl.Struct):
+        inner, named = dict(actual), dict(wanted)
+        return inner.keys() == named.keys() and all(
+            has_values_of(as_dtype(inner[name]), as_dtype(named[name])) for name in named
+        )
+    if actual.is_numeric() and wanted.is_numeric():
+        return actual.is_integer() or not wanted.is_integer()
+    if isinstance(wanted, pl.String):
+        return isinstance(actual, pl.String | pl.Categorical | pl.Enum | pl.Null)
+    return isinstance(actual, type(wanted) | pl.Null)
+
+
 def as_schema(schema: SchemaLike, step: str) -> pl.Schema:
     """The polars schema of user columns that a step declares."""
     if not isinstance(schema, Mapping):

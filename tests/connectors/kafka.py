@@ -148,6 +148,21 @@ class Cluster:
 
         self._ask("create_partitions", NewPartitions(topic, partitions))
 
+    def anew(self, topic: str) -> None:
+        """Removes the topic, and makes one of that name with one partition."""
+        from confluent_kafka import KafkaException
+
+        self._ask("delete_topics", topic)
+        for _ in range(1_000):
+            try:
+                self.topic(name=topic)
+            except KafkaException as error:  # until the old one is gone
+                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    raise
+            else:
+                return
+        raise TimeoutError("the topic does not go")
+
     def remove_before(self, topic: str, partition: int, offset: int) -> None:
         """What retention does: messages before this one are gone."""
         from confluent_kafka import TopicPartition

@@ -59,7 +59,7 @@ def test_source_and_sink_in_process_reach_a_broker_that_asks_who_is_there(
 def test_who_is_refused_and_who_refuses_the_broker_is_told_why(
     kafka: Cluster, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], why: str
 ) -> None:
-    monkeypatch.setattr("beamlike.io.kafka.log._PATIENCE", 5.0)
+    monkeypatch.setattr("beamlike.io.kafka.contact._FIRST", 5.0)
     options = {**kafka.options("PLAIN"), **changed}
     source = bl.Kafka(kafka.secured, kafka.topic(), value=PLAYS, options=options)
     with pytest.raises(SourceError, match=f"(?i){why}") as raised:

@@ -165,6 +165,8 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(kafka: Cluste
         read.write("out", bl.KafkaSink(kafka.servers, "t", key="usr"))
     with pytest.raises(bl.PlanError, match=r"'value' is Int64"):
         read.rename({"points": "value"}).write("out", bl.KafkaSink(kafka.servers, "t", value=str))
+    with pytest.raises(bl.PlanError, match=r"'out': the column 'user' is String, and Int64 in bl.json"):
+        read.write("out", bl.KafkaSink(kafka.servers, "t", value=bl.json({"user": int})))
     read.write("out", bl.KafkaSink(kafka.servers, "nowhere"))
     with pytest.raises(bl.PlanError, match=r"there is no topic 'nowhere'"):
         p.run()

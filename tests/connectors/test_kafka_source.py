@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
@@ -135,6 +136,56 @@ def test_what_retention_has_removed_is_an_error_or_skipped(
     assert "from offset 1 to before 3 are gone" in caplog.text
 
 
+def test_latest_is_where_the_first_run_was_even_if_nothing_came_then(kafka: Cluster, tmp_path: Path) -> None:
+    topic = kafka.topic(2)
+    kafka.send(topic, [play(1)])
+    found: list[list[int]] = []
+
+    def run() -> None:
+        p = bl.Pipeline("p")
+        source = bl.Kafka(kafka.servers, topic, value=PLAYS, start="latest")
+        out = bl.Memory()
+        p.read("plays", source).write("out", out)
+        p.run(bl.LocalRunner(checkpoint=str(tmp_path / "checkpoint")))
+        found.append([row["at"] for row in out.rows()])
+
+    run()
+    kafka.send(topic, [play(2)])
+    kafka.grow(topic, 3)
+    kafka.send(topic, [play(3)], partition=2)
+    run()
+    run()
+    assert found == [[], [2, 3], []]
+
+
+def test_a_topic_that_was_made_anew_is_an_error_or_read_from_its_beginning(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("beamlike.io.kafka.intake.ASK_EVERY", 0.0)
+    topic = kafka.topic(2)
+    kafka.send(topic, map(play, range(9)))
+    kafka.send(topic, map(play, range(9)), partition=1)
+    source = bl.Kafka(kafka.servers, topic, value=PLAYS)
+    going = source.resume({}, 100)
+    taken = going.new()
+    assert taken is not None
+    going.read(taken)
+    assert going.new() is None
+    kafka.anew(topic)
+    kafka.send(topic, [play(77)])
+    gone = rf"'{topic}', partition 0: the next message to read is at offset 9, but it ends at offset 1"
+    with pytest.raises(DataLoss, match=gone):
+        deque(iter(going.new, "never"), maxlen=0)  # until the broker knows
+    going.close()
+    with pytest.raises(DataLoss, match=gone):
+        source.resume(taken.position, 100)
+    again = attrs.evolve(source, on_data_loss="skip").resume(taken.position, 100)
+    new = again.new()
+    assert new is not None
+    assert _at(again.read(new)) == [77]
+    again.close()
+
+
 def test_only_what_was_committed_is_read(kafka: Cluster) -> None:
     from confluent_kafka import Producer
 
@@ -188,7 +239,7 @@ def test_what_has_come_is_taken_without_asking_the_broker(
     assert _at(intake.read(first)) == [0]
     assert intake.new() is None
     monkeypatch.setattr("beamlike.io.kafka.intake.ASK_EVERY", inf)
-    monkeypatch.setattr("beamlike.io.kafka.log.Log._listed", None)
+    monkeypatch.setattr("beamlike.io.kafka.contact.Contact.listed", None)
     kafka.send(topic, [play(1), play(2)])
     come: list[int] = []
     while len(come) < 2:
@@ -229,6 +280,38 @@ def test_a_topic_or_broker_that_is_not_there_is_an_error_in_words(kafka: Cluster
         bl.Pipeline("p").read("plays", bl.Kafka(kafka.servers, f"{topic}s")).collect()
     with pytest.raises(SourceError, match=r"has no partition 7"):
         bl.Pipeline("p").read("plays", bl.Kafka(kafka.servers, topic, start={7: 0})).collect()
+    with pytest.raises(
+        DataLoss, match=r"partition 0: the next message to read is at offset 7, but it ends at"
+    ):
+        bl.Pipeline("p").read("plays", bl.Kafka(kafka.servers, topic, start={0: 7})).collect()
+
+
+def test_servers_that_are_not_there_or_refuse_are_told_of_soon(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read(servers: str, **options: str) -> None:
+        bl.Pipeline("p").read("plays", bl.Kafka(servers, "t", options=options)).collect()
+
+    with pytest.raises(SourceError, match="Invalid username or password"):  # long before it is given up
+        read(kafka.secured, **{**kafka.options("PLAIN"), "sasl.password": "byron"})
+    assert "byron" not in caplog.text
+    monkeypatch.setattr("beamlike.io.kafka.contact._FIRST", 0.0)
+    with pytest.raises(SourceError, match=r"Kafka at 127\.0\.0\.1:1 cannot be asked .*Connection refused"):
+        read("127.0.0.1:1")
+    for wrong in ({"sasl.pasword": "byron"}, {"ssl.ca.location": "/nowhere.pem", "security.protocol": "SSL"}):
+        with pytest.raises(
+            bl.PlanError, match=r"does not take these options: .*(sasl.pasword|ssl.ca.location)"
+        ):
+            read(kafka.servers, **wrong)
+
+
+@pytest.mark.spark
+def test_on_spark_too_servers_and_topics_that_are_not_there_are_told_of_at_once(
+    kafka: Cluster, spark: Any, tmp_path: Path
+) -> None:
+    p, _, _ = counted(bl.Kafka(kafka.servers, "nowhere", value=PLAYS))
+    with pytest.raises(SourceError, match=r"there is no topic 'nowhere' at"):
+        p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=1))
 
 
 @pytest.mark.spark

@@ -52,9 +52,15 @@ class Avro:
 
     def columns(self, name: str) -> pl.Schema:
         """The fields. Raises `ValueError` for a schema that is no record, and `TypeError` for a type without column."""
-        record = json.loads(self.schema)
+        try:
+            record = json.loads(self.schema)
+        except ValueError as error:
+            raise ValueError(f"bl.avro: the schema is no JSON ({error}): {self.schema[:80]!r}") from None
         if not isinstance(record, dict) or record.get("type") != "record":
             raise ValueError("bl.avro: the schema must be a record, as its fields are the columns")
+        fields = record.get("fields")
+        if not isinstance(fields, list) or not all(_is_field(field) for field in fields):
+            raise ValueError(f"bl.avro: each of the fields must have a name and a type, not {fields!r}")
         return pl.Schema({field["name"]: _dtype(field["type"], field["name"]) for field in record["fields"]})
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
@@ -84,6 +90,11 @@ class Avro:
             writer(stream, schema, row)
             found.append(stream.getvalue())
         return pl.Series(found, dtype=pl.Binary)
+
+
+def _is_field(given: Any) -> bool:
+    """Whether it has a name, and something that may be a type."""
+    return isinstance(given, dict) and "name" in given and isinstance(given.get("type"), str | list | dict)
 
 
 def _dtype(given: Any, field: str) -> pl.DataType:

@@ -37,7 +37,8 @@ class Reader(Protocol):
 class LogIntake:
     """Reads a log on from offsets, a batch of `rows` messages after the other, up to its `end`.
 
-    If it `ends`, that is where the log ends when it is opened; else what has come counts when all was read.
+    If it `ends`, that is where the log ends when it is opened; else what has come counts when all was read. What is not
+    yet `noted` of where it begins is taken even if nothing has come: "latest" is somewhere else tomorrow.
     """
 
     source: Reader
@@ -46,16 +47,22 @@ class LogIntake:
     end: Offsets
     rows: int
     ends: bool
+    noted: bool = True
     _next: Taken | None = attrs.field(default=None, init=False)
     _asked: float = attrs.field(default=-inf, init=False)
 
     @classmethod
-    def of(cls, source: Reader, position: Offsets, rows: int, *, ends: bool) -> Self:
-        """Opens the log. Partitions that are not in a position have come since, and are read from their beginning."""
+    def of(cls, source: Reader, position: Offsets, rows: int, *, ends: bool, goes_on: bool = True) -> Self:
+        """Opens the log. Partitions that are not in a position have come since, and are read from their beginning.
+
+        With `goes_on` another run will begin where this one ends. Raises `DataLoss` where the log ends before that.
+        """
         log = source.log()
         try:
             at = position or source.first(log)
-            return cls(source, log, at, source.last(log), source.max_offsets_per_trigger or rows, ends)
+            end = source.last(log)
+            most = source.max_offsets_per_trigger or rows
+            return cls(source, log, _reached(log, at, end), end, most, ends, bool(position) or not goes_on)
         except BaseException:
             log.close()
             raise
@@ -68,7 +75,9 @@ class LogIntake:
                 self.end = self._found()
                 to = self._ahead()
             if to == self.at:
-                return None
+                if not self.noted:
+                    self._next = Taken(None, self.at)
+                return self._next
             begin = {name: self.at.get(name, 0) for name, at in to.items() if at != self.at.get(name, 0)}
             span = {"begin": begin, "end": {name: to[name] for name in begin}}
             self._next = Taken(span, to, any(at < self.end.get(name, 0) for name, at in to.items()))
@@ -78,7 +87,9 @@ class LogIntake:
         """Up to where there is something now: what has come by itself, and now and then what the broker says."""
         if time.monotonic() >= self._asked + ASK_EVERY:
             self._asked = time.monotonic()
-            return self.source.last(self.log)
+            end = self.source.last(self.log)
+            self.at = _reached(self.log, self.at, end)
+            return end
         return {**self.end, **self.log.come({**dict.fromkeys(self.end, 0), **self.at}, self.rows)}
 
     def _ahead(self) -> Offsets:
@@ -87,10 +98,16 @@ class LogIntake:
 
     def read(self, taken: Taken) -> Pieces:
         """Those messages, as rows and dead letters. Raises `DataLoss` where they are gone."""
-        rows = self.source.decode(self.log.read(taken.input["begin"], taken.input["end"]))
-        self.at, self._next = {**self.at, **taken.position}, None
+        span = taken.input or {"begin": {}, "end": {}}
+        rows = self.source.decode(self.log.read(span["begin"], span["end"]))
+        self.at, self._next, self.noted = {**self.at, **taken.position}, None, True
         return rows
 
     def close(self) -> None:
         """Ends the connection."""
         self.log.close()
+
+
+def _reached(log: Log, at: Offsets, end: Offsets) -> Offsets:
+    """Where to read on. An `end` before that may be that of the log, or one that somebody asked for."""
+    return at if all(offset <= end.get(name, -1) for name, offset in at.items()) else log.within(at)

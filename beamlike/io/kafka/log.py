@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -14,6 +12,7 @@ import polars as pl
 
 from beamlike.errors import DataLoss, SourceError, nearest
 from beamlike.io.kafka.client import COMMON, confluent_kafka
+from beamlike.io.kafka.contact import PATIENCE, Contact
 from beamlike.io.kafka.held import Held
 from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, split_name, split_of
 from beamlike.system.collecting import without_collecting
@@ -22,7 +21,6 @@ _LOG = logging.getLogger("beamlike")
 
 _AT_ONCE: Final = 10_000  # messages
 _AHEAD: Final = 100_000  # messages of a partition that are held while others are behind
-_PATIENCE: Final = 60.0  # seconds without a message or an answer
 _NO_GROUP: Final = "beamlike"  # a name that the client asks for; no group is joined, and no offset kept there
 
 
@@ -34,9 +32,8 @@ class Log:
     topics: tuple[str, ...]
     headers: bool
     skips: bool
+    _contact: Contact
     _consumer: Any
-    _admin: Any
-    _complaints: deque[Any]
     # Up to where each partition has been read, and given by the consumer; what it gave beyond; and which do wait.
     _next: dict[str, int] = attrs.field(factory=dict, init=False)
     _at: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -51,15 +48,8 @@ class Log:
         cls, servers: str, topics: tuple[str, ...], options: Mapping[str, str], *, headers: bool, skips: bool
     ) -> Log:
         """`skips`: what retention has removed is passed over and told in the log; else it is an error."""
-        client = confluent_kafka()
-        complaints = deque[Any](maxlen=1)
-        common = {
-            "bootstrap.servers": servers,
-            "log_level": 0,
-            "error_cb": complaints.append,
-            **options,
-        }
-        consumer = client.Consumer(
+        contact = Contact.to(servers, options)
+        consumer = contact.consumer(
             {
                 "group.id": _NO_GROUP,
                 "enable.auto.commit": False,
@@ -69,10 +59,9 @@ class Log:
                 # How long the client fetches nothing after it had enough: by default a second, in which all is used up.
                 "fetch.queue.backoff.ms": 10,
                 **COMMON,
-                **common,
             }
         )
-        return cls(servers, topics, headers, skips, consumer, client.admin.AdminClient(common), complaints)
+        return cls(servers, topics, headers, skips, contact, consumer)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -80,8 +69,7 @@ class Log:
 
     def partitions(self) -> list[str]:
         """Those that there are now, in order. Raises `SourceError` for a topic that is not there."""
-        with self._failing("be asked for its topics"):
-            known = self._admin.list_topics(timeout=_PATIENCE).topics
+        known = self._contact.topics()
         for topic in self.topics:
             if topic not in known or known[topic].error is not None:
                 raise SourceError(f"there is no topic {topic!r} at {self.servers}{nearest(topic, known)}")
@@ -96,7 +84,9 @@ class Log:
         if position in (EARLIEST, LATEST):
             otherwise = str(position)
         spec = confluent_kafka().admin.OffsetSpec
-        listed = self._listed(self.partitions(), spec.earliest() if otherwise == EARLIEST else spec.latest())
+        listed = self._contact.listed(
+            self.partitions(), spec.earliest() if otherwise == EARLIEST else spec.latest()
+        )
         return {**listed, **self.found(position)}
 
     def found(self, position: Position) -> Offsets:
@@ -110,18 +100,8 @@ class Log:
                 topic, partition = split_of(unknown[0])
                 raise SourceError(f"topic {topic!r} at {self.servers} has no partition {partition}")
             return named
-        at = self._listed(names, confluent_kafka().admin.OffsetSpec.for_timestamp(position))
+        at = self._contact.listed(names, confluent_kafka().admin.OffsetSpec.for_timestamp(position))
         return {name: offset for name, offset in at.items() if offset >= 0}
-
-    def _listed(self, names: Iterable[str], spec: Any) -> dict[str, int]:
-        client = confluent_kafka()
-        asked = {client.TopicPartition(*split_of(name)): spec for name in names}
-        committed = client.IsolationLevel.READ_COMMITTED
-        with self._failing("be asked for its offsets"):
-            found = self._admin.list_offsets(asked, isolation_level=committed, request_timeout=_PATIENCE)
-            return {
-                split_name(of.topic, of.partition): future.result().offset for of, future in found.items()
-            }
 
     def read(self, begin: Offsets, end: Offsets) -> pl.DataFrame:
         """The messages from `begin` to before `end`, as columns of `raw_schema`, in order of partition and offset.
@@ -136,13 +116,13 @@ class Log:
         self._throttle(ends)
         quiet = time.monotonic()
         while any(self._at[name] < to for name, to in ends.items()):
-            with self._failing("be read"):
+            with self._contact.failing("be read"):
                 came = self._take_in(1.0)
             if came:
                 quiet = time.monotonic()
                 self._throttle(ends)
-            elif time.monotonic() - quiet > _PATIENCE:
-                raise SourceError(f"Kafka at {self.servers} has sent nothing for {_PATIENCE:.0f}s")
+            elif time.monotonic() - quiet > PATIENCE:
+                raise SourceError(f"Kafka at {self.servers} has sent nothing for {PATIENCE:.0f}s")
         self._next.update(ends)
         return self._held.take(ends)
 
@@ -153,7 +133,7 @@ class Log:
         """
         try:
             self._go_to(begin)
-            with self._failing("be read"):
+            with self._contact.failing("be read"):
                 self._throttle({})
                 # What comes while this goes on is for the next time, or there might be no end.
                 while self._take_in(0.0) > _AT_ONCE and sum(self._held.counts().values()) < rows:
@@ -167,19 +147,37 @@ class Log:
         """Whether the messages of the span are in this process."""
         return self._next.get(name) == begin and self._at.get(name, begin) >= end
 
+    def within(self, at: Offsets) -> Offsets:
+        """The same offsets. Raises `DataLoss` where the log does not reach so far, as it was made anew.
+
+        If it `skips`, such a partition is read from its beginning.
+        """
+        ends = self.offsets(LATEST, LATEST)
+        beyond = [name for name, offset in at.items() if self._is_of(name) and offset > ends.get(name, 0)]
+        for name in beyond:
+            self._lose(name, _beyond(at[name], ends.get(name)), "reads what it has now from the beginning")
+        first = self.offsets(EARLIEST, EARLIEST) if beyond else {}
+        return {**at, **{name: first.get(name, 0) for name in beyond}}
+
+    def _is_of(self, name: str) -> bool:
+        return split_of(name)[0] in self.topics
+
+    def _lose(self, name: str, what: str, remedy: str) -> None:
+        """Raises `DataLoss`, unless it `skips`; then the log is told."""
+        topic, partition = split_of(name)
+        told = f"topic {topic!r}, partition {partition}: {what}; on_data_loss='skip' {remedy}"
+        if not self.skips:
+            raise DataLoss(told)
+        _LOG.warning("%s", told)
+
     def _kept(self, spans: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
         """The spans without what retention has removed by now."""
-        first = self._listed(spans, confluent_kafka().admin.OffsetSpec.earliest()) if spans else {}
+        first = self._contact.listed(spans, confluent_kafka().admin.OffsetSpec.earliest()) if spans else {}
         lost = {name: first[name] for name, (begin, _) in spans.items() if first[name] > begin}
         for name, at in lost.items():
-            (topic, partition), wanted = split_of(name), spans[name][0]
-            told = (
-                f"topic {topic!r}, partition {partition}: the messages from offset {wanted} to before {at} are "
-                "gone, as the topic no longer retains them"
-            )
-            if not self.skips:
-                raise DataLoss(f"{told}; on_data_loss='skip' goes on without them")
-            _LOG.warning("%s; they are skipped", told)
+            wanted = spans[name][0]
+            gone = f"the messages from offset {wanted} to before {at} are gone, as the topic no longer retains them"
+            self._lose(name, gone, "goes on without them")
             spans[name] = (at, max(at, spans[name][1]))
         return spans
 
@@ -235,12 +233,8 @@ class Log:
         elif error.code() not in (client.KafkaError._TRANSPORT, client.KafkaError._ALL_BROKERS_DOWN):
             raise SourceError(f"Kafka at {self.servers} cannot be read: {error.str()}")
 
-    @contextmanager
-    def _failing(self, what: str) -> Iterator[None]:
-        """What the client raises meanwhile is a `SourceError`."""
-        try:
-            yield
-        except confluent_kafka().KafkaException as error:
-            self._admin.poll(0)  # or else it does not complain
-            why = dict.fromkeys(one.str() for one in (error.args[0], *self._complaints))
-            raise SourceError(f"Kafka at {self.servers} cannot {what}: {'; '.join(why)}") from None
+
+def _beyond(at: int, end: int | None) -> str:
+    """What is wrong with an offset behind the end of a partition, or one of a partition that is gone."""
+    there = "there is no such partition" if end is None else f"it ends at offset {end}"
+    return f"the next message to read is at offset {at}, but {there}, as if the topic was made anew"

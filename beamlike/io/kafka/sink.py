@@ -19,7 +19,7 @@ from beamlike.io.kafka.messages import VALUE
 from beamlike.io.kafka.sender import PATIENCE, send_once
 from beamlike.io.kafka.source import options_of, server_list
 from beamlike.io.sinks import Feed
-from beamlike.rows.dtypes import type_name
+from beamlike.rows.dtypes import has_values_of, type_name
 from stages.keys import key_text
 
 _PARTITIONER: Final = "murmur2_random"  # that of the Java client, so that keys meet those of other producers
@@ -75,11 +75,16 @@ class KafkaSink:
     per_pane: ClassVar[bool] = False
 
     def fitted(self, rows: Feed) -> Self:
-        """The same. Raises `PlanError` for a column of key or value that the rows do not have."""
+        """The same. Raises `PlanError` for a column of key or value that the rows do not have, or not of its type."""
         is_open = isinstance(self.value, Json) and self.value.is_open
-        for name in (*self.key, *(() if is_open else self.value.columns(VALUE))):
+        columns = {} if is_open else dict(self.value.columns(VALUE))
+        for name in (*self.key, *columns):
             if name not in rows.schema:
                 raise unknown_column(name, rows.schema, rows.step)
+        for name, dtype in columns.items():
+            if isinstance(self.value, Json) and not has_values_of(rows.schema[name], dtype):
+                told = f"{type_name(rows.schema[name])}, and {type_name(dtype)} in bl.json(...)"
+                raise WrongType(f"the column {name!r} is {told}", step=rows.step)
         if isinstance(self.value, Plain) and rows.schema[VALUE] not in (pl.String, pl.Binary):
             raise WrongType(
                 f"a message is text or bytes, but {VALUE!r} is {type_name(rows.schema[VALUE])}",

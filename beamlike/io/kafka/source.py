@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from importlib.util import find_spec
 from typing import Any, ClassVar, Final, Literal, get_args
 
 import attrs
@@ -173,7 +174,7 @@ class Kafka:
 
     def chunks(self, rows: int) -> Iterator[Pieces]:
         """What batches in process take, up to the end."""
-        intake = LogIntake.of(self, {}, rows, ends=True)
+        intake = LogIntake.of(self, {}, rows, ends=True, goes_on=False)
         with closing(intake):
             while (taken := intake.new()) is not None:
                 yield intake.read(taken)
@@ -206,7 +207,13 @@ class Kafka:
         return messages.rows_of(frame, self._codecs, headers=self.headers)
 
     def read_by_spark(self, spark: Any) -> Any:
-        """A stream of messages, which `decode` takes. Raises `PlanError` where Spark has no reader of Kafka."""
+        """A stream of messages, which `decode` takes. Raises `PlanError` where Spark has no reader of Kafka.
+
+        Raises `SourceError` for topics or servers that are not there, of which Spark's reader would tell minutes later.
+        """
+        if find_spec("confluent_kafka") is not None:
+            with closing(self.log()) as log:
+                log.partitions()
         reader = spark.readStream.format("kafka").options(**self._spark_options())
         try:
             stream = reader.load()

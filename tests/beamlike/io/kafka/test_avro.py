@@ -60,6 +60,12 @@ def test_what_is_no_record_is_told() -> None:
 def test_a_schema_without_columns_is_refused() -> None:
     with pytest.raises(ValueError, match="the schema must be a record"):
         bl.avro('"string"')
+    with pytest.raises(ValueError, match=r"bl.avro: the schema is no JSON .*'\{'"):
+        bl.avro("{")
+    with pytest.raises(
+        ValueError, match=r"bl.avro: each of the fields must have a name and a type, not None"
+    ):
+        bl.avro({"type": "record", "name": "P"})
     fields = [{"name": "m", "type": {"type": "map", "values": "int"}}]
     with pytest.raises(TypeError, match=r"field 'm' is .*map.*, for which there is no type of column"):
         bl.avro({"type": "record", "name": "P", "fields": fields})

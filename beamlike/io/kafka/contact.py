@@ -1,0 +1,105 @@
+"""What the servers of a cluster are asked: which topics there are, and which offsets. What they refuse, in words."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+import attrs
+
+from beamlike.errors import PlanError, SourceError
+from beamlike.io.kafka.client import confluent_kafka
+from beamlike.io.kafka.offsets import split_name, split_of
+
+PATIENCE: Final = 60.0
+"""Seconds without a message or an answer."""
+
+_FIRST: Final = 10.0  # the same, of servers that have never answered: there may be none
+_STEP: Final = 1.0  # seconds in the client, which no signal interrupts
+
+_LOG = logging.getLogger("beamlike")
+
+
+@attrs.define
+class Contact:
+    """A connection to servers, and the newest complaint of each kind that its clients have had."""
+
+    servers: str
+    common: Mapping[str, Any]
+    _complaints: dict[int, Any]
+    _admin: Any
+    _has_answered: bool = attrs.field(default=False, init=False)
+
+    @classmethod
+    def to(cls, servers: str, options: Mapping[str, str]) -> Self:
+        """Nobody is asked yet. Raises `PlanError` for options that the client does not take."""
+        complaints = dict[int, Any]()
+        common = {
+            "bootstrap.servers": servers,
+            "log_level": 0,
+            "error_cb": lambda error: complaints.update({error.code(): error}),
+            **options,
+        }
+        with _accepted():
+            admin = confluent_kafka().admin.AdminClient(common)
+        return cls(servers, common, complaints, admin)
+
+    def consumer(self, settings: Mapping[str, Any]) -> Any:
+        """A client that reads."""
+        with _accepted():
+            return confluent_kafka().Consumer({**settings, **self.common})
+
+    def topics(self) -> Any:
+        """Those that there are, once the servers answer; they are given less time if they never have."""
+        since, patience = time.monotonic(), PATIENCE if self._has_answered else _FIRST
+        told = False
+        while True:
+            try:
+                with self.failing("be asked for its topics"):
+                    found = self._admin.list_topics(timeout=_STEP).topics
+            except SourceError as error:
+                if time.monotonic() - since > patience or self._is_refused:
+                    raise
+                if not told:
+                    _LOG.warning("%s; it is asked again for %.0fs", error, patience)
+                told = True
+            else:
+                self._has_answered = True
+                self._complaints.clear()
+                return found
+
+    @property
+    def _is_refused(self) -> bool:
+        return confluent_kafka().KafkaError._AUTHENTICATION in self._complaints
+
+    def listed(self, names: Iterable[str], spec: Any) -> dict[str, int]:
+        """By partition, the offset for this."""
+        client = confluent_kafka()
+        asked = {client.TopicPartition(*split_of(name)): spec for name in names}
+        committed = client.IsolationLevel.READ_COMMITTED
+        with self.failing("be asked for its offsets"):
+            found = self._admin.list_offsets(asked, isolation_level=committed, request_timeout=PATIENCE)
+            return {
+                split_name(of.topic, of.partition): future.result().offset for of, future in found.items()
+            }
+
+    @contextmanager
+    def failing(self, what: str) -> Iterator[None]:
+        """What the client raises meanwhile is a `SourceError`."""
+        try:
+            yield
+        except confluent_kafka().KafkaException as error:
+            self._admin.poll(0)  # or else it does not complain
+            why = dict.fromkeys(one.str() for one in (error.args[0], *self._complaints.values()))
+            raise SourceError(f"Kafka at {self.servers} cannot {what}: {'; '.join(why)}") from None
+
+
+@contextmanager
+def _accepted() -> Iterator[None]:
+    try:
+        yield
+    except confluent_kafka().KafkaException as error:
+        raise PlanError(f"Kafka: the client does not take these options: {error.args[0].str()}") from None
