@@ -43,7 +43,7 @@ class Part:
 
     Among the others are those that can be `seen`. `least` says of the others, as the index does, where they hold and
     when they are due. The first `base` rows are not from patches, which have brought or taken away `changed` rows.
-    `all`: no live row is left out.
+    `all`: no live row is left out. `rest` has the others, if so much arrives that the bucket may be written anew.
     """
 
     bucket: int
@@ -55,6 +55,7 @@ class Part:
     base: int
     changed: int
     all: bool
+    rest: pl.DataFrame | None
 
     @classmethod
     def of(
@@ -76,6 +77,7 @@ class Part:
         rest = content.live.copy()
         rest[numbers.to_numpy()] = False
         held = holds_of(placed_in(content.rows.filter(rest), bucket), now) if now.percentiles else None
+        grows = _good_part(changed + 2 * len(numbers) + len(keys), content.base)
         rows = content.rows[numbers]
         return cls(
             bucket,
@@ -87,6 +89,8 @@ class Part:
             content.base,
             changed,
             not rest.any(),
+            # These are no more than have arrived and changed; other buckets are read again if need be.
+            content.rows.filter(rest) if grows else None,
         )
 
 
@@ -114,6 +118,8 @@ class Change:
         """All rows that the bucket has now."""
         if self.part.all:
             return self.come
+        if self.part.rest is not None:
+            return pl.concat([self.part.rest, self.come])
         content = storage.content(self.part.bucket)
         content.live[self.part.numbers.to_numpy()] = False
         return pl.concat([content.rows.filter(content.live), self.come])

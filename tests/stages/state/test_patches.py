@@ -210,11 +210,16 @@ def filled(make: Callable[[], Stage]) -> tuple[Stage, Noting]:
 
 
 class Noting(DictStore):
-    """Notes how many bytes are written under which key."""
+    """Notes what is read, and how many bytes are written under which key."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.read: list[str] = []
         self.written: list[tuple[str, int]] = []
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        self.read.append(key)
+        return super().get(stage, key)
 
     def put(self, stage: str, key: str, value: bytes) -> None:
         self.written.append((key, len(value)))
@@ -284,6 +289,18 @@ def test_patches_become_part_of_the_rows_before_they_are_many() -> None:
     require_exact(stage, store)
     anew = [key for key, _ in store.written if key.startswith("rows") and key.endswith("/0")]
     assert len(anew) == 2
+
+
+@pytest.mark.usefixtures("usual")
+def test_what_is_written_anew_for_all_that_has_come_is_read_once() -> None:
+    stage, store = filled(running)
+    before = {key for _, key in store.values if key.startswith("rows/")}
+    store.read.clear()
+    rows: list[Row] = [(f"key {number}", 7) for number in range(MANY // 4, 2 * MANY)]
+    stage.step(store, {MAIN: arrivals(stage, rows, 2 * MANY)}, Clock(8, 0))
+    assert before <= {key for key, _ in store.written}
+    assert sorted(key for key in store.read if key.startswith("rows/")) == sorted(before)
+    require_exact(stage, store)
 
 
 @pytest.mark.parametrize("make", [as_of, outer])
