@@ -21,6 +21,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from beamlike.spark.session.java import find_java
+from beamlike.spark.session.pickling import pickle_bytes_as_bytes
 from beamlike.spark.session.scratch import scratch
 
 _DEFAULTS = {
@@ -129,6 +130,7 @@ def _quiet_gateway(conf: SparkConf, *, row_loops: bool) -> JavaGateway:
     conf.set("spark.driver.extraJavaOptions", " ".join(options))
     gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE})
     threading.Thread(target=_pass_on, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True).start()
+    pickle_bytes_as_bytes(gateway)
     return gateway
 
 
