@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from stages.errors import StepError as StepError
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class PlanError(ValueError):
@@ -137,7 +142,32 @@ class TooManyDeadLetters(RunError, StepError):
 
 
 class SourceError(RunError):
-    """A source could not be read. On Spark, the next run on the checkpoint goes on where this one was."""
+    """A source could not be read. With a checkpoint, the next run on it goes on where this one was.
+
+    `source` is its name, where that is known.
+    """
+
+    source: str | None = None
+
+    def __str__(self) -> str:
+        told = str(self.args[0])
+        return told if self.source is None else f"source {self.source!r}: {told}"
+
+
+@contextmanager
+def naming_source(name: str) -> Iterator[None]:
+    """What cannot be read meanwhile is told with the name of the source; also what a storage says of itself."""
+    try:
+        yield
+    except SourceError as error:
+        error.source = error.source or name
+        raise
+    except OSError as error:
+        if type(error) is not OSError or error.errno is not None:
+            raise  # of this machine's files, whose kinds have names
+        failed = SourceError(f"it cannot be read: {_COLOURS.sub('', str(error)).strip()}")
+        failed.source = name
+        raise failed from error
 
 
 class DataLoss(SourceError):

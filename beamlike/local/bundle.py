@@ -8,6 +8,7 @@ from functools import partial
 import attrs
 import polars as pl
 
+from beamlike.errors import naming_source
 from beamlike.io.refreshed import Refreshed
 from beamlike.local.read_ahead import (
     Ahead,
@@ -139,7 +140,7 @@ def _next(
     name: str, chunks: Iterator[Chunk | None], started: Started[Ahead | None] | None = None
 ) -> Chunk | Ahead | None:
     """The next chunk, perhaps with what has become of it as it was read ahead."""
-    with at("source", name):
+    with at("source", name), naming_source(name):
         return next(chunks, None) if started is None else started.result()
 
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol, Self
 
 import attrs
 
-from beamlike.errors import CheckpointError, PlanError
+from beamlike.errors import CheckpointError, PlanError, naming_source
 from beamlike.io.in_process import Continued, intake_of
 from beamlike.io.sources import Intake, Position, Taken, ToldOfCommits
 from beamlike.local.begun import Begun
@@ -135,7 +135,9 @@ class SourceFeed:
             assert isinstance(source.source, Continued)
             apart = isinstance(source.watermark.per_split, SourceFile)
             opened = partial(intake_of, source.source, rows=rows, apart=apart)
-            intakes[name] = WholeIntake.of(position(name), opened) if source.whole else opened(position(name))
+            at_first = position(name)
+            with naming_source(name):
+                intakes[name] = WholeIntake.of(at_first, opened) if source.whole else opened(at_first)
             held.callback(intakes[name].close)
         return cls(plan, clock, intakes, threads)
 
@@ -143,7 +145,7 @@ class SourceFeed:
         """Of the sources that are not too far ahead."""
         there = dict[str, Taken]()
         for name, intake in self.intakes.items():
-            with at("source", name):
+            with at("source", name), naming_source(name):
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
                 taken = self._ahead[name].taken if name in self._ahead else intake.new()
@@ -159,7 +161,7 @@ class SourceFeed:
         began = self.clock()
         chunks = dict[str, Chunk | Ahead]()
         for name, taken in batch.taken.items():
-            with at("source", name):
+            with at("source", name), naming_source(name):
                 try:
                     found = self._ahead.pop(name, None)
                     chunks[name] = self.intakes[name].read(taken) if found is None else found.ahead
@@ -187,7 +189,7 @@ class SourceFeed:
             # A savepoint has a batch of another run.
             intake: object = self.intakes.get(name)
             if isinstance(intake, ToldOfCommits):
-                with at("source", name):
+                with at("source", name), naming_source(name):
                     intake.committed(taken)
 
     def _next(self, name: str, now: int) -> _Next:

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import polars as pl
 
-from beamlike.errors import MissingFiles, PlanError, WrongType
+from beamlike.errors import MissingFiles, PlanError, WrongType, naming_source
 from beamlike.io.refreshed import READ_AT, Refreshed
 from beamlike.io.sources import ReadInSteps, told_event_time
 from beamlike.logical.event_time import event_time, event_time_column, require_no_unit
@@ -82,9 +82,12 @@ def require_source(source: Any, step: str) -> pl.Schema:
             f"expected a source such as bl.Parquet('data/plays'), got {source!r}{example}", step=step
         )
     try:
-        schema = pl.Schema(source.schema())
+        with naming_source(step):
+            schema = pl.Schema(source.schema())
     except FileNotFoundError as error:
         raise MissingFiles(str(error), step=step) from None
+    except PlanError as error:
+        raise error if error.step is not None else type(error)(str(error), step=step) from None
     for column in schema:
         require_column_name(column, step)
     return schema

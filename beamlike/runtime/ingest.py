@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 import attrs
 import polars as pl
 
-from beamlike.errors import MissingFiles, PlanError, StepError
+from beamlike.errors import MissingFiles, PlanError, StepError, naming_source
 from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Unreadable
 from beamlike.io.in_process import InProcess, chunks_of
 from beamlike.io.sources import ReadInFiles, ReadInSteps
@@ -119,7 +119,7 @@ def _announced(source: SourcePlan, got: Ingested, watermark: int | None) -> Inge
 def _ingest(source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, files: FromFile | None) -> Ingested:
     if isinstance(rows, Faulty):
         return _unread(source, rows)
-    with at("source", source.name):
+    with at("source", source.name), naming_source(source.name):
         return _ingest_whole(source, rows, now, files)
 
 
@@ -268,7 +268,8 @@ def read_in_process(source: SourcePlan, rows: int) -> Iterator[Chunk]:
     apart = isinstance(source.watermark.per_split, SourceFile)
     chunks: Iterator[Chunk] = chunks_of(source.source, rows, apart=apart)
     try:
-        first = [Whole(list(chunks))] if source.whole else list(islice(chunks, 1))
+        with naming_source(source.name):
+            first = [Whole(list(chunks))] if source.whole else list(islice(chunks, 1))
     except FileNotFoundError as error:
         raise MissingFiles(str(error), step=source.name) from None
     return chain(first, chunks)

@@ -91,6 +91,19 @@ def test_a_producer_is_kept_until_another_process_takes_its_name(kafka: Cluster)
     other.close()
 
 
+def test_a_producer_whose_connection_broke_is_not_used_again(kafka: Cluster) -> None:
+    topic = kafka.topic()
+    sink = bl.KafkaSink(kafka.servers, topic)
+    sink.write(ROWS, Part("run", 0))
+    [first] = [one for (of, *_), one in sender._SENDERS.items() if of == topic]
+    assert first.is_sound
+    first._complaints.append("a broker was away")
+    sink.write(ROWS, Part("run", 1))
+    [second] = [one for (of, *_), one in sender._SENDERS.items() if of == topic]
+    assert second is not first
+    assert len(rows_of(kafka, topic)) == 2 * len(ROWS)
+
+
 def test_a_part_that_comes_again_is_there_once(kafka: Cluster) -> None:
     topic = kafka.topic()
     sink = bl.KafkaSink(kafka.servers, topic)

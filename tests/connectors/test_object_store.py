@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
+from beamlike.errors import MissingFiles, SourceError
 from tests.connectors.s3 import Store
 
 pytestmark = pytest.mark.connectors
@@ -76,3 +77,17 @@ def test_in_process(bucket: str, tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any) -> None:
     went_on(bucket, lambda **how: bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=1, **how))
+
+
+@pytest.mark.parametrize("runner", ["available_now", "100 milliseconds"])
+def test_a_bucket_that_is_not_there_is_not_waited_for(store: Store, tmp_path: Path, runner: str) -> None:
+    source = bl.JSONLines("s3://nowhere/in/*.jsonl", schema={"user": str})
+    p = bl.Pipeline("p")
+    p.read("plays", source).write("out", bl.Memory())
+    with (
+        store.in_environment(),
+        pytest.raises(MissingFiles, match="step 'plays': there is no bucket 'nowhere'"),
+    ):
+        p.run(bl.LocalRunner(checkpoint=tmp_path / "checkpoint", trigger=runner))
+    with store.in_environment(), pytest.raises(SourceError, match="source 'table': it cannot be read: "):
+        bl.Pipeline("p").read("table", bl.Delta("s3://nowhere/table"))

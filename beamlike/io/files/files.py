@@ -40,6 +40,7 @@ from beamlike.io.files.paths import (
     list_files,
     path_text,
     read_by_polars,
+    require_bucket,
     require_something,
 )
 from beamlike.io.sinks import ANY, Feed, Place
@@ -137,6 +138,8 @@ class Files:
         for path in self.paths:
             if globs or not is_pattern(path):
                 require_something(path)
+            elif is_remote(path):
+                require_bucket(path)
 
     def found(self, *, later: bool = False) -> list[Found]:
         """The files that are there, each once, in the order in which they are read; hidden ones are left out.

@@ -22,6 +22,7 @@ _GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
 _POLARS: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "hf"}
 )
+_IN_BUCKETS: Final = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
 _STEP: Final = 16 << 10  # bytes
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 
@@ -82,6 +83,7 @@ def list_files(path: str) -> list[Found]:
     """
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):
+        require_bucket(path)
         raise FileNotFoundError(nothing_at(path))
     return in_order(found, "modified")
 
@@ -92,6 +94,21 @@ def require_something(path: str) -> None:
         list_files(path)
     elif not _named(path):
         raise FileNotFoundError(nothing_at(path))
+
+
+def require_bucket(path: str) -> None:
+    """Raises `FileNotFoundError` for a path in a bucket of an object store that is not there, whatever comes later."""
+    from pyarrow import fs
+
+    if path.partition("://")[0].lower() in _IN_BUCKETS:
+        system, base = file_system(root_of(path))
+        name = base.partition("/")[0]
+        try:
+            found = system.get_file_info(name)
+        except OSError:  # who may list files in it may not be told of it
+            return
+        if found.type == fs.FileType.NotFound:
+            raise FileNotFoundError(f"there is no bucket {name!r}, for {path!r}")
 
 
 def _local(path: str) -> Iterator[Found]:
@@ -199,6 +216,7 @@ def _remote(path: str) -> Iterator[Found]:
     system, base = file_system(root)
     here = system.get_file_info(base)
     if root == path and here.type == fs.FileType.NotFound:
+        require_bucket(path)
         raise FileNotFoundError(nothing_at(path))
     if here.type == fs.FileType.File:
         yield Found(path, (here.mtime_ns or 0) // 1_000_000, here.size)

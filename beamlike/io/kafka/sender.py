@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Self
 
 import attrs
@@ -12,6 +14,10 @@ import attrs
 from beamlike.io.kafka.client import confluent_kafka
 
 PATIENCE: Final = 60.0  # seconds without an answer
+_PATIENCE_OF_KEPT: Final = (
+    15.0  # the same, of a producer from before: one whose broker was away may hear nothing more
+)
+_STEP: Final = 5.0  # seconds in the client, after which it is asked again
 _KEPT: Final = 8
 
 Produce = Callable[[Any], object]
@@ -29,6 +35,7 @@ class Sender:
     _ledger: Any
     _producer: Any
     noted: int
+    _complaints: list[Any]
 
     @classmethod
     def open(cls, settings: Mapping[str, Any], topic: str, name: str) -> Self:
@@ -37,15 +44,17 @@ class Sender:
         group = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
         ledger = client.Consumer({**settings, **group})
         try:
-            producer = client.Producer({**settings, "transactional.id": name})
-            insist(lambda: producer.init_transactions(PATIENCE))
+            complaints = list[Any]()
+            heard = {"error_cb": complaints.append}
+            producer = client.Producer({**settings, **heard, "transactional.id": name})
+            insist(producer.init_transactions, PATIENCE)
             [found] = ledger.committed([client.TopicPartition(topic, 0)], timeout=PATIENCE)
-            return cls(topic, ledger, producer, found.offset)
+            return cls(topic, ledger, producer, found.offset, complaints)
         except BaseException:
             ledger.close()
             raise
 
-    def send(self, batch: int, produce: Produce) -> None:
+    def send(self, batch: int, produce: Produce, patience: float = PATIENCE) -> None:
         """Sends a part of this batch in a transaction, unless it was sent already."""
         client = confluent_kafka()
         done = client.TopicPartition(self.topic, 0, batch + 1)
@@ -55,13 +64,20 @@ class Sender:
         try:
             produce(self._producer)
             group = self._ledger.consumer_group_metadata()
-            insist(lambda: self._producer.send_offsets_to_transaction([done], group, PATIENCE))
-            insist(lambda: self._producer.commit_transaction(PATIENCE))
+            note = partial(self._producer.send_offsets_to_transaction, [done], group)
+            insist(note, patience)
+            insist(self._producer.commit_transaction, patience)
         except client.KafkaException as error:
             if error.args[0].txn_requires_abort():
                 self._producer.abort_transaction(PATIENCE)
             raise
         self.noted = done.offset
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its connection has lasted: a transaction that is begun on another may wait for minutes."""
+        self._producer.poll(0)  # or else it does not complain
+        return not self._complaints
 
     def close(self) -> None:
         """Ends the connections."""
@@ -81,7 +97,9 @@ def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, pr
     place = (topic, name, *sorted(settings.items()))
     with _TURN:
         sender = _SENDERS.pop(place, None)
-    if sender is not None and (sender.noted > batch or not _sent(sender, batch, produce)):
+    if sender is not None and (
+        sender.noted > batch or not sender.is_sound or not _sent(sender, batch, produce)
+    ):
         sender.close()
         sender = None
     if sender is None:
@@ -100,21 +118,20 @@ def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, pr
 
 def _sent(sender: Sender, batch: int, produce: Produce) -> bool:
     try:
-        sender.send(batch, produce)
+        sender.send(batch, produce, _PATIENCE_OF_KEPT)
     except confluent_kafka().KafkaException:
         return False  # a new one finds out what became of it
     return True
 
 
-def insist(call: Callable[[], object]) -> None:
-    """Does it again where the client says that it may be."""
-    client = confluent_kafka()
-    for _ in range(9):
+def insist(call: Callable[[float], object], patience: float) -> None:
+    """Does it again for so long (s) where the client says that it may be; `call` is told how long it may take."""
+    client, end = confluent_kafka(), time.monotonic() + patience
+    while True:
         try:
-            call()
+            call(min(_STEP, patience))
         except client.KafkaException as error:
-            if not error.args[0].retriable():
+            if not error.args[0].retriable() or time.monotonic() > end:
                 raise
         else:
             return
-    call()

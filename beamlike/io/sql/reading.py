@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ Bound = int | str
 def schema_of(url: sa.URL, table: str) -> pl.Schema:
     """The columns of a table or view. Raises `PlanError` where there is none."""
     schema, name = split_name(table)
+    if url.get_backend_name() == "sqlite" and url.database and not _is_there(url.database):
+        raise PlanError(f"{shown(url)} has no table {table!r}: there is no file {url.database!r}")
     with _telling(url, table), warnings.catch_warnings():
         # Columns of types that SQLAlchemy does not know are read as text.
         warnings.simplefilter("ignore", sa.exc.SAWarning)
@@ -75,6 +78,11 @@ def require_growing(column: str, dtype: pl.DataType) -> None:
         raise PlanError(
             f"Table: grows={column!r} is {type_name(dtype)}; it must be a whole number, a time or text"
         )
+
+
+def _is_there(database: str) -> bool:
+    """Whether SQLite would open it, and not make an empty one."""
+    return database == ":memory:" or database.startswith("file:") or os.path.exists(database)
 
 
 @attrs.frozen

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from beamlike.errors import PlanError
+from beamlike.errors import PlanError, naming_source
 from beamlike.expressions.describe import describe
 from beamlike.io.base import FromFile
 from beamlike.io.planned import pieces_of, read_planned
@@ -125,7 +125,8 @@ def _listed(listing: Listing | Planner) -> DataFrame:
 def _row_envelopes(
     session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks, parts: SourceParts
 ) -> DataFrame:
-    rows: DataFrame = cast(ReadBySpark, plan.source).read_by_spark(session)
+    with naming_source(plan.name):
+        rows: DataFrame = cast(ReadBySpark, plan.source).read_by_spark(session)
     if not rows.isStreaming:
         raise PlanError(
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Self, cast
 import attrs
 from pyspark.sql import DataFrame
 
-from beamlike.errors import CheckpointError
+from beamlike.errors import CheckpointError, naming_source
 from beamlike.io.planned import PlannedIntake
 from beamlike.io.sources import Planned, Position, ReadInParts, Taken, ToldOfCommits
 from beamlike.plan.model import SourcePlan
@@ -174,7 +174,7 @@ class Planner(NotedBatches):
 
     def _done(self, batches: Sequence[Noted], names: Iterable[str]) -> None:
         """Tells of batches that are committed, notes that, and removes the notes of these names."""
-        with at("source", self.name):
+        with at("source", self.name), naming_source(self.name):
             for noted in batches:
                 self._intake.committed(noted.taken)
         for last in batches[-1:]:
@@ -210,7 +210,7 @@ class Planner(NotedBatches):
 
     def _plan(self) -> bool:
         """Has the next batch planned, if there is one."""
-        with at("source", self.name):
+        with at("source", self.name), naming_source(self.name):
             taken = self._intake.new()
         self._more = taken is not None and taken.more
         if taken is None:

@@ -144,6 +144,14 @@ def test_a_table_is_looked_up_and_read_anew(url: str) -> None:
     ]
 
 
+def test_no_file_is_made_for_a_database_of_sqlite_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(
+        PlanError, match=r"step 'plays': .* has no table 'plays': there is no file '.*none.db'"
+    ):
+        bl.Pipeline("p").read("plays", bl.Table(f"sqlite:///{tmp_path}/none.db", "plays"))
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_is_said_when_it_is_declared(url: str) -> None:
     with pytest.raises(PlanError, match="has no table 'play'; did you mean 'plays'"):
         rows(bl.Table(url, "play"))
