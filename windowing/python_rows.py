@@ -92,6 +92,13 @@ def python_has(rows: pl.DataFrame) -> pl.Series | None:
     return None if mask.all() else mask
 
 
+def beyond_python(frame: pl.DataFrame) -> str | None:
+    """The first column that has such a value; None where there is none."""
+    if python_has(frame) is None:
+        return None
+    return next(name for name in frame.columns if python_has(frame[[name]]) is not None)
+
+
 def _fits(value: pl.Expr, dtype: Any) -> pl.Expr | None:
     """Null fits. None where every value of the type does."""
     if isinstance(dtype, pl.Date):

@@ -58,6 +58,8 @@ def event_time() -> nw.Expr:
 def window_start() -> nw.Expr:
     """The first moment of the element's window, as Datetime in UTC; only after `window_into`.
 
+    The global window has the least that there is, of which neither polars nor Python knows the day.
+
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m"))
         >>> minutes.select(minute=bl.window_start().dt.minute()).collect()["minute"].to_list()
@@ -68,6 +70,8 @@ def window_start() -> nw.Expr:
 
 def window_end() -> nw.Expr:
     """The end of the element's window, which the window does not contain, as Datetime in UTC.
+
+    The global window ends after all others, at a time of which neither polars nor Python knows the day.
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m"))

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import attrs
 import polars as pl
+from polars.exceptions import PanicException
 
 from beamlike.io.base import Part
+from windowing.python_rows import BEYOND, beyond_python
 
 
 @attrs.frozen
@@ -17,6 +19,9 @@ class Callback:
     The frame has all rows of the batch, in the memory of the driver. After a failure a batch may come again, under
     the same number: what was written for it before has to be replaced. Where it has no rows this time, as a function
     before it gave others, the frame is empty; so may that of the first batch be when a run on Spark goes on.
+
+    A column may have times that Python cannot hold, such as `bl.window_end()` of the global window. Polars computes
+    with them, and fails where it is to print them or make dicts of them: a `ValueError` then names the column.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Callback(lambda frame, batch: print(batch, frame["user"].to_list())))
@@ -31,8 +36,14 @@ class Callback:
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Calls the function, unless there are no rows."""
-        if not frame.is_empty():
+        if frame.is_empty():
+            return
+        try:
             self.fn(frame, part.batch)
+        except (PanicException, OverflowError) as error:
+            if (wrong := beyond_python(frame)) is None:
+                raise
+            raise ValueError(f"{error}; column {wrong!r}: {BEYOND}; cast or drop it") from error
 
     def take_back(self, empty: pl.DataFrame, part: Part) -> None:
         """Calls the function with no rows, as it may have had some of this batch before."""

@@ -13,7 +13,7 @@ import polars as pl
 from beamlike.io.base import Part, declared
 from beamlike.io.sources import Position, Taken
 from beamlike.rows.dtypes import SchemaLike
-from windowing.python_rows import BEYOND, python_has
+from windowing.python_rows import BEYOND, beyond_python
 
 _ROW: Final = "row"
 
@@ -173,8 +173,7 @@ class Memory:
     def rows(self) -> list[dict[str, Any]]:
         """The same as dicts. Raises `ValueError` for times that Python cannot hold, as `frame()` can."""
         frame = self.frame()
-        if python_has(frame) is not None:
-            wrong = next(name for name in frame.columns if python_has(frame[[name]]) is not None)
+        if (wrong := beyond_python(frame)) is not None:
             raise ValueError(f"column {wrong!r} cannot be in dicts, as {BEYOND}; frame() has it")
         return frame.to_dicts()
 

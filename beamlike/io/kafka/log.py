@@ -204,9 +204,10 @@ class Log:
     def _hold(self, polled: Sequence[Any]) -> None:
         """Keeps what are messages, and heeds the others."""
         errors = list(map(confluent_kafka().Message.error, polled))
-        if faults := [place for place, error in enumerate(errors) if error is not None]:
-            for place in faults:
-                self._heed(polled[place])
+        if errors.count(None) < len(errors):  # as a rule none is, and no message is looked at by itself
+            for message, error in zip(polled, errors, strict=True):
+                if error is not None:
+                    self._heed(message)
             polled = [message for message, error in zip(polled, errors, strict=True) if error is None]
         for name, at in self._held.put(polled).items():
             self._at[name] = max(self._at.get(name, 0), at)

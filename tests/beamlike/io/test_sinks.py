@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import polars as pl
 import pytest
+from polars.exceptions import PanicException
 
 import beamlike as bl
 from beamlike.io import (
@@ -282,6 +283,20 @@ def test_memory_says_which_column_has_times_that_python_cannot_hold() -> None:
     assert out.frame()["n"].to_list() == [1]
     with pytest.raises(ValueError, match=r"column 'end' .* outside of the years 1 to 9999; frame\(\) has it"):
         out.rows()
+
+
+def test_a_callback_that_cannot_use_a_time_is_told_its_column() -> None:
+    frame = pl.DataFrame({"n": [1], "end": [2**62]}, {"n": pl.Int64, "end": pl.Datetime("us", "UTC")})
+    with pytest.raises(ValueError, match=r"column 'end': .* outside of the years 1 to 9999"):
+        Callback(lambda frame, batch: frame.to_dicts()).write(frame, Part("q", 1, 0))
+    with pytest.raises(ValueError, match=r"of its own; column 'end': .* outside of the years 1 to 9999"):
+        Callback(panics).write(frame, Part("q", 1, 0))
+    with pytest.raises(PanicException, match="of its own"):
+        Callback(panics).write(frame.drop("end"), Part("q", 1, 0))
+
+
+def panics(frame: pl.DataFrame, batch: int) -> None:
+    raise PanicException("of its own")
 
 
 def test_a_callback_gets_each_batch_with_rows_and_one_that_is_taken_back() -> None:
