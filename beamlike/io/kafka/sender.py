@@ -19,6 +19,9 @@ _PATIENCE_OF_KEPT: Final = (
 )
 _STEP: Final = 5.0  # seconds in the client, after which it is asked again
 _KEPT: Final = 8
+# A broker writes the end of a transaction after it has answered, and until then refuses the next one. The client waits
+# for 100 ms by default before it asks again; so every batch would, where batches are short.
+_SOON: Final = {"retry.backoff.ms": 5}
 
 Produce = Callable[[Any], object]
 """Hands all messages of a part over to a producer."""
@@ -46,7 +49,7 @@ class Sender:
         try:
             complaints = list[Any]()
             heard = {"error_cb": complaints.append}
-            producer = client.Producer({**settings, **heard, "transactional.id": name})
+            producer = client.Producer({**_SOON, **settings, **heard, "transactional.id": name})
             insist(producer.init_transactions, PATIENCE)
             [found] = ledger.committed([client.TopicPartition(topic, 0)], timeout=PATIENCE)
             return cls(topic, ledger, producer, found.offset, complaints)

@@ -232,6 +232,8 @@ class Kafka:
             "subscribe": ",".join(self.topics),
             "includeHeaders": str(self.headers).lower(),
             "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
+            # All that was fetched: with each poll, by default of 500, Spark asks the broker for the topic's ends.
+            "kafka.max.poll.records": "1000000",
             **{f"kafka.{name}": value for name, value in for_java(self.options).items()},
         }
         if self.max_offsets_per_trigger is not None:
