@@ -50,6 +50,8 @@ class Sender:
             complaints = list[Any]()
             heard = {"error_cb": complaints.append}
             producer = client.Producer({**_SOON, **settings, **heard, "transactional.id": name})
+            # A producer that knows no broker yet finds its coordinator at the second attempt, half a second later.
+            insist(lambda patience: producer.list_topics(timeout=patience), PATIENCE)
             insist(producer.init_transactions, PATIENCE)
             [found] = ledger.committed([client.TopicPartition(topic, 0)], timeout=PATIENCE)
             return cls(topic, ledger, producer, found.offset, complaints)
