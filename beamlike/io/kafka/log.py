@@ -204,7 +204,7 @@ class Log:
     def _hold(self, polled: Sequence[Any]) -> None:
         """Keeps what are messages, and heeds the others."""
         errors = list(map(confluent_kafka().Message.error, polled))
-        if errors.count(None) < len(errors):  # as a rule none is, and no message is looked at by itself
+        if any(errors):  # as a rule none is, and no message is looked at by itself
             for message, error in zip(polled, errors, strict=True):
                 if error is not None:
                     self._heed(message)
