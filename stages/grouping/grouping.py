@@ -265,13 +265,11 @@ class Grouping(OneTable):
         touched, untouched, closed, panes = self._elements(
             state, admitted.incoming, before, at_arrival, unmerged
         )
-        rows = together(touched, untouched)
+        rows, moved = together(touched, untouched), Moment(now.times, self.merging)
         if now != then and len(rows):
-            rows, due = self._move(
-                rows, before, Moment(then.times, self.merging), Moment(now.times, self.merging)
-            )
+            rows, due = self._move(rows, before, Moment(then.times, self.merging), moved)
             panes = together(panes, due)
-        rows = let_go(rows, self.layout, Moment(now.times, self.merging))
+        rows = let_go(rows, self.layout, moved)
         left_out: LeftOut = admitted.aside or LeftOut()
         dropped = {
             LATE: left_out.late,

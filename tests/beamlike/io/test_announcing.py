@@ -103,12 +103,14 @@ def test_a_batch_that_was_not_committed_comes_again_and_one_that_was_is_told_of_
         code = [sys.executable, "-c", killed.replace("{method}", method)]
         run = subprocess.run([*code, source.folder, checkpoint, str(tmp_path / "out")], cwd=ROOT, timeout=120)
         assert run.returncode == 9
-        assert source.acknowledged == ["000000.json"]
+        # A batch whose successor has left no note is told of again.
+        assert {*source.acknowledged} == {"000000.json"}
     # The checkpoint knows the source by its kind.
     resumed = type("Killed", (Parcels,), {})(source.folder)
     run = counts(resumed, tmp_path / "out").run(bl.LocalRunner(checkpoint=checkpoint))
     assert panes(tmp_path / "out") == PANES
-    assert source.acknowledged[1:] == ["000001.json", "000002.json", "000003.json"]
+    told = [*dict.fromkeys(source.acknowledged)]
+    assert told == ["000000.json", "000001.json", "000002.json", "000003.json"]
 
 
 def test_what_is_no_plan_is_an_error_that_says_so(tmp_path: Path) -> None:
