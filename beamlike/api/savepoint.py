@@ -9,8 +9,9 @@ from beamlike.io.files.paths import absolute, path_text
 from beamlike.local import savepoint as in_process
 from beamlike.plan.manifest import Runner
 from beamlike.plan.model import Plan
-from beamlike.runtime.checkpoint import saved_manifest
-from beamlike.runtime.savepoint import Savepoint
+from beamlike.runtime.checkpoint import OURS, saved_manifest
+from beamlike.runtime.savepoint import FACTS, Savepoint, no_run, no_savepoint
+from beamlike.system.path_names import is_remote
 
 __all__ = ["restore", "save"]
 
@@ -36,6 +37,9 @@ def save(
     manifest = saved_manifest(path)
     if manifest is not None and manifest["runner"] == Runner.LOCAL:
         return in_process.save(path, path_text(savepoint))
+    # Spark takes seconds to start. A folder with one of these is told of there: it may be one that is damaged.
+    if not _has_any(path, OURS, "offsets"):
+        raise no_run(path)
     from beamlike.spark.savepoint import savepoint as on_spark
 
     return on_spark.save(path, path_text(savepoint), session=session, master=master)
@@ -71,6 +75,13 @@ def restore(
         return in_process.restore(source, target, plan)
     if runner != Runner.SPARK:
         raise ValueError(f"restore: runner must be 'spark' or 'local', not {runner!r}")
+    if not _has_any(absolute(source), FACTS):
+        raise no_savepoint(absolute(source))
     from beamlike.spark.savepoint import savepoint as on_spark
 
     return on_spark.restore(source, target, plan, shards=shards, session=session, master=master)
+
+
+def _has_any(folder: str, *names: str) -> bool:
+    """Whether one of these is there, as far as can be seen without Spark."""
+    return is_remote(folder) or any(os.path.lexists(os.path.join(folder, name)) for name in names)

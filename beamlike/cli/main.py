@@ -321,12 +321,13 @@ def report(run: str, output: str) -> None:
 
     history = _plainly(lambda: History.open(run))
     try:
-        from beamlike.observe.report import write_report
+        from beamlike.observe import write_report
     except ModuleNotFoundError as error:
-        if not str(error.name).startswith("matplotlib"):
-            raise
-        raise click.ClickException("reports need matplotlib: pip install 'beamlike[report]'") from None
-    _plainly(lambda: write_report(history, output))
+        raise click.ClickException(str(error)) from None
+    try:
+        _plainly(lambda: write_report(history, output))
+    except OSError as error:
+        raise click.ClickException(f"cannot write {output!r}: {error}") from None
     click.echo(output)
 
 

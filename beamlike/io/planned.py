@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -11,6 +12,7 @@ import polars as pl
 
 from beamlike.io.base import Announced, FromFile, Pieces
 from beamlike.io.files.chunking import together
+from beamlike.io.given import frame
 from beamlike.io.sources import (
     Closed,
     Planned,
@@ -47,6 +49,7 @@ class PlannedIntake:
         if not isinstance(given, Taken):
             kind = type(self.source).__name__
             raise TypeError(f"{kind}.plan must give a bl.Taken(input, position, ...) or None, not {given!r}")
+        _require_data(given, self.source)
         taken = given._replace(watermark=_microseconds(given.watermark, self.source))
         moves = {**self.position, **taken.position} != self.position
         return taken if taken.input is not None or moves or _announced(taken) > self._told else None
@@ -95,7 +98,7 @@ def planned_chunks(
 def read_planned(source: Planned, taken: Taken, rows: int) -> Pieces | pl.LazyFrame | Announced:
     """What a planned batch has, its parts in pieces of at most `rows` rows."""
     found = _rows_of(source, taken, rows)
-    planned = found if isinstance(found, Pieces) else found.lazy()
+    planned = found if isinstance(found, Pieces) else frame(found, type(source).__name__)
     return planned if taken.watermark is None else Announced(planned, cast(int, taken.watermark))
 
 
@@ -111,7 +114,21 @@ def _rows_of(source: Planned, taken: Taken, rows: int) -> PlannedRows:
 def pieces_of(source: ReadInParts, part: Any, rows: int) -> Iterator[FromFile]:
     """What a part has, in pieces of at most `rows` rows."""
     for piece in source.read_part(part, rows):
-        yield piece if isinstance(piece, FromFile) else FromFile(piece.lazy(), type(source).__name__)
+        kind = type(source).__name__
+        yield piece if isinstance(piece, FromFile) else FromFile(frame(piece, kind), kind)
+
+
+def _require_data(taken: Taken, source: object) -> None:
+    """Raises `TypeError` where a checkpoint could not keep it: on the first run, not when there is a checkpoint."""
+    method = f"{type(source).__name__}.plan"
+    if not isinstance(taken.position, Mapping):
+        raise TypeError(
+            f"{method}: the position must be a dict of what changes, such as {{'next': 7}}, not {taken.position!r}"
+        )
+    try:
+        json.dumps([taken.input, dict(taken.position)])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{method}: input and position must be data that JSON can hold: {error}") from None
 
 
 def _microseconds(watermark: object, source: object) -> int | None:

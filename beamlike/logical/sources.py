@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -83,7 +84,7 @@ def require_source(source: Any, step: str) -> pl.Schema:
         )
     try:
         with naming_source(step):
-            schema = pl.Schema(source.schema())
+            schema = _columns(source, step)
     except FileNotFoundError as error:
         raise MissingFiles(str(error), step=step) from None
     except PlanError as error:
@@ -91,6 +92,19 @@ def require_source(source: Any, step: str) -> pl.Schema:
     for column in schema:
         require_column_name(column, step)
     return schema
+
+
+def _columns(source: Any, step: str) -> pl.Schema:
+    given, method = source.schema(), f"{type(source).__name__}.schema"
+    if not isinstance(given, Mapping):
+        raise WrongType(
+            f"{method} must give the columns with their types, such as {{'user': pl.String}}, not {given!r}",
+            step=step,
+        )
+    try:
+        return pl.Schema(given)
+    except TypeError as error:
+        raise WrongType(f"{method}: {error}", step=step) from None
 
 
 def read(

@@ -43,7 +43,13 @@ _EXTRAS = {
 
 def __getattr__(name: str) -> Any:
     if name in _EXTRAS:
-        return getattr(import_module(_EXTRAS[name]), name)
+        try:
+            return getattr(import_module(_EXTRAS[name]), name)
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("matplotlib"):
+                raise
+            needs = "reports and charts need matplotlib: pip install 'beamlike[report]'"
+            raise ModuleNotFoundError(needs, name=error.name) from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

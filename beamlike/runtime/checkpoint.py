@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import attrs
+import polars as pl
 
 from beamlike.errors import CheckpointError
 from beamlike.plan.manifest import Remedy, Runner, differences, new_manifest, parse, refusal
@@ -148,13 +149,13 @@ def stored(what: str, name: str) -> Iterator[None]:
     """Raises `CheckpointError` where storage does not let this be done with a file or folder."""
     try:
         yield
-    except OSError as error:
+    except (OSError, pl.exceptions.ComputeError) as error:  # the second is polars' when it writes a file
         raise not_stored(what, name, error) from error
 
 
 def not_stored(what: str, name: str, reason: object) -> CheckpointError:
     """The error for a file or folder of a checkpoint with which this cannot be done."""
     return CheckpointError(
-        f"cannot {what} {name}: {reason}; see to its storage (is there room, may this process {what} there?) and run "
-        "again: a run goes on where it was"
+        f"cannot {what} {name}: {reason}; see to its storage (is there room, may this process read and write there?) and "
+        "run again: a run goes on where it was"
     )

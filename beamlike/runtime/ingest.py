@@ -13,6 +13,7 @@ import polars as pl
 
 from beamlike.errors import MissingFiles, PlanError, StepError, naming_source
 from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Unreadable
+from beamlike.io.given import fitting
 from beamlike.io.in_process import InProcess, chunks_of
 from beamlike.io.sources import ReadInFiles, ReadInSteps
 from beamlike.plan.model import Plan, SourcePlan
@@ -120,6 +121,8 @@ def _ingest(source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, files: Fr
     if isinstance(rows, Faulty):
         return _unread(source, rows)
     with at("source", source.name), naming_source(source.name):
+        if not isinstance(source.source, ReadInFiles):  # whose columns its reader sees to
+            rows = fitting(rows, f"source {source.name!r}", source.raw)
         return _ingest_whole(source, rows, now, files)
 
 

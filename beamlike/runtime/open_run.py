@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import Any, Self
 
 import attrs
@@ -12,7 +11,7 @@ from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import CheckpointFolder
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.observers import Observers, OnBatch
-from beamlike.runtime.outcome import Outcome
+from beamlike.runtime.outcome import Outcome, Storing
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.system.in_hand import Desk
@@ -47,7 +46,7 @@ class OpenRun:
         *,
         records: str | None,
         tasks: bool = False,
-        storing: Callable[[], AbstractContextManager[object]] = nullcontext,
+        storing: Storing | None = None,
     ) -> Self:
         """Has the sinks made ready, unless they are. What is to be let go of at the end is put into `held`.
 
@@ -58,9 +57,7 @@ class OpenRun:
             sinks.start()
             manifest["begun"] = True
             checkpoint.save(manifest)
-        with storing():
-            outcome = Outcome.open(records, plan, desk, fresh=False, tasks=tasks)
-        outcome.storing = storing
+        outcome = Outcome.open(records, plan, desk, fresh=False, tasks=tasks, storing=storing)
         outcome.followed_by(on_batch)
         held.callback(outcome.close, "failed")
         progress = Progress(plan.name)

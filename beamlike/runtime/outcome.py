@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
+from typing import TypeAlias
 
 import attrs
 
+from beamlike.errors import RunError
 from beamlike.plan.model import Plan
 from beamlike.plan.run_graph import describe_run
 from beamlike.records.keys_seen import keys_of
@@ -19,6 +21,9 @@ from beamlike.records.slips import RunSlip, tasks_of, with_tasks
 from beamlike.records.writer import RecordWriter
 from beamlike.system.in_hand import Desk, Follower
 
+Storing: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""Is entered to write a record: it says what a failure of the storage means."""
+
 _OURS = re.compile(r".+-\d+(\.new)?")
 
 
@@ -26,28 +31,45 @@ _OURS = re.compile(r".+-\d+(\.new)?")
 class Outcome:
     """The records of a run, if somebody wants them, and the desk where it keeps what it is at.
 
-    `tasks` is the folder in which tasks note what they are at, where there is one. `storing` is entered to write a
-    record: it says what a failure of the storage means. `later` takes what has to be done before the batch counts as
-    done, which by default is done at once.
+    `tasks` is the folder in which tasks note what they are at, where there is one. `later` takes what has to be done
+    before the batch counts as done, which by default is done at once.
     """
 
     desk: Desk
     _writer: RecordWriter | None = None
     _slip: RunSlip | None = None
     tasks: str | None = None
-    storing: Callable[[], AbstractContextManager[object]] = nullcontext
+    storing: Storing = nullcontext
     later: Callable[[Callable[[], object]], object] = lambda task: task()
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str] | None, plan: Plan, desk: Desk, *, fresh: bool, tasks: bool = False
+        cls,
+        path: str | os.PathLike[str] | None,
+        plan: Plan,
+        desk: Desk,
+        *,
+        fresh: bool,
+        tasks: bool = False,
+        storing: Storing | None = None,
     ) -> Outcome:
         """Of a run that begins, or unless it is `fresh` goes on, with tasks of its own where it has `tasks`.
 
-        Raises `RecordsInUse` and `FileExistsError` where the records cannot be these.
+        Raises `RecordsInUse` and `FileExistsError` where the records cannot be these, and `RunError` where they cannot
+        be written, unless `storing` raises something else.
         """
         if path is None:
             return cls(desk)
+        storing = storing or partial(_recorded, os.fspath(path))
+        with storing():
+            outcome = cls._opened(path, plan, desk, fresh=fresh, tasks=tasks)
+        outcome.storing = storing
+        return outcome
+
+    @classmethod
+    def _opened(
+        cls, path: str | os.PathLike[str], plan: Plan, desk: Desk, *, fresh: bool, tasks: bool
+    ) -> Outcome:
         slip = RunSlip.take(path, simulated=desk.simulated)
         try:
             writer = RecordWriter.open(path, describe_run(plan), fresh=fresh)
@@ -99,6 +121,16 @@ class Outcome:
             _empty(self.tasks)
             with suppress(OSError):
                 os.rmdir(self.tasks)
+
+
+@contextmanager
+def _recorded(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise  # it is ours, and says that another name is needed
+        raise RunError(f"cannot write the records {path!r}: {error}") from error
 
 
 def _folder_of_keys(writer: RecordWriter) -> str | None:

@@ -74,7 +74,7 @@ def load(path: str, read: Callable[[str], str | None]) -> Savepoint:
     """The savepoint in a folder, whose files are `read`. Raises `CheckpointError` if there is none."""
     text = read(f"{path.rstrip('/')}/{FACTS}")
     if text is None:
-        raise CheckpointError(f"there is no savepoint in {path}: it has no {FACTS}, which is written last")
+        raise no_savepoint(path)
     try:
         saved = from_facts(Savepoint, {**json.loads(text), "path": path})
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -113,6 +113,11 @@ def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoi
 def no_run(checkpoint: str) -> CheckpointError:
     """The error for a folder that is no checkpoint."""
     return CheckpointError(f"there is no run to save in {checkpoint}: it has no beamlike/manifest.json")
+
+
+def no_savepoint(folder: str) -> CheckpointError:
+    """The error for a folder that is none."""
+    return CheckpointError(f"there is no savepoint in {folder}: it has no {FACTS}, which is written last")
 
 
 def not_empty(folder: str, what: str) -> CheckpointError:

@@ -296,11 +296,19 @@ def test_report_writes_a_page(invoke: Invoke) -> None:
 
 
 @pytest.mark.usefixtures("recorded")
+def test_report_says_where_it_cannot_write(invoke: Invoke) -> None:
+    pytest.importorskip("matplotlib")
+    result = invoke("report", "checkpoint", "-o", f"{'long' * 100}.html")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: cannot write 'longlong")
+
+
+@pytest.mark.usefixtures("recorded")
 def test_report_says_how_to_install_what_it_needs() -> None:
     code = "import sys; sys.modules['matplotlib'] = None; from beamlike.cli.main import main; main(['report', '.'])"
     path = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True, check=False)
-    assert done.stderr == "Error: reports need matplotlib: pip install 'beamlike[report]'\n"
+    assert done.stderr == "Error: reports and charts need matplotlib: pip install 'beamlike[report]'\n"
     assert done.returncode == 1
     assert not Path("report.html").exists()
 

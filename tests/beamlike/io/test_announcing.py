@@ -122,9 +122,74 @@ def test_what_is_no_plan_is_an_error_that_says_so(tmp_path: Path) -> None:
         def plan(self, position: Any, rows: int) -> Any:
             return bl.Taken(0, {}, watermark="noon")  # type: ignore[arg-type]
 
-    for kind, why in ((Wrong, "must give a bl.Taken"), (Timeless, "must be a datetime or microseconds")):
+    class Placeless(Parcels):
+        def plan(self, position: Any, rows: int) -> Any:
+            return bl.Taken(0, 7)  # type: ignore[arg-type]
+
+    class Unkept(Parcels):
+        def plan(self, position: Any, rows: int) -> Any:
+            return bl.Taken({1}, {"next": 1})
+
+    for kind, why in (
+        (Wrong, "must give a bl.Taken"),
+        (Timeless, "must be a datetime or microseconds"),
+        (Placeless, "the position must be a dict .*, not 7"),
+        (Unkept, "must be data that JSON can hold: .*set"),
+    ):
         with pytest.raises(TypeError, match=rf"{kind.__name__}.plan.* {why}.*"):
             bl.Pipeline("p").read("plays", kind(str(tmp_path))).collect()
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (None, r"(Wrong|Parts) must give its rows as a DataFrame or LazyFrame of polars, not as NoneType"),
+        (pl.DataFrame({"at": [1]}).to_arrow(), "must give .* not as Table"),
+        (pl.DataFrame({"at": [1], "usr": ["ada"]}), "source 'plays' gave rows without column 'user' .* did you mean 'usr'"),
+        (
+            pl.DataFrame({"user": ["ada"], "at": ["1"]}),
+            "source 'plays' gave column 'at' as String, but its schema says Int64",
+        ),
+    ],
+)
+def test_rows_that_are_not_as_declared_are_an_error_that_says_so(tmp_path: Path, rows: Any, why: str) -> None:
+    class Wrong(Parcels):
+        def read(self, taken: Any) -> Any:
+            return rows
+
+    class Parts(Crates):
+        def read_part(self, part: Any, rows: int) -> Any:
+            yield self.parcels.read(part)
+
+    parcels = Wrong(str(tmp_path))
+    parcels.put([("ada", 1)], 1)
+    for source in (parcels, Parts(parcels)):
+        with pytest.raises(TypeError, match=why):
+            bl.Pipeline("p").read("plays", source).collect()
+
+
+def test_nulls_have_the_type_that_was_declared(tmp_path: Path) -> None:
+    class Nameless(Parcels):
+        def read(self, taken: Any) -> Any:
+            return pl.DataFrame({"user": [None], "at": [1]})
+
+    source = Nameless(str(tmp_path))
+    source.put([("ada", 1)], 1)
+    found = bl.Pipeline("p").read("plays", source).collect()
+    assert found["user"].dtype == pl.String
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [(["at"], "must give the columns with their types"), ({"at": "int"}, "schema: .*'int'")],
+)
+def test_what_is_no_schema_is_an_error_that_says_so(tmp_path: Path, schema: Any, why: str) -> None:
+    class Wrong(Parcels):
+        def schema(self) -> Any:
+            return schema
+
+    with pytest.raises(TypeError, match=rf"step 'plays': Wrong.*{why}"):
+        bl.Pipeline("p").read("plays", Wrong(str(tmp_path)))
 
 
 def test_a_plan_is_refused_that_would_not_be_told_what_is_announced(tmp_path: Path) -> None:

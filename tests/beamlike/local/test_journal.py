@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,6 +19,7 @@ from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.journal import KEPT_BATCHES, Journal
 from beamlike.runtime.dead_letter_limit import Counted
 from stages.state.store import DictStore
+from tests.support.storage import full
 
 
 def begun(number: int) -> Begun:
@@ -207,17 +206,6 @@ def test_half_a_transaction_is_as_if_there_was_none(run: Path) -> None:
     again()
     records = (run / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)["batch"] for line in records if line.startswith('{"batch"')] == [0, 1]
-
-
-@contextmanager
-def full(size: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("size", [100, 20_000, 60_000])

@@ -395,3 +395,11 @@ def test_an_element_after_a_global_window_is_in_the_last_window(tmp_path: Path) 
     per_week.write("out", sink)
     p.run()
     assert [row["n"] for row in sink.rows()] == [1]
+
+
+def test_records_that_cannot_be_written_are_told_of_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    p = bl.Pipeline("p")
+    p.read("rows", bl.Rows([{"at": 1}])).write("out", bl.Memory())
+    with pytest.raises(bl.RunError, match=r"cannot write the records '.*/file/run\.jsonl': \[Errno \d+\]"):
+        p.run(bl.LocalRunner(records=str(tmp_path / "file" / "run.jsonl")))

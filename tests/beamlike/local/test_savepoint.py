@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from tests.support.ongoing import NAMES, SCHEMA, ongoing
+from tests.support.storage import full
 
 STRETCH = 45
 """Seconds in a file: shorter than what sessions, timers and the join wait for."""
@@ -168,6 +169,11 @@ def test_what_cannot_be_saved_or_restored_is_told(tmp_path: Path) -> None:
         bl.savepoint.restore(saved, moves.checkpoint, plan, runner="local")
     with pytest.raises(bl.CheckpointError, match="there is no savepoint in"):
         bl.savepoint.restore(tmp_path / "data", tmp_path / "two", plan, runner="local")
+    with pytest.raises(bl.CheckpointError, match="there is no savepoint in"):
+        # Nothing could start a cluster there: that is looked at before.
+        bl.savepoint.restore(tmp_path / "data", tmp_path / "two", plan, master="spark://localhost:1")
+    with pytest.raises(bl.CheckpointError, match="there is no run to save in"):
+        bl.savepoint.save(tmp_path / "data", tmp_path / "two", master="spark://localhost:1")
     with pytest.raises(ValueError, match="shards= is for runner='spark'"):
         bl.savepoint.restore(saved, tmp_path / "two", plan, runner="local", shards=2)
     with pytest.raises(ValueError, match="runner must be 'spark' or 'local', not 'flink'"):
@@ -175,6 +181,9 @@ def test_what_cannot_be_saved_or_restored_is_told(tmp_path: Path) -> None:
     (saved / "savepoint.json").write_text("{}")
     with pytest.raises(bl.CheckpointError, match=r"is damaged, its savepoint\.json is not what was written"):
         bl.savepoint.restore(saved, tmp_path / "two", plan, runner="local")
+
+    with full(100), pytest.raises(bl.CheckpointError, match=r"cannot write .*is there room"):
+        bl.savepoint.save(moves.checkpoint, tmp_path / "three")
 
     def fail(record: Any) -> None:
         raise ZeroDivisionError

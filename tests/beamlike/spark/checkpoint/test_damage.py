@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import ANY
@@ -25,6 +23,7 @@ from beamlike.spark.savepoint import savepoint as savepoints
 from stages.state.store import ENCODING
 from tests.beamlike.system.test_durable import Disk
 from tests.support import kept
+from tests.support.storage import full
 
 Damage = Callable[[Path], object]
 ANEW = "start anew with another checkpoint"
@@ -235,17 +234,6 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
 
 
 # Storage
-
-
-@contextmanager
-def full(size: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_storage_that_is_full_or_cannot_be_written_is_told(tmp_path: Path) -> None:

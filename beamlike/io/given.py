@@ -1,0 +1,30 @@
+"""What a source gives beside what it has declared: frames of polars, with its columns and their types."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from beamlike.errors import nearest
+from beamlike.rows.dtypes import type_name
+
+
+def frame(rows: object, giver: str) -> pl.LazyFrame:
+    """Rows as `giver` gave them. Raises `TypeError` for what is no frame of polars."""
+    if isinstance(rows, pl.DataFrame | pl.LazyFrame):
+        return rows.lazy()
+    kind = type(rows).__name__
+    raise TypeError(f"{giver} must give its rows as a DataFrame or LazyFrame of polars, not as {kind}")
+
+
+def fitting(rows: object, giver: str, schema: pl.Schema) -> pl.LazyFrame:
+    """The rows, with nulls of the type that was declared. Raises `TypeError` for other columns or types."""
+    given = frame(rows, giver)
+    found = given.collect_schema()
+    for name, dtype in schema.items():
+        if name not in found:
+            raise TypeError(f"{giver} gave rows without column {name!r} of its schema{nearest(name, found)}")
+        if found[name] not in (dtype, pl.Null()):
+            was, declared = type_name(found[name]), type_name(dtype)
+            raise TypeError(f"{giver} gave column {name!r} as {was}, but its schema says {declared}")
+    empty = [pl.col(name).cast(dtype) for name, dtype in schema.items() if found[name] != dtype]
+    return given.with_columns(empty) if empty else given
