@@ -245,3 +245,14 @@ def test_what_cannot_be_is_an_error_in_words(redis: Queues, tmp_path: Path) -> N
     ):
         bl.Pipeline("p").read("plays", nowhere).collect()
     assert "hunter2" not in repr(nowhere)
+
+
+def test_options_that_the_client_does_not_take_are_refused(redis: Queues) -> None:
+    p = bl.Pipeline("p")
+    plays = p.read(
+        "plays", queue(redis, "options", options={"timeout": 3}), timestamp="at", timestamp_unit="s"
+    )
+    with pytest.raises(
+        bl.PlanError, match=r"Redis: options= are not those of redis-py's client: .*'timeout'"
+    ):
+        plays.collect()

@@ -38,10 +38,12 @@ from beamlike.io.files.paths import (
     absolute,
     is_pattern,
     list_files,
+    nothing_at,
     path_text,
     read_by_polars,
     require_bucket,
     require_something,
+    root_of,
 )
 from beamlike.io.sinks import ANY, Feed, Place
 from beamlike.io.sources import Found, Position
@@ -134,12 +136,17 @@ class Files:
         return ADVICE[self.order]
 
     def require_there(self, *, globs: bool) -> None:
-        """Raises `FileNotFoundError` for a path that does not exist, and with `globs` for one that nothing matches."""
+        """Raises `FileNotFoundError` for a path that does not exist, and with `globs` for one that nothing matches.
+
+        Without that, the log is told of a glob in a folder that is not there.
+        """
         for path in self.paths:
             if globs or not is_pattern(path):
                 require_something(path)
             elif is_remote(path):
                 require_bucket(path)
+            elif not os.path.isdir(root_of(path) or os.curdir):
+                _LOG.warning("files may come later, but now %s", nothing_at(path))
 
     def found(self, *, later: bool = False) -> list[Found]:
         """The files that are there, each once, in the order in which they are read; hidden ones are left out.

@@ -47,6 +47,12 @@ class Log:
         if version is None and start is None:
             return self._of_snapshot(self.table(None).version(), 0, rows)
         if version is None:
+            newest = max(self._versions(), default=-1)
+            if (start or 0) > newest + 1:
+                raise SourceError(
+                    f"the newest version of the Delta table {self.path!r} is {newest}: start_version={start} would "
+                    "pass over versions that are still to come"
+                )
             return self._after((start or 0) - 1, position.get("end"))
         if (first := position["file"]) is not None:
             return self._of_snapshot(version, first, rows)

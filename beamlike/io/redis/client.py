@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from beamlike.errors import DataLoss, SourceError
+from beamlike.errors import DataLoss, PlanError, SourceError
 
 AT_ONCE: Final = 10_000
 """So many messages are asked for at once: the server does nothing else meanwhile."""
@@ -45,7 +45,13 @@ def shown(url: str) -> str:
 
 @lru_cache(maxsize=16)
 def _connected(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
-    return redis().Redis.from_url(url, **dict(options))
+    client = redis().Redis.from_url(url, **dict(options))
+    pool = client.connection_pool
+    try:
+        pool.connection_class(**pool.connection_kwargs)  # it is not connected
+    except TypeError as error:
+        raise PlanError(f"Redis: options= are not those of redis-py's client: {error}") from None
+    return client
 
 
 def time_of_id(name: str) -> int:

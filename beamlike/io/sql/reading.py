@@ -19,7 +19,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from beamlike.errors import PlanError, SourceError, nearest
 from beamlike.io.sql.names import is_query
-from beamlike.io.sql.statements import engine, shown, split_name
+from beamlike.io.sql.statements import engine, shown, split_name, without_driver
 from beamlike.rows.dtypes import type_name
 
 _TRIES: Final = 4
@@ -237,15 +237,10 @@ def _telling(url: sa.URL, table: str) -> Iterator[None]:
     except (PlanError, SourceError):
         raise
     except ModuleNotFoundError as error:
-        what = (
-            "adbc-driver-postgresql"
-            if (error.name or "").startswith("adbc")
-            else "the driver of the database"
-        )
-        raise ModuleNotFoundError(
-            f"to read a bl.Table needs {what}: pip install 'beamlike[table]', or the driver that the url names",
-            name=error.name,
-        ) from None
+        if (error.name or "").startswith("adbc"):
+            needs = "to read PostgreSQL, bl.Table needs adbc-driver-postgresql: pip install 'beamlike[table]'"
+            raise ModuleNotFoundError(needs, name=error.name) from None
+        raise without_driver(url, error) from None
     except Exception as error:
         told = str(getattr(error, "orig", None) or error).strip()
         raise SourceError(f"{table!r} of {shown(url)} cannot be read: {told}") from None

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
-from beamlike.errors import nearest
+from beamlike.errors import PlanError, nearest
 from beamlike.io.sql import bulk, texts
 from beamlike.io.sql.bulk import WIDE
 from beamlike.rows.dtypes import type_name
@@ -70,6 +70,15 @@ def _engine(url: sa.URL) -> sa.Engine:
     # SQLite has one writer at a time, and whoever comes second waits for so long.
     waits = {"timeout": _PATIENCE} if url.get_backend_name() == "sqlite" else {}
     return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=waits)
+
+
+def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = None) -> PlanError:
+    """The error for a database whose driver is not installed."""
+    return PlanError(
+        f"{url.drivername!r} needs the module {error.name!r}: pip install the driver of the database, or name one in "
+        "the url that is there, as in 'postgresql+psycopg://...'",
+        step=step,
+    )
 
 
 def shown(url: sa.URL) -> str:

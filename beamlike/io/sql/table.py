@@ -242,8 +242,4 @@ class Table(TableSource):
         try:
             return _statements().engine(self.url).begin()  # type: ignore[no-any-return]
         except ModuleNotFoundError as error:
-            raise PlanError(
-                f"{self.url.drivername!r} needs the module {error.name!r}: pip install the driver of the database, or "
-                "name one in the url that is there, as in 'postgresql+psycopg://...'",
-                step=self._declared().step,
-            ) from None
+            raise _statements().without_driver(self.url, error, self._declared().step) from None

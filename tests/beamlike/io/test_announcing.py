@@ -145,7 +145,10 @@ def test_what_is_no_plan_is_an_error_that_says_so(tmp_path: Path) -> None:
     [
         (None, r"(Wrong|Parts) must give its rows as a DataFrame or LazyFrame of polars, not as NoneType"),
         (pl.DataFrame({"at": [1]}).to_arrow(), "must give .* not as Table"),
-        (pl.DataFrame({"at": [1], "usr": ["ada"]}), "source 'plays' gave rows without column 'user' .* did you mean 'usr'"),
+        (
+            pl.DataFrame({"at": [1], "usr": ["ada"]}),
+            "source 'plays' .* without column 'user' .* did you mean 'usr'",
+        ),
         (
             pl.DataFrame({"user": ["ada"], "at": ["1"]}),
             "source 'plays' gave column 'at' as String, but its schema says Int64",

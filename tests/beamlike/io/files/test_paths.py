@@ -123,6 +123,14 @@ def test_with_an_interval_a_glob_waits_and_a_missing_folder_is_an_error(spark: A
         runner.start(plan)
 
 
+def test_who_waits_for_files_in_a_folder_that_is_not_there_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    for path in ("data/later*", "data/playz/*.jsonl"):
+        bl.JSONLines(path, schema={"at": int}).require_there(globs=False)
+    (told,) = caplog.messages
+    assert told.startswith("files may come later, but now nothing matches 'data/playz/*.jsonl': ")
+    assert told.endswith("has no 'playz'; did you mean 'plays'?")
+
+
 def test_a_list_of_paths_is_read_as_one_source_each_file_once(runner: Any) -> None:
     for name, at in (("data/odd, x/{b}.jsonl", 3), ("data/more/c.jsonl", 2)):
         Path(name).parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import beamlike as bl
 from beamlike.errors import PlanError
 from beamlike.io import Part
 from beamlike.io.sinks import Feed, RowKey
@@ -91,6 +92,8 @@ def test_a_declaration_that_cannot_be_is_refused(arguments: tuple[Any, ...], say
 def test_a_database_without_its_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PlanError, match=r"step 'out': 'postgresql\+psycopg2' needs the module 'psycopg2'"):
         table("postgresql+psycopg2://bob:hunter2@nowhere/x").check()
+    with pytest.raises(PlanError, match=r"step 'rows': 'postgresql\+psycopg2' needs the module 'psycopg2'"):
+        bl.Pipeline("p").read("rows", bl.Table("postgresql+psycopg2://bob:hunter2@nowhere/x", "t"))
 
 
 @pytest.mark.parametrize("dialect", ["mysql", "mssql", "oracle", "postgresql", "sqlite"])
