@@ -21,6 +21,8 @@ GONE: Final = "__gone"
 
 _ROW: Final = "__row"
 
+_CHUNK: Final = "rows"
+
 FEW: Final = 1_000
 """To look for such columns in fewer rows takes longer than to write them."""
 
@@ -141,5 +143,10 @@ def remove(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -
         store.delete(stage, _key(bucket, number))
 
 
+def is_chunk(key: str) -> bool:
+    """Whether a key is that of a chunk, in a table or not."""
+    return f"/{_CHUNK}/" in f"/{key}"
+
+
 def _key(bucket: int, number: int) -> str:
-    return f"rows/{bucket}/{number}"
+    return f"{_CHUNK}/{bucket}/{number}"

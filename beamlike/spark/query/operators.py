@@ -21,6 +21,7 @@ from beamlike.runtime.envelope import ARROW, DDL, Envelope
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.session.workers import settle
+from stages.state.chunks import is_chunk
 
 Noted = Callable[[], AbstractContextManager[None]]
 """A task notes what it is at meanwhile."""
@@ -39,11 +40,12 @@ class MapStateStore:
     state: Any
 
     def get(self, stage: str, key: str) -> bytes | None:
-        # Spark logs a warning for each value that is asked for and missing.
+        # Spark logs a warning for each value that is asked for and missing, as chunks are not: an index has them.
         name = (f"{stage}/{key}",)
-        if not self.state.containsKey(name):
+        if not is_chunk(key) and not self.state.containsKey(name):
             return None
-        return bytes(self.state.getValue(name)[0])
+        found = self.state.getValue(name)
+        return None if found is None else bytes(found[0])
 
     def put(self, stage: str, key: str, value: bytes) -> None:
         self.state.updateValue((f"{stage}/{key}",), (value,))
