@@ -36,6 +36,14 @@ class Patch:
 
 
 @attrs.frozen
+class Written:
+    """Of chunks, one by one: how many rows each has, and how many bytes it takes."""
+
+    rows: list[int]
+    bytes: list[int]
+
+
+@attrs.frozen
 class Chunk:
     """What is in a value: columns, and of those that have one value throughout this value; and how many `rows`."""
 
@@ -128,13 +136,13 @@ def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> 
     return found
 
 
-def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> list[int]:
-    """Writes rows, and which are gone, as chunks, numbered from `first`; gives how many bytes each takes."""
+def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
+    """Writes rows, and which are gone, as chunks, numbered from `first`."""
     pieces = list(_slices(patch.rows))
     values = [pack(Patch(pieces[0], patch.gone)), *(pack(Patch(piece)) for piece in pieces[1:])]
     for number, value in enumerate(values, start=first):
         store.put(stage, _key(bucket, number), value)
-    return [len(value) for value in values]
+    return Written([len(piece) for piece in pieces], [len(value) for value in values])
 
 
 def remove(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> None:

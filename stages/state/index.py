@@ -14,6 +14,7 @@ from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Table
 from stages.parted import together
 from stages.progress.watermarks import Times, Watermarks
 from stages.state.buckets import BUCKET, inside
+from stages.state.chunks import Written
 from stages.state.store import StateStore, decode, encode
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
 from windowing.time import MIN_TIME, format_time
@@ -52,6 +53,11 @@ class Size:
     chunks: int = 0
     bytes: int = 0
     log: int = 0
+
+    @classmethod
+    def of_rows(cls, written: Written) -> Size:
+        """Of a bucket that has these chunks of rows, and no log."""
+        return cls(len(written.rows), len(written.rows), sum(written.bytes))
 
 
 @attrs.frozen

@@ -1,9 +1,9 @@
 """Large buckets of which a step needs few rows: it is shown these alone, and a patch is put beside the bucket.
 
-A bucket is read whole, as keys at random are all over it. But rows that no arrival reaches, and that are not due, stay
-where they are. What the index says of a bucket is what it said before, less the rows that were shown, with those that
-have come; only for the least hold and deadlines the rows that stay are looked through. A bucket of which a good part
-has changed, or that has many patches, is written anew.
+Of a bucket are read the chunks in which keys that are wanted may be, all of them if a row is due. Rows that no arrival
+reaches, and that are not due, stay where they are. What the index says of a bucket is what it said before, less the
+rows that were shown, with those that have come; only for the least hold and deadlines rows that stay are looked
+through. A bucket of which a good part has changed, or that has many patches, is written anew.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.parted import together
 from stages.progress.watermarks import Times
 from stages.state.buckets import BUCKET, partition
 from stages.state.chunks import Patch
-from stages.state.index import COUNTS, DEADLINE, SIZES, Index, Size, folded
-from stages.state.storage import Content, Storage, holds_of
+from stages.state.directory import NEVER
+from stages.state.index import COUNTS, SIZES, Index, Size, folded
+from stages.state.storage import LARGE_BYTES, Content, Storage, holds_of
 from stages.strategies.histogram import Histogram, merge_histograms
 
-LARGE_BYTES: Final = 250_000
-"""Of the rows of a bucket, in the store: a smaller one is looked at and written as a whole, which takes less time."""
-
 MOST_PATCHES: Final = 16
-"""A bucket with so many of them is written anew: each takes a while to read, however small it is."""
+"""With so many more chunks than its rows need, a bucket is written anew: each takes a while, however small it is."""
 
-MOST_CHANGED: Final = 1.0
-"""By the rows of a bucket: when patches have brought and taken away as many, it is written anew, too."""
+MOST_GONE: Final = 0.5
+MOST_ROWS: Final = 8.0
+"""By the rows that it had when it was written anew: when patches have taken so many, or it has so many, it is again."""
 
 _NUMBER: Final = "__number"
+_PLACE: Final = "__place"
 
 
 @attrs.frozen
@@ -42,7 +41,7 @@ class Part:
     """The rows of a bucket that a step is shown, with their `numbers`; and of the others all that the index needs.
 
     Among the others are those that can be `seen`. `least` says of the others, as the index does, where they hold and
-    when they are due. The first `base` rows are not from patches, which have brought or taken away `changed` rows.
+    when they are due. The first `base` rows are not from patches. `total` rows are in the bucket, of which `gone` are.
     `all`: no live row is left out. `rest` has the others, if so much arrives that the bucket may be written anew.
     """
 
@@ -53,7 +52,8 @@ class Part:
     least: pl.DataFrame
     holds: Histogram
     base: int
-    changed: int
+    total: int
+    gone: int
     all: bool
     rest: pl.DataFrame | None
 
@@ -68,29 +68,50 @@ class Part:
         now: Times,
     ) -> Part:
         """The rows that have these keys, or the key of a row that is due; all of them, if that is a good part."""
-        content = storage.content(bucket)
-        numbers, seen = _numbers(content, keys, asked, due)
-        dead = len(content.live) - int(np.count_nonzero(content.live))
-        changed = len(content.live) - content.base + dead
-        if _good_part(changed + len(numbers), content.base):
-            numbers, seen = pl.Series(_NUMBER, np.flatnonzero(content.live), dtype=pl.UInt32), seen.clear()
-        rest = content.live.copy()
-        rest[numbers.to_numpy()] = False
+        everything = due is not None or now.percentiles
+        wanted = together(keys, asked)
+        contents = [storage.content(bucket)] if everything else storage.contents_with(bucket, wanted)
+        parts = (cls._in(storage, content, bucket, keys, asked, due, now) for content in contents)
+        return next(part for part in parts if part is not None)
+
+    @classmethod
+    def _in(
+        cls,
+        storage: Storage,
+        content: Content,
+        bucket: int,
+        keys: pl.DataFrame,
+        asked: pl.DataFrame,
+        due: pl.Expr | None,
+        now: Times,
+    ) -> Part | None:
+        """The part, if these rows of the bucket tell what the index has to say of the others."""
+        places, seen = _places(content, keys, asked, due)
+        live = int(np.count_nonzero(content.live))
+        total, gone = len(content.live), len(content.live) - live
+        rest = content.live[content.numbers]
+        if content.whole and _too_many(total, gone + len(places), content.base):
+            places, seen = np.flatnonzero(rest), seen[:0]
+        rest[places] = False
+        rows = content.rows[places]
+        least = _least(storage, content, bucket, rows, rest, now)
+        if least is None:
+            return None
         held = holds_of(placed_in(content.rows.filter(rest), bucket), now) if now.percentiles else None
-        grows = _good_part(changed + 2 * len(numbers) + len(keys), content.base)
-        rows = content.rows[numbers]
+        grows = _too_many(total + len(keys), gone + len(places), content.base)
         return cls(
             bucket,
             rows,
-            numbers,
+            pl.Series(_NUMBER, content.numbers[places], dtype=pl.UInt32),
             content.rows[seen],
-            _least(storage, content, bucket, rows, rest, now),
+            least,
             (held or {}).get(bucket, {}),
             content.base,
-            changed,
-            not rest.any(),
+            total,
+            gone,
+            len(places) == live,
             # These are no more than have arrived and changed; other buckets are read again if need be.
-            content.rows.filter(rest) if grows else None,
+            content.rows.filter(rest) if grows and content.whole else None,
         )
 
 
@@ -111,8 +132,9 @@ class Change:
         size, part = storage.size(self.part.bucket), self.part
         if self.nothing:
             return False
-        changed = part.changed + len(part.rows) + len(self.come)
-        return part.all or _good_part(changed, part.base) or size.chunks - size.base >= MOST_PATCHES
+        anew = _too_many(part.total + len(self.come), part.gone + len(part.rows), part.base)
+        needed = size.base * size.log // max(1, size.bytes)
+        return part.all or anew or size.chunks - size.base - needed >= MOST_PATCHES
 
     def everything(self, storage: Storage) -> pl.DataFrame:
         """All rows that the bucket has now."""
@@ -127,9 +149,7 @@ class Change:
 
 def large(storage: Storage, buckets: Iterable[int]) -> frozenset[int]:
     """Those of these buckets of which a step is shown only what it needs."""
-    if not storage.table.visited_by_key or not storage.table.keys:
-        return frozenset()
-    return frozenset(bucket for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES)
+    return frozenset(bucket for bucket in buckets if storage.is_large(storage.size(bucket)))
 
 
 def parts_of(
@@ -174,7 +194,7 @@ def put_patches(storage: Storage, index: Index, changes: Sequence[Change], now: 
     if not changes:
         return index
     sizes = {
-        change.part.bucket: storage.beside(change.part.bucket, Patch(change.come, change.part.numbers))
+        change.part.bucket: storage.beside(change.part.bucket, Patch(change.come, change.part.numbers), now)
         for change in changes
     }
     come = pl.concat([placed_in(change.come, change.part.bucket) for change in changes])
@@ -209,25 +229,27 @@ def _summary(
     return folded(pl.concat(frames, how="diagonal"))
 
 
-def _good_part(changed: int, base: int) -> bool:
-    """Whether so many changes cost more, whenever a bucket is read, than to write it anew once."""
-    return changed > MOST_CHANGED * base
+def _too_many(rows: int, gone: int, base: int) -> bool:
+    """Whether so many cost more, whenever a bucket is read, than to write it anew once; it is also divided then."""
+    return gone > MOST_GONE * base or rows > MOST_ROWS * base
 
 
-def _numbers(
+def _places(
     content: Content, keys: pl.DataFrame, asked: pl.DataFrame, due: pl.Expr | None
-) -> tuple[pl.Series, pl.Series]:
-    """The numbers of live rows: those that have these keys, or that of one that is due; others that are asked for."""
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Where the live rows are that have these keys, or that of one that is due; and others that are asked for."""
+    here = content.live[content.numbers]
     if due is not None:
-        over = content.rows.filter(due.fill_null(False), pl.lit(pl.Series(content.live)))
+        over = content.rows.filter(due.fill_null(False), pl.lit(pl.Series(here)))
         keys = pl.concat([keys, over.select(keys.columns)])
-    numbered = content.rows.select(keys.columns).with_row_index(_NUMBER)
+    numbered = content.rows.select(keys.columns).with_row_index(_PLACE)
     on: dict[str, Any] = {"on": keys.columns, "nulls_equal": True, "maintain_order": "left"}
     found = numbered.join(pl.concat([keys, asked]), how="semi", **on)
-    found = found.filter(content.live[found[_NUMBER].to_numpy()])
+    found = found.filter(here[found[_PLACE].to_numpy()])
     if asked.is_empty():
-        return found[_NUMBER], found[_NUMBER].clear()
-    return found.join(keys, how="semi", **on)[_NUMBER], found.join(keys, how="anti", **on)[_NUMBER]
+        return found[_PLACE].to_numpy(), np.arange(0)
+    mine, others = found.join(keys, how="semi", **on), found.join(keys, how="anti", **on)
+    return mine[_PLACE].to_numpy(), others[_PLACE].to_numpy()
 
 
 def _least(
@@ -237,11 +259,12 @@ def _least(
     shown: pl.DataFrame,
     rest: npt.NDArray[np.bool_],
     now: Times,
-) -> pl.DataFrame:
-    """What the index has to say of the rest without these rows: its least hold, and when it is due."""
-    rows = content.rows
-    hold = pl.min_horizontal(name for name in (HOLD, OUTSTANDING_HOLD) if name in rows.columns)
-    times = {"hold": hold, **{DEADLINE + clock: time for clock, time in storage.kept.deadlines(now).items()}}
+) -> pl.DataFrame | None:
+    """What the index has to say of the rest without these rows: its least hold, and when it is due.
+
+    None if that was a row of these, and it may be of one that is not here.
+    """
+    rows, times = content.rows, storage.least_times(now)
     known = storage.index.buckets.filter(pl.col(BUCKET) == bucket).drop(*SIZES, *COUNTS)
     before = known.row(0, named=True)
     first = shown.select(time.min().alias(name) for name, time in times.items()).row(0, named=True)
@@ -250,4 +273,14 @@ def _least(
     among = pl.lit(pl.Series(rest))
     numbers = rows.select(pl.when(among).then(time).arg_min().alias(name) for name, time in times.items())
     least = rows[sorted({number for number in numbers.row(0) if number is not None})]
-    return storage.summary(placed_in(least, bucket), {bucket: Size()}, now).drop(*SIZES, *COUNTS)
+    found = storage.summary(placed_in(least, bucket), {bucket: Size()}, now).drop(*SIZES, *COUNTS)
+    return found if _is_least(found, content.others) else None
+
+
+def _is_least(found: pl.DataFrame, others: Mapping[str, int]) -> bool:
+    """Whether none of these times is after that of other rows."""
+    here = found.row(0, named=True) if len(found) else dict.fromkeys(others)
+    return all(
+        least == NEVER or ((time := here[name]) is not None and time <= least)
+        for name, least in others.items()
+    )

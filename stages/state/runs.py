@@ -98,7 +98,7 @@ class Runs:
             written = chunks.write(
                 storage.store, storage.stage, number, 0, chunks.Patch(part.drop(BUCKET, LEAST))
             )
-            sizes[number] = Size(len(written), len(written), sum(written))
+            sizes[number] = Size.of_rows(written)
         zones = placed.group_by(BUCKET).agg(
             pl.col(LEAST).min(),
             pl.col(LEAST).max().alias(GREATEST),

@@ -40,7 +40,7 @@ class StateStore(Protocol):
         """Sets the value."""
 
     def delete(self, stage: str, key: str) -> None:
-        """Removes the value, which must be there."""
+        """Removes the value, if there is one."""
 
 
 @attrs.define
@@ -56,7 +56,7 @@ class DictStore:
         self.values[stage, key] = value
 
     def delete(self, stage: str, key: str) -> None:
-        del self.values[stage, key]
+        self.values.pop((stage, key), None)
 
 
 @attrs.frozen

@@ -23,9 +23,10 @@ from stages.state.store import DictStore
 def patched(*, large: int, most: int, changed: float, split: int, chunk: int) -> Iterator[None]:
     """With other sizes of what a bucket, a chunk and patches may be. A bucket may change `changed` times as a whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stages.state.patches.LARGE_BYTES", large)
+        patch.setattr("stages.state.storage.LARGE_BYTES", large)
         patch.setattr("stages.state.patches.MOST_PATCHES", most)
-        patch.setattr("stages.state.patches.MOST_CHANGED", changed)
+        patch.setattr("stages.state.patches.MOST_GONE", changed)
+        patch.setattr("stages.state.patches.MOST_ROWS", 1 + changed)
         patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
         patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
         yield

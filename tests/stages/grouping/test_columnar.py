@@ -87,7 +87,7 @@ def test_python_calls_do_not_grow_with_the_windows_that_fire(
     # Chunks of the store have a size of their own: of more rows there are more, each with a few calls. And of a large
     # bucket not all is looked at, which takes some calls, too.
     monkeypatch.setattr("stages.state.chunks.CHUNK_BYTES", 10**9)
-    monkeypatch.setattr("stages.state.patches.LARGE_BYTES", 10**9)
+    monkeypatch.setattr("stages.state.storage.LARGE_BYTES", 10**9)
     windowing = Windowing(windows, trigger, accumulation, allowed_lateness="1h")
     few, many = Firing(windowing, 2_000), Firing(windowing, 10_000)
     few.run()  # imports and caches

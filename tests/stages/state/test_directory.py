@@ -1,0 +1,87 @@
+"""Of large buckets only the chunks are read in which keys that are wanted may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from stages.operator import MAIN
+from stages.progress.watermarks import Clock
+from stages.stage import Stage
+from tests.stages.state.test_patches import MANY, USUAL, Noting, Row, arrivals, as_of, filled, running
+from tests.support.patched import moved, patched, require_exact
+
+CHUNK = 50_000  # bytes
+
+
+@pytest.fixture(autouse=True)
+def small_chunks() -> Iterator[None]:
+    with patched(**{**USUAL, "changed": 1_000, "chunk": CHUNK}):
+        yield
+
+
+def take(stage: Stage, store: Noting, keys: Iterable[str], turn: int) -> list[str]:
+    """Has rows with these keys come in as batch number `turn`; gives the chunks that were read."""
+    store.read.clear()
+    rows: list[Row] = [(key, 6 + turn) for key in keys]
+    stage.step(store, {MAIN: arrivals(stage, rows, (1 + turn) * MANY)}, Clock(7 + turn, 0))
+    read = [key for key in store.read if key.startswith("rows/")]
+    require_exact(stage, store)
+    return read
+
+
+def of_rows(store: Noting) -> list[str]:
+    return [key for _, key in store.values if key.startswith("rows/")]
+
+
+def test_for_new_keys_no_rows_are_read() -> None:
+    stage, store = filled(running)
+    assert take(stage, store, (f"new {number}" for number in range(100)), 1) == []
+
+
+def test_keys_that_came_together_are_read_together() -> None:
+    stage, store = filled(running)
+    take(stage, store, (f"new {number}" for number in range(100)), 1)
+    last = of_rows(store)[-1]
+    read = take(stage, store, (f"new {number}" for number in range(100)), 2)
+    assert set(read) == {last, "rows/128/0"}  # what is due next is no longer in the last, but in the first
+
+
+def test_what_was_replaced_is_not_read_again() -> None:
+    stage, store = filled(running)
+    assert len(take(stage, store, ["key 1"], 1)) == 1
+    patch = of_rows(store)[-1]
+    assert set(take(stage, store, ["key 1"], 2)) == {patch, "rows/128/0"}
+
+
+@pytest.mark.parametrize("lost", ["all", "the first", "the last"])
+def test_a_bucket_of_which_keys_are_not_noted_is_read_whole(lost: str) -> None:
+    stage, store = filled(as_of)
+    take(stage, store, ["key 1"], 1)
+    noted = [place for place in store.values if place[1].startswith("keys/")]
+    for place in {"all": noted, "the first": noted[:1], "the last": noted[-1:]}[lost]:
+        store.delete(*place)
+    before = of_rows(store)
+    assert take(stage, store, ["key 2"], 2) == before
+
+
+def test_what_was_noted_of_other_rows_is_not_believed() -> None:
+    stage, store = filled(running)
+    noted = {place: value for place, value in store.values.items() if place[1].startswith("keys/")}
+    with patched(**{**USUAL, "changed": 0, "chunk": CHUNK}):
+        take(stage, store, (f"new {number}" for number in range(100)), 1)  # written anew
+    store.values.update(noted)  # by a version that notes nothing, these would still be there
+    before = of_rows(store)
+    assert take(stage, store, ["new 1"], 2) == before
+
+
+def test_nothing_is_noted_of_what_is_gone() -> None:
+    stage, store = filled(running)
+    for number in range(3):
+        take(stage, store, [f"new {number}"], 1 + number)
+    assert len([key for _, key in store.values if key.startswith("keys/")]) == 4
+    with patched(**{**USUAL, "changed": 0, "chunk": CHUNK}):
+        take(stage, store, ["new 4"], 5)
+    assert [key for _, key in store.values if key.startswith("keys/")] == ["keys/128/0"]
+    assert moved(stage, store).values.keys() == store.values.keys()
