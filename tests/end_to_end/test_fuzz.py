@@ -16,6 +16,7 @@ import beamlike as bl
 from beamlike.io.base import Part, output_frame
 from beamlike.records.model import BatchRecord
 from stages.errors import StepError
+from tests.support.examples import share
 from tests.support.fuzz import Case, as_texts, cases, counts
 from tests.support.shards import Query
 
@@ -90,9 +91,8 @@ def check_identity(stages: Iterable[Any]) -> None:
 
 
 @settings(
+    share(2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    deadline=None,
-    max_examples=settings().max_examples // 2,
 )
 @given(cases())
 def test_every_row_of_a_random_pipeline_is_accounted_for(case: Case) -> None:
@@ -111,8 +111,8 @@ def test_every_row_of_a_random_pipeline_is_accounted_for(case: Case) -> None:
 
 
 @settings(
+    share(5),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    max_examples=settings().max_examples // 5,
 )
 @given(cases().filter(_sums_fit), st.integers(1, 4), st.integers(0, 99))
 def test_shards_account_for_the_same_rows(case: Case, shards: int, seed: int) -> None:

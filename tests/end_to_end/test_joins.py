@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io import Part, output_frame
 from beamlike.steps.joins import How
+from tests.support.examples import share
 from tests.support.model_joins import windowed_join
 from tests.support.shards import Query
 
@@ -57,7 +58,6 @@ def written(p: bl.Pipeline, shards: int | None) -> list[dict[str, Any]]:
     return out.rows()
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     elements,
     elements,
@@ -89,7 +89,7 @@ def test_a_join_is_what_nested_loops_find(
     assert Counter(found) == Counter(wanted)
 
 
-@settings(deadline=None, max_examples=20)
+@share(2)
 @given(elements, elements, st.integers(1, 5), st.sampled_from([None, 1, 3]))
 def test_a_cogroup_by_sessions_has_all_rows_of_both_once_and_in_order(
     left: list[Element], right: list[Element], per_batch: int, shards: int | None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -18,6 +18,7 @@ from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from tests.support.examples import share
 from tests.support.strategies import us
 from windowing import AfterCount, AfterWatermark, FixedWindows, SlidingWindows, WindowFn, Windowing
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_START
@@ -84,7 +85,7 @@ def check_accounts(result: Any) -> None:
 plays = st.lists(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 119)), max_size=4), min_size=1, max_size=6
 )
-some = settings(max_examples=settings().max_examples // 4)
+some = share(4)
 
 
 @some

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -20,6 +20,7 @@ from beamlike.plan.compiler import Plan
 from beamlike.plan.explain import explain
 from beamlike.plan.manifest import describe, differences
 from beamlike.records.model import BatchRecord
+from tests.support.examples import share
 from tests.support.hold_back import HoldBack, with_stage
 from tests.support.shards import Query, reshard
 
@@ -124,7 +125,7 @@ def test_the_plan_says_what_the_operator_is_and_state_of_another_one_is_refused(
 rows = st.builds(row, st.sampled_from("abcdef"), st.integers(0, 40), st.integers(0, 50))
 
 
-@settings(max_examples=25)
+@share(2)
 @given(
     batches=st.lists(st.lists(rows, min_size=1, max_size=8), min_size=1, max_size=5),
     cut=st.integers(0, 5),

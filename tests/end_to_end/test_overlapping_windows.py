@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import attrs
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -18,6 +18,7 @@ from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from tests.support.examples import share
 from tests.support.model import Window
 from tests.support.runs import StageRun, advance, play
 from tests.support.strategies import Nested, Stream, streams, us
@@ -122,7 +123,7 @@ def test_without_the_adjustment_all_windows_of_the_second_stage_wait_for_the_las
     )
 
 
-law = settings(max_examples=settings().max_examples // 5)
+law = share(5)
 sizes = st.integers(1, 12)
 combiners = st.sampled_from([*TimestampCombiner, TimestampOf("chosen")])
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import attrs
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -18,6 +18,7 @@ from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from tests.support.examples import share
 from tests.support.runs import SCHEMA, arrivals
 from tests.support.strategies import (
     Bundle,
@@ -94,7 +95,7 @@ class Chain:
 
 # Any stages
 
-some = settings(max_examples=settings().max_examples // 2)
+some = share(2)
 often = st.integers(1, 2).map(AfterCount)
 triggers = st.builds(AfterWatermark, early=often, late=often) | usual_triggers.filter(
     lambda trigger: not trigger.may_finish()

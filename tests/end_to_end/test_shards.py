@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io import Part, output_frame
+from tests.support.examples import share
 from tests.support.shards import Query
 
 
@@ -93,7 +94,7 @@ def in_turn(rows: list[tuple[str, int]], per_batch: int, windows: Any) -> tuple[
     return p, out
 
 
-@settings(max_examples=12)
+@share(3)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 40)), min_size=1, max_size=14),
     per_batch=st.integers(1, 5),

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -19,6 +19,7 @@ from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.spark.checkpoint.orders import EndSources, PlayStep
 from tests.cases.process import Move, stream_of
 from tests.cases.recorder import Recorder
+from tests.support.examples import share
 from tests.support.model_sides import END, Row, Sides
 from tests.support.shards import Query, reshard
 from windowing.time import MAX_TIME
@@ -120,7 +121,7 @@ def test_a_run_in_process_gives_what_the_model_gives(model: Sides, given_: list[
     assert (record.stages["seen"].pending, record.stages["seen"].live) == (0, 0)
 
 
-@settings(max_examples=settings().max_examples // 3)
+@share(3)
 @given(models, steps, st.integers(1, 3), st.integers(1, 3), st.integers(0, 12))
 def test_so_does_any_number_of_shards_restored_on_others(
     model: Sides, given_: list[Step], before: int, after: int, at: int

@@ -8,17 +8,18 @@ from itertools import pairwise
 from typing import Any
 
 import attrs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beamlike.io import Part, output_frame
 from beamlike.records.model import BatchRecord, StageRecord
+from tests.support.examples import share
 from tests.support.graphs import Graph, Naive, Panes, Stood, declare, graphs
 from tests.support.shards import Query
 from windowing.time import MIN_TIME
 
-some = settings(max_examples=settings().max_examples // 5)
-law = settings(max_examples=settings().max_examples // 8)
+some = share(5)
+law = share(8)
 """Fewer: what holds for the naive propagation then holds here."""
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
@@ -15,12 +14,13 @@ from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from tests.support.examples import share
 from tests.support.model import MAX_TIME, MIN_TIME
 from tests.support.strategies import us
 from windowing import FixedWindows, Sessions, Windowing
 from windowing.columns import EVENT_TIME
 
-law = settings(max_examples=settings().max_examples // 10)
+law = share(10)
 
 Elements = list[tuple[Any, int]]
 """(value, event time) of one key and window, in order of arrival."""

@@ -9,10 +9,11 @@ from typing import Any
 import attrs
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from tests.support.examples import share
 from tests.support.runs import StageRun, in_order
 from tests.support.strategies import Stream, crowded_streams, windowings
 from tests.windowing.test_windows import placed, sizes, times, us
@@ -217,7 +218,7 @@ def test_bids_merge_into_their_auction_whose_window_stays() -> None:
 # In a grouping
 
 
-@settings(max_examples=settings().max_examples // 10)
+@share(10)
 @given(windowings(windows=st.just(Sessions(us(7)))), crowded_streams())
 def test_sessions_of_ones_own_group_like_sessions(windowing: Windowing, stream: Stream) -> None:
     own = attrs.evolve(windowing, windows=OwnSessions(7))

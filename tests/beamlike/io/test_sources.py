@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -180,7 +180,6 @@ def test_what_is_written_is_read_back(files: type[Files], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("files", FORMATS)
-@settings(max_examples=25)
 @given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6), size=st.integers(1, 60))
 def test_chunks_are_the_input_in_order_in_pieces(files: type[Files], sizes: list[int], size: int) -> None:
     starts = [sum(sizes[:i]) for i in range(len(sizes))]

@@ -10,14 +10,15 @@ from typing import Any, Self
 import attrs
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord
+from tests.support.examples import share
 from windowing.time import MAX_TIME
 
-law = settings(max_examples=settings().max_examples // 4)
+law = share(4)
 SECOND = 1_000_000
 
 

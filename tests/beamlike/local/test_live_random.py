@@ -7,11 +7,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord
+from tests.support.examples import share
 from tests.support.ongoing import SCHEMA, memories, ongoing, rows_of
 
 Fate = Literal["goes on", "stops", "fails", "is given up"]
@@ -34,7 +35,7 @@ class Failed(Exception):
     """A run was to fail."""
 
 
-@settings(deadline=None, max_examples=15)
+@share(3)
 @given(clicks=rows, views=rows, sizes=st.tuples(st.integers(1, 5), st.integers(1, 5)), planned=fates)
 def test_the_rows_are_those_of_a_run_at_once(
     clicks: list[Any], views: list[Any], sizes: tuple[int, int], planned: list[Fate]

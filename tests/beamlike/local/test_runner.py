@@ -11,16 +11,17 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.errors import StepError
 from beamlike.io.files.files import Files
 from beamlike.records.model import BatchRecord
+from tests.support.examples import share
 from windowing.time import MAX_TIME, MIN_TIME
 
-law = settings(max_examples=settings().max_examples // 10)
+law = share(10)
 SECOND = 1_000_000
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.local.live_run import LiveRun
 from beamlike.records.model import BatchRecord
 from tests.end_to_end.test_random_files import Pair, by_event_time, declare, files
+from tests.support.examples import share
 from tests.support.strategies import all_windows, fixed_windows, sliding_windows, windowings
 from tests.support.threads import threads
 
@@ -38,7 +39,7 @@ def outcome(
     return list(run.batches), {name: sink.frame().to_dicts() for name, sink in sinks.items()}
 
 
-@settings(deadline=None, max_examples=6)
+@share(6)
 @given(given=st.lists(pairs, min_size=1, max_size=2), number=st.integers(0, 9), most=st.integers(1, 3))
 def test_records_and_rows_in_their_order_do_not_depend_on_threads(
     given: list[Pair], number: int, most: int

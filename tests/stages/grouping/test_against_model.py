@@ -11,12 +11,13 @@ from typing import Any
 import attrs
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
 from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
 from stages.aggregates.combine_fn import Combine
+from tests.support.examples import share
 from tests.support.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window, assign
 from tests.support.runs import InOrder, StageRun, advance, panes_of, play, sorted_panes
 from tests.support.strategies import (
@@ -49,9 +50,9 @@ from windowing import (
 )
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 
-some = settings(max_examples=settings().max_examples // 2)
+some = share(2)
 
-law = settings(max_examples=settings().max_examples // 5)
+law = share(5)
 """Fewer examples than where stage and model are compared: what holds for one then holds for the other."""
 
 WindowOf = tuple[Key, Window]

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 
 import beamlike as bl
 from beamlike.expressions.row_expression import ExpressionOfRows
@@ -19,6 +19,7 @@ from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
 from stages.aggregates.ranked import ArgMax, Bottom, Sample, Top
 from stages.aggregates.spread import Var
+from tests.support.examples import share
 from tests.support.model import chosen
 from tests.support.runs import AGGREGATES, StageRun, advance
 from tests.support.strategies import (
@@ -32,7 +33,7 @@ from tests.support.strategies import (
 )
 from windowing import Windowing
 
-some = settings(max_examples=settings().max_examples // 4)
+some = share(4)
 
 POSITIVE = ExpressionOfRows(bl.col("value") > 0)
 MORE: dict[str, Aggregate] = {

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -32,6 +32,7 @@ from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.stage import Stage, StageResult
 from stages.state.store import DictStore
+from tests.support.examples import share
 from tests.support.model import Element
 from tests.support.runs import SCHEMA, arrivals
 from tests.support.shards import Query
@@ -73,7 +74,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "some": Sample("value", 2),
     "all": All("chosen"),
 }
-some = settings(max_examples=settings().max_examples // 2)
+some = share(2)
 times_of_windows = st.sampled_from([TimestampCombiner.END_OF_WINDOW, TimestampCombiner.LATEST])
 windows = st.one_of(fixed_windows, sliding_windows, st.builds(GlobalWindows), calendar_windows)
 lifted_early = st.builds(
@@ -258,7 +259,7 @@ def test_what_would_change_or_cost_more_is_not_lifted(other: Grouping) -> None:
     assert not other.lifts_early
 
 
-@settings(max_examples=20)
+@share(2)
 @given(windowings(windows=sessions | custom_windows))
 def test_windows_that_merge_or_are_a_users_are_not_lifted(windowing: Windowing) -> None:
     assert not grouping(windowing).lifts_early

@@ -12,12 +12,13 @@ import attrs
 import narwhals as nw
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import beamlike as bl
 from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts
 from stages.aggregates.combine_fn import Combine
 from tests.beamlike.runtime.test_dead_letter_ways import kept, named, read, run
+from tests.support.examples import share
 from tests.support.model import Model
 from tests.support.pipelines import plays
 from tests.support.runs import AGGREGATES, StageRun, advance, in_order
@@ -59,7 +60,7 @@ def good(value: int | None) -> bool:
     return value is not None and value % 2 != 0 and value % 3 != 0
 
 
-@settings(max_examples=settings().max_examples // 4)
+@share(4)
 @given(windowings(), streams())
 def test_a_grouping_is_that_of_the_other_rows_whatever_its_windows_and_triggers(
     windowing: Windowing, stream: Stream

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.operator import MAIN
@@ -67,7 +67,6 @@ class Shards:
         return sum(self.stage.step(store, {MAIN: nothing}, Clock(MAX_TIME)).live for store in self.stores)
 
 
-@settings(deadline=None, max_examples=40)
 @given(bundles, st.integers(1, 30), st.sampled_from([0, 7]), st.sampled_from([1, 3]))
 def test_the_same_rows_pass_as_row_by_row(
     stream: list[tuple[list[Row], int]], within: int, lateness: int, shards: int
@@ -87,7 +86,6 @@ def test_the_same_rows_pass_as_row_by_row(
     assert run.end() == 0
 
 
-@settings(deadline=None, max_examples=40)
 @given(bundles, st.integers(1, 30))
 def test_by_processing_time_the_time_of_arrival_counts(
     stream: list[tuple[list[Row], int]], within: int
@@ -102,7 +100,6 @@ def test_by_processing_time_the_time_of_arrival_counts(
     assert run.end() == 0
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(rows, max_size=40), st.integers(1, 60), st.lists(st.integers(0, 40), max_size=4))
 def test_bundles_do_not_show_while_the_watermark_stands(
     given_rows: list[Row], within: int, cuts: list[int]

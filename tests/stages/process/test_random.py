@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases.case import Outcome, us
 from tests.cases.on_model import outcome
+from tests.support.examples import share
 from tests.support.model_process import Model
 from tests.support.process_runs import Shards, play, unordered
 from tests.support.process_script import Script
@@ -29,7 +30,7 @@ from tests.support.process_strategies import (
 )
 from windowing.time import MIN_TIME
 
-law = settings(max_examples=settings().max_examples // 3)
+law = share(3)
 """Fewer examples than where stage and model are compared: what holds for one then holds for the other."""
 
 OF_ANY_ROW = [*OF_ROWS, *AT_ONCE, *INTO_THE_PAST]

@@ -23,6 +23,7 @@ from stages.state.due_soon import NEAR
 from stages.state.index import Index
 from stages.state.store import DictStore
 from stages.strategies.histogram import Histogram
+from tests.support.examples import share
 from tests.support.model import MAX_TIME, Step
 from tests.support.runs import InOrder, StageRun, arrivals, in_order, play
 from tests.support.strategies import (
@@ -48,7 +49,7 @@ from windowing import (
 from windowing.columns import WINDOW_END
 from windowing.triggers.base import WATERMARK, Trigger
 
-law = settings(max_examples=settings().max_examples // 5)
+law = share(5)
 STAGE = "grouping"
 CLOCKS = (WATERMARK,)
 
@@ -127,7 +128,7 @@ def long_streams(draw: st.DrawFn) -> Stream:
     return (*stream, Bundle((), MAX_TIME))
 
 
-@settings(max_examples=settings().max_examples // 2)
+@share(2)
 @given(patient, long_streams(), SIZES)
 def test_putting_off_arrivals_does_not_show(
     windowing: Windowing, stream: Stream, given_sizes: dict[str, int]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.aggregates.builtin import Count, Sum
@@ -26,6 +26,7 @@ from stages.state.store import ENCODING, PATCHED, DictStore
 from tests.cases.on_model import outcome
 from tests.stages.process.test_random import OF_ANY_FIRING, OF_ANY_ROW
 from tests.support import model
+from tests.support.examples import share
 from tests.support.model_process import Model
 from tests.support.patched import ALWAYS, SIZES, moved, patched, require_exact
 from tests.support.process_runs import Shards, unordered
@@ -38,7 +39,7 @@ from windowing import Accumulation, AfterCount, FixedWindows, Repeatedly, Window
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 
-law = settings(max_examples=settings().max_examples // 4)
+law = share(4)
 
 
 @law

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
@@ -26,6 +26,7 @@ from stages.state.buckets import TIMES, Buckets
 from stages.state.index import DEADLINE, SCHEMA, Holder, Index, Size, summarize
 from stages.state.store import ENCODING, PATCHED, DictStore, decode, encode
 from stages.strategies.histogram import histogram
+from tests.support.examples import share
 from tests.support.model import MAX_TIME, MIN_TIME
 from tests.support.places import ROOT
 from tests.support.runs import StageRun
@@ -34,7 +35,7 @@ from windowing import FixedWindows, Windowing
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.triggers.base import WATERMARK
 
-law = settings(max_examples=settings().max_examples // 5)
+law = share(5)
 STAGE = "grouping"
 
 # Bytes

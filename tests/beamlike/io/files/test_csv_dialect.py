@@ -124,7 +124,7 @@ _LINE = st.text(st.sampled_from("1a,;' "), max_size=5)
 _STRAY = st.none() | st.sampled_from(['"', '1,"a', '1"', '"1"a,x', '1,"a"'])
 
 
-@settings(max_examples=100)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.lists(_LINE), _STRAY, st.sampled_from(["n,t", "n", "t,n,x", "a,b", "n;t"]), st.booleans())
 def test_every_line_is_a_row_a_letter_or_blank(
     lines: list[str], stray: str | None, header: str, has_header: bool

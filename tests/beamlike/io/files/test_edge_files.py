@@ -257,7 +257,7 @@ DIALECTS = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=5 * settings().max_examples)
 @given(
     st.lists(st.tuples(st.integers(-9, 9), _CELL) | st.sampled_from([*CSV_FAULTS, "\n", "\r\n"])),
     st.integers(8, 200),
@@ -327,7 +327,7 @@ BAD_LINES = [
 ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.lists(st.sampled_from([*LINES, *BAD_LINES, "", " "])), st.integers(1, 100))
 def test_good_lines_of_a_json_file_are_all_read(lines: list[str], size: int) -> None:
     raw = pl.Schema({"n": pl.Int64(), "t": pl.String()})

@@ -157,7 +157,7 @@ def test_json_that_is_nested_deep_fails_no_run(depth: int, tmp_path: Path) -> No
 _TEXTS = st.lists(st.sampled_from(["a", '\\"', "\\\\", "\\ud83d", "\\ude00", "u", "d83d", "\\n", "\u00e9"]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.lists(_TEXTS.map("".join), min_size=1, max_size=4))
 def test_texts_of_json_are_what_they_say_or_letters(texts: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +169,7 @@ def test_texts_of_json_are_what_they_say_or_letters(texts: list[str]) -> None:
     assert len(letters) == whole.count(False)
 
 
-@settings(max_examples=150)
+@settings(max_examples=5 * settings().max_examples)
 @given(st.lists(st.binary(max_size=4).filter(lambda text: not set(text) & set(b'\r\n",'))), st.booleans())
 def test_every_line_of_bytes_is_its_text_or_a_letter(lines: list[bytes], quoted: bool) -> None:
     content = [b'"%b",%d' % (line, n) if quoted else b"%b,%d" % (line, n) for n, line in enumerate(lines)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -47,7 +47,6 @@ def take(intake: Intake, position: dict[str, Any]) -> tuple[Taken, list[int]] | 
     return taken, rows
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     sizes=st.lists(st.integers(0, 7), min_size=1, max_size=6),
     limit=st.integers(1, 9),

@@ -68,7 +68,7 @@ def test_a_sink_passes_over_links_that_lead_back(tmp_path: Path) -> None:
 _PIECE = st.sampled_from(["a", "b", "*", "**", "?", "[ab]", "a*"])
 
 
-@settings(max_examples=100)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join), min_size=1, max_size=5),
     st.lists(_PIECE, min_size=1, max_size=4).map("/".join).filter(glob.has_magic),

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 import sqlalchemy as sa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -21,6 +21,7 @@ from beamlike.io.sinks import Feed, RowKey
 from beamlike.io.sql.statements import column_types, table_of
 from beamlike.io.sql.table import Table
 from tests.support.databases import execute, postgres, rows_of
+from tests.support.examples import share
 
 KINDS = ("sqlite", "plain", "postgres")
 
@@ -199,7 +200,7 @@ BATCHES = st.lists(st.lists(OPERATIONS, max_size=6), max_size=4)
 def test_the_table_is_what_the_operations_say_in_their_order(kind: str, urls: Callable[[str], str]) -> None:
     url = urls(kind)
 
-    @settings(max_examples=12)
+    @share(3)
     @given(BATCHES, st.integers(0, 3))
     def check(batches: list[list[Operation]], replayed: int) -> None:
         sink = table(anew(url, "m"), "m")

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -20,6 +20,7 @@ from beamlike.io import Sink
 from beamlike.io.sql.table import Table
 from beamlike.plan.run_graph import describe_run
 from tests.support.databases import execute, rows_of
+from tests.support.examples import share
 
 
 def test_without_sqlalchemy_a_table_says_how_to_get_it() -> None:
@@ -132,7 +133,7 @@ def test_a_database_that_cannot_be_reached_is_named_before_anything_is_read(tmp_
 EVENTS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 40)), min_size=1, max_size=14)
 
 
-@settings(max_examples=10)
+@share(3)
 @given(EVENTS, st.integers(1, 4), st.booleans())
 def test_sessions_that_grow_and_merge_leave_one_row_each(
     events: list[tuple[str | None, int]], rows_per_batch: int, per_pane: bool

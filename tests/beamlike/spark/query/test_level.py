@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -23,13 +23,14 @@ from beamlike.runtime.messages import Kind, ReportMessage, SinkMessage
 from beamlike.runtime.origins import shard_name
 from stages.operator import Input
 from stages.progress.reports import Report
+from tests.support.examples import share
 from tests.support.places import ROOT
 from tests.support.shards import Batch, Query
 from windowing.time import MIN_TIME
 from windowing.triggers.processing_time import AfterProcessingTime
 
 Declared = tuple[bl.Pipeline, dict[str, bl.Memory]]
-law = settings(max_examples=settings().max_examples // 10)
+law = share(10)
 
 
 def plays(seed: int, count: int, lateness: int = 4) -> list[dict[str, Any]]:

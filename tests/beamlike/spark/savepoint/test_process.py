@@ -8,13 +8,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.spark.savepoint import savepoint as savepoints
 from tests.beamlike.spark.savepoint.test_savepoint import FILES, HALF, read, write
+from tests.support.examples import share
 from tests.support.shards import Batch, Query, reshard
 
 
@@ -110,7 +111,7 @@ elements = st.tuples(st.sampled_from("abcdefg"), st.integers(0, 60))
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@share(2)
 @given(
     batches=st.lists(st.lists(elements, max_size=8), min_size=2, max_size=5),
     cut=st.integers(0, 5),

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -75,7 +75,6 @@ elements = st.tuples(st.sampled_from("abcdefg"), st.integers(0, 60))
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(
     batches=st.lists(st.lists(elements, max_size=12), min_size=2, max_size=6),
     cut=st.integers(0, 6),
