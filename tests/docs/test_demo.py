@@ -43,7 +43,8 @@ def test_it_can_be_run_again_on_the_same_folder(tmp_path):
 def test_a_wrong_answer_is_shown_and_fails(tmp_path, monkeypatch):
     right = oracle.averages
     monkeypatch.setattr(oracle, "averages", lambda *given: right(*given).with_columns(pl.col("sessions") + 1))
-    result = CliRunner().invoke(demo.main, [*SMALL, "--work", str(tmp_path)])
+    few = ["--runner", "local", "--events", "2000", "--files", "2"]
+    result = CliRunner().invoke(demo.main, [*few, "--work", str(tmp_path)])
     assert result.exit_code == 1
     assert "WRONG" in result.output
 

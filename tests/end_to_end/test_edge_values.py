@@ -161,12 +161,14 @@ def check_crowds(sinks: Mapping[str, bl.Memory]) -> None:
     assert sinks["many by one"].frame().select("keys", "n", "total").rows() == [(1, MANY, 499_500_000)]
 
 
+@pytest.mark.slow
 def test_enormous_texts_a_million_keys_in_a_batch_and_one_key_with_everything(
     crowds: tuple[Mapping[str, bl.Memory], list[BatchRecord]],
 ) -> None:
     check_crowds(crowds[0])
 
 
+@pytest.mark.slow
 def test_what_holds_a_watermark_is_told_by_the_beginning_of_its_key(
     crowds: tuple[Mapping[str, bl.Memory], list[BatchRecord]],
 ) -> None:

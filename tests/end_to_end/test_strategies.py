@@ -188,7 +188,7 @@ def test_a_source_is_judged_by_its_own_clock(local: Played) -> None:
             assert (played[step]["ticking"].watermark, played[step]["ticking"].idle) == (us(7), idle)
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_every_step_is_the_same_on_any_number_of_shards(local: Played, shards: int) -> None:
     got = on_shards(all_cases(), shards)
     assert got.stages == local.stages

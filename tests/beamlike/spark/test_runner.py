@@ -162,13 +162,6 @@ def test_a_given_session_stays_as_it_was(spark: SparkSession, tmp_path: Path) ->
     assert spark.streams.active == []
 
 
-def test_without_a_checkpoint_it_works_in_a_temporary_folder(spark: SparkSession) -> None:
-    p, sink = bl.Pipeline("throwaway"), bl.Memory()
-    totals(scores(p, bl.Rows(ROWS))).write("out", sink)
-    p.run(bl.SparkRunner(session=spark, shards=1, drain=True))
-    assert result(sink) == [("ada", 6), ("bob", 2)]
-
-
 def test_without_a_checkpoint_it_replaces_the_files_of_the_last_run_as_one_in_process_does(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

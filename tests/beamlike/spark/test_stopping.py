@@ -54,7 +54,9 @@ def goes_on(spark: SparkSession, checkpoint: Path, first: int) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("options", [{"drain": True}, {"trigger": "10 milliseconds"}, {}])
+@pytest.mark.parametrize(
+    "options", [{"drain": True}, {"trigger": "10 milliseconds"}, pytest.param({}, marks=pytest.mark.slow)]
+)
 def test_a_signal_stops_a_run_between_two_batches(
     spark: SparkSession, tmp_path: Path, options: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
