@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from beamlike.errors import CheckpointError, DataLoss, RunError
+from beamlike.errors import CheckpointError, DataLoss, RunError, SourceError
+from beamlike.io.sources import ReadBySpark
+from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import not_stored
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.build import python_reason
@@ -19,11 +21,20 @@ _DAMAGE: Final = re.compile(
     r"(?:\.\w+)?\] ([^\n]*)|(Checksum error: [^\n]*)|(File \S+/state/\S+ does not exist)|(batch \d+ doesn't exist)"
 )
 _LOST: Final = re.compile(r"Some data may have been lost.*?Reason: ([^\n]*?)\s*\n", re.DOTALL)
+_KAFKA: Final = re.compile(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+: [^\n]*)")
 _CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MULTILINE)
 
 
-def failure(message: str, checkpoint: Checkpoint) -> Exception | None:
+def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception | None:
     """The error for what Spark says of a query that failed; None if there is nothing to add to that."""
+    told = _failure(message, checkpoint)
+    read = [name for name, source in plan.sources.items() if isinstance(source.source, ReadBySpark)]
+    if isinstance(told, SourceError) and len(read) == 1:
+        told.source = read[0]
+    return told
+
+
+def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
     if reason := python_reason(message):
         found = _OURS.search(reason)
         return RunError(reason) if found is None else CheckpointError(found[1].strip())
@@ -35,6 +46,9 @@ def failure(message: str, checkpoint: Checkpoint) -> Exception | None:
         )
     if reason := _not_stored(said, checkpoint.path):
         return not_stored("write", checkpoint.path, reason.strip().removeprefix("Caused by: "))
+    if complaints := _KAFKA.findall(said):
+        reason = complaints[-1].partition(" SQLSTATE")[0].strip(" .")
+        return SourceError(f"Spark's reader of Kafka failed: {reason}")
     if found := _DAMAGE.search(said):
         return checkpoint.damaged(f"Spark cannot read its logs or state ({_reason(said, found)})")
     return None

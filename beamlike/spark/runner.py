@@ -208,7 +208,7 @@ class SparkRun(Shown):
         except StreamingQueryException as error:
             if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
                 raise exceeded from None
-            if told := failure(str(error), self.checkpoint):
+            if told := failure(str(error), self.checkpoint, self.plan):
                 raise told from None
             raise
         finally:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.errors import MissingFiles, SourceError
+from beamlike.errors import MissingFiles, SinkError, SourceError
 from tests.connectors.s3 import Store
 
 pytestmark = pytest.mark.connectors
@@ -91,3 +91,17 @@ def test_a_bucket_that_is_not_there_is_not_waited_for(store: Store, tmp_path: Pa
         p.run(bl.LocalRunner(checkpoint=tmp_path / "checkpoint", trigger=runner))
     with store.in_environment(), pytest.raises(SourceError, match="source 'table': it cannot be read: "):
         bl.Pipeline("p").read("table", bl.Delta("s3://nowhere/table"))
+
+
+def test_on_both_runners_a_sink_in_a_bucket_that_is_not_there_is_told_of_before_a_run_begins(
+    store: Store, tmp_path: Path
+) -> None:
+    p = bl.Pipeline("p")
+    p.read("plays", bl.Rows([{"user": "ada"}])).write("out", bl.Parquet("s3://nowhere/out"))
+    runners = bl.LocalRunner(), bl.SparkRunner(str(tmp_path / "checkpoint"), master="spark://localhost:1")
+    for runner in runners:
+        with (
+            store.in_environment(),
+            pytest.raises(SinkError, match=r"sink 'out': .* there is no bucket 'nowhere'"),
+        ):
+            p.run(runner)

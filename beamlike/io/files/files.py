@@ -296,6 +296,11 @@ class Files:
         below = (f"{column}={ANY}" for column in self.partition_by)
         return Place("folder", self.folder, path=self.folder, names=(*below, f"part-{ANY}.{self.extension}"))
 
+    def check(self) -> None:
+        """Raises `FileNotFoundError` for a bucket that is not there."""
+        if is_remote(self.folder):
+            require_bucket(self.folder)
+
     def beside(self, run: str) -> Self:
         """The same sink, but what it writes is seen only when `publish` has put it in place of what was there."""
         return attrs.evolve(self, beside=run)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.plan.manifest import describe, new_manifest, parse
+from beamlike.plan.model import Plan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sourcelog import taken
@@ -279,13 +280,33 @@ def test_storage_that_is_full_or_cannot_be_written_is_told(tmp_path: Path) -> No
     ],
 )
 def test_a_query_that_storage_stopped_says_so(message: str, told: str | None) -> None:
-    found = failure(f"{message}\n=== Streaming Query ===\nof /c", Checkpoint(cast(Any, None), "/c"))
+    found = failure(f"{message}\n=== Streaming Query ===\nof /c", Checkpoint(cast(Any, None), "/c"), plan())
     assert isinstance(found, bl.CheckpointError) == (found is not None) == (told is not None)
     assert told is None or re.match(told, str(found))
 
 
 def test_a_function_that_failed_is_no_fault_of_the_checkpoint() -> None:
     found = failure(
-        "Traceback (most recent call last):\nKeyError: 'No space'", Checkpoint(cast(Any, None), "/c")
+        "Traceback (most recent call last):\nKeyError: 'No space'", Checkpoint(cast(Any, None), "/c"), plan()
     )
     assert type(found) is bl.RunError
+
+
+def test_what_the_reader_of_kafka_says_is_told_with_the_source() -> None:
+    said = (
+        "[STREAM_FAILED] Query [id = 8b588e2b, runId = 9c016289] terminated with exception: "
+        "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: listNodes "
+        "SQLSTATE: XXKST\n=== Streaming Query ===\nCurrent State: ACTIVE"
+    )
+    found = failure(said, Checkpoint(cast(Any, None), "/c"), plan(bl.Kafka("localhost:9092", "plays")))
+    assert isinstance(found, bl.errors.SourceError)
+    assert str(found) == (
+        "source 'plays': Spark's reader of Kafka failed: TimeoutException: Timed out waiting for a node assignment. "
+        "Call: listNodes"
+    )
+
+
+def plan(source: Any = None) -> Plan:
+    p = bl.Pipeline("plays")
+    p.read("plays", source or bl.Rows([{"n": 1}])).write("out", bl.Memory())
+    return p.plan()
