@@ -58,7 +58,7 @@ def test_sources(source: Any, can: set[str]) -> None:
     assert named(READ, source) == can
 
 
-FILES = {"WrittenInFrames", "Located", "Fitted", "Held", "Started", "Replacing", "InTwoSteps"}
+FILES = {"WrittenInFrames", "Located", "Fitted", "Checked", "Held", "Started", "Replacing", "InTwoSteps"}
 
 
 @pytest.mark.parametrize(
