@@ -67,7 +67,10 @@ class AnnouncingSource(ABC):
 
     @abstractmethod
     def read(self, taken: Taken) -> PlannedRows:
-        """The rows that were planned. Raises `LookupError` where they are not there any more."""
+        """The rows that were planned, as a frame of polars with the columns and types of `schema`.
+
+        Raises `LookupError` where they are not there any more.
+        """
 
     def committed(self, taken: Taken) -> None:
         """The batch is done for good, and is not read again. It may be told of more than once."""

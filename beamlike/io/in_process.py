@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from beamlike.io.given import frame
 from beamlike.io.planned import PlannedIntake, planned_chunks
 from beamlike.io.sources import Chunk, Intake, Planned, Position, ReadInChunks, ReadInFiles, Resumable
 
@@ -19,7 +20,13 @@ def chunks_of(source: InProcess, rows: int, *, apart: bool = False) -> Iterator[
     """What batches in process take of a source, about `rows` rows each; of files with their names, or `apart`."""
     if isinstance(source, ReadInFiles):
         return source.batches_apart(rows) if apart else source.batches(rows)
-    return source.chunks(rows) if isinstance(source, ReadInChunks) else planned_chunks(source, rows)
+    return _chunks(source, rows) if isinstance(source, ReadInChunks) else planned_chunks(source, rows)
+
+
+def _chunks(source: ReadInChunks, rows: int) -> Iterator[Chunk]:
+    """What it gives. Raises `TypeError` for None, which would be taken for the end."""
+    for chunk in source.chunks(rows):
+        yield frame(chunk, type(source).__name__) if chunk is None else chunk
 
 
 def intake_of(source: Continued, position: Position, rows: int, *, apart: bool = False) -> Intake:

@@ -404,3 +404,17 @@ def test_records_that_cannot_be_written_are_told_of_by_name(tmp_path: Path) -> N
     p.read("rows", bl.Rows([{"at": 1}])).write("out", bl.Memory())
     with pytest.raises(bl.RunError, match=r"cannot write the records '.*/file/run\.jsonl': \[Errno \d+\]"):
         p.run(bl.LocalRunner(records=str(tmp_path / "file" / "run.jsonl")))
+
+
+def test_none_is_no_chunk_and_does_not_end_a_source() -> None:
+    class Gap:
+        bounded = True
+
+        def schema(self) -> pl.Schema:
+            return pl.Schema({"n": pl.Int64()})
+
+        def chunks(self, rows: int) -> Iterator[Any]:
+            yield from (pl.LazyFrame({"n": [1]}), None, pl.LazyFrame({"n": [2]}))
+
+    with pytest.raises(TypeError, match=r"Gap must give its rows as .* of polars, not as NoneType"):
+        bl.Pipeline("p").read("rows", Gap()).collect()
