@@ -9,6 +9,7 @@ import polars as pl
 from polars.exceptions import PanicException
 
 from beamlike.io.base import Part
+from beamlike.system.fields import function
 from windowing.python_rows import BEYOND, beyond_python
 
 
@@ -32,7 +33,7 @@ class Callback:
         2 ['ada']
     """
 
-    fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=attrs.validators.is_callable())
+    fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=function)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Calls the function, unless there are no rows."""

@@ -10,6 +10,7 @@ import polars as pl
 
 from beamlike.io.base import Part
 from beamlike.rows.values import csv_columns, time_text
+from beamlike.system.fields import whole_number
 from beamlike.system.printable import printable
 
 _DIGITS: Final = 6  # of a float, significant
@@ -27,7 +28,7 @@ class Console:
         ...
     """
 
-    rows: int = attrs.field(default=20, validator=[attrs.validators.instance_of(int), attrs.validators.gt(0)])
+    rows: int = attrs.field(default=20, validator=whole_number(1))
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Prints the table, unless there are no rows."""

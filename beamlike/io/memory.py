@@ -13,6 +13,7 @@ import polars as pl
 from beamlike.io.base import Part, declared
 from beamlike.io.sources import Position, Taken
 from beamlike.rows.dtypes import SchemaLike
+from beamlike.system.fields import whole_number
 from windowing.python_rows import BEYOND, beyond_python
 
 _ROW: Final = "row"
@@ -38,9 +39,7 @@ class Rows:
     """
 
     frame: pl.DataFrame = attrs.field(repr=lambda frame: f"<{frame.height} rows>")
-    rows_per_batch: int | None = attrs.field(
-        validator=attrs.validators.optional([attrs.validators.instance_of(int), attrs.validators.gt(0)])
-    )
+    rows_per_batch: int | None = attrs.field(default=None, validator=whole_number(1))
 
     bounded: ClassVar[bool] = True
 

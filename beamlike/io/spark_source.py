@@ -9,6 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Declared, declared
+from beamlike.system.fields import function
 from stages.strategies.base import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class SparkSource:
         <Collection 'ticks': timestamp Datetime(us, UTC)>
     """
 
-    reader: Reader = attrs.field(validator=attrs.validators.is_callable())
+    reader: Reader = attrs.field(validator=function)
     _schema: Declared | None = attrs.field(default=None, converter=declared)
     watermark: WatermarkStrategy | None = attrs.field(
         default=None,

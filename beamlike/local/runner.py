@@ -16,6 +16,7 @@ from beamlike.logical.names import require_name
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, is_trigger
+from beamlike.system.fields import whole_number
 from beamlike.system.signals import signals
 
 CHUNK_ROWS = 250_000
@@ -58,9 +59,7 @@ class LocalRunner:
         <LiveRun of 'scores': 0 batches>
     """
 
-    chunk_rows: int = attrs.field(
-        default=CHUNK_ROWS, validator=[attrs.validators.instance_of(int), attrs.validators.ge(1)]
-    )
+    chunk_rows: int = attrs.field(default=CHUNK_ROWS, validator=whole_number(1))
     records: str | os.PathLike[str] | None = None
     on_batch: Callable[[BatchRecord], None] | None = None
     clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,10 +79,7 @@ def require_source(source: Any, step: str) -> pl.Schema:
         or not callable(getattr(source, "schema", None))
         or not hasattr(source, "bounded")
     ):
-        example = "; did you mean bl.Parquet(...)?" if isinstance(source, str) else ""
-        raise WrongType(
-            f"expected a source such as bl.Parquet('data/plays'), got {source!r}{example}", step=step
-        )
+        raise WrongType(f"expected a source such as bl.Parquet('data/plays'), got {_got(source)}", step=step)
     try:
         with naming_source(step):
             schema = _columns(source, step)
@@ -92,6 +90,15 @@ def require_source(source: Any, step: str) -> pl.Schema:
     for column in schema:
         require_column_name(column, step)
     return schema
+
+
+def _got(source: object) -> str:
+    """What was given, and what may have been meant."""
+    if isinstance(source, str | os.PathLike):
+        return f"{source!r}; did you mean bl.Parquet(...)?"
+    if isinstance(source, list) or hasattr(source, "columns"):
+        return f"a {type(source).__name__}; did you mean bl.Rows(...)?"
+    return repr(source)
 
 
 def _columns(source: Any, step: str) -> pl.Schema:

@@ -18,6 +18,7 @@ except ModuleNotFoundError as error:
 
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
+from beamlike.system.fields import text
 from beamlike.system.in_hand import Desk
 from windowing.time import MIN_TIME
 
@@ -80,7 +81,7 @@ class PrometheusMetrics:
         3.0
     """
 
-    pipeline: str = attrs.field(validator=attrs.validators.instance_of(str))
+    pipeline: str = attrs.field(validator=text)
     registry: CollectorRegistry = REGISTRY
     clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
     _desk: Desk | None = attrs.field(default=None, init=False)

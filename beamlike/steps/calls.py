@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import polars as pl
 
 from beamlike.rows.dead_letters import error_text
 from beamlike.steps.python import Failures, MapBatches
+from beamlike.system.fields import whole_number
 from windowing.time import Microseconds, format_duration, microseconds
-
-
-def _at_least(least: int) -> Any:
-    return attrs.validators.and_(attrs.validators.instance_of(int), attrs.validators.ge(least))
 
 
 @attrs.frozen(kw_only=True)
@@ -33,10 +28,10 @@ class Calls:
         [6, 10, 8]
     """
 
-    rows: int = attrs.field(default=100, validator=_at_least(1))
-    at_once: int = attrs.field(default=8, validator=_at_least(1))
+    rows: int = attrs.field(default=100, validator=whole_number(1))
+    at_once: int = attrs.field(default=8, validator=whole_number(1))
     timeout: int = attrs.field(default=Microseconds(30_000_000), converter=microseconds)
-    retries: int = attrs.field(default=3, validator=_at_least(0))
+    retries: int = attrs.field(default=3, validator=whole_number(0))
 
     @timeout.validator
     def _longer_than_nothing(self, attribute: attrs.Attribute[int], value: int) -> None:

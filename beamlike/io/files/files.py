@@ -47,6 +47,7 @@ from beamlike.io.files.paths import (
 )
 from beamlike.io.sinks import ANY, Feed, Place
 from beamlike.io.sources import Found, Position
+from beamlike.system.fields import text, whole_number
 from beamlike.system.locks import Lock
 from beamlike.system.path_names import is_remote
 
@@ -90,14 +91,14 @@ class Files:
     _schema: Declared | None = attrs.field(default=None, converter=declared)
     max_files_per_trigger: int | None = attrs.field(
         default=None,
-        validator=attrs.validators.optional([attrs.validators.instance_of(int), attrs.validators.gt(0)]),
+        validator=whole_number(1),
     )
     partition_by: tuple[str, ...] = attrs.field(default=(), converter=_column_names, kw_only=True)
     order: Order = attrs.field(default="modified", kw_only=True)
     include_file_paths: str | None = attrs.field(
         default=None,
         kw_only=True,
-        validator=attrs.validators.optional(attrs.validators.instance_of(str)),
+        validator=text,
     )
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # The run that writes beside what is there, until it is over.

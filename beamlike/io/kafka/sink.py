@@ -20,6 +20,7 @@ from beamlike.io.kafka.sender import PATIENCE, send_once
 from beamlike.io.kafka.source import options_of, server_list
 from beamlike.io.sinks import Feed
 from beamlike.rows.dtypes import has_values_of, type_name
+from beamlike.system.fields import text, true_or_false
 from stages.keys import key_text
 
 _PARTITIONER: Final = "murmur2_random"  # that of the Java client, so that keys meet those of other producers
@@ -61,10 +62,10 @@ class KafkaSink:
     """
 
     servers: str = attrs.field(converter=server_list)
-    topic: str = attrs.field(validator=attrs.validators.instance_of(str))
+    topic: str = attrs.field(validator=text)
     value: Codec = attrs.field(factory=json, converter=_value)
     key: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_names)
-    transactions: bool = attrs.field(default=True, kw_only=True, validator=attrs.validators.instance_of(bool))
+    transactions: bool = attrs.field(default=True, kw_only=True, validator=true_or_false)
     # Values may be passwords.
     options: Mapping[str, str] = attrs.field(
         factory=dict, kw_only=True, converter=options_of, repr=lambda given: f"[{', '.join(given)}]"

@@ -20,6 +20,7 @@ from beamlike.io.kafka.intake import LogIntake
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.messages import KEY, VALUE
 from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, position, split_name, split_of
+from beamlike.system.fields import true_or_false, whole_number
 
 OnDataLoss = Literal["fail", "skip"]
 _PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
@@ -111,11 +112,11 @@ class Kafka:
     key: Codec | None = attrs.field(default=None, kw_only=True, converter=_key)
     start: Any = attrs.field(default=EARLIEST, kw_only=True)
     end: Any = attrs.field(default=None, kw_only=True)
-    headers: bool = attrs.field(default=False, kw_only=True, validator=attrs.validators.instance_of(bool))
+    headers: bool = attrs.field(default=False, kw_only=True, validator=true_or_false)
     max_offsets_per_trigger: int | None = attrs.field(
         default=None,
         kw_only=True,
-        validator=attrs.validators.optional([attrs.validators.instance_of(int), attrs.validators.gt(0)]),
+        validator=whole_number(1),
     )
     on_data_loss: OnDataLoss = attrs.field(default="fail", kw_only=True)
     # Values may be passwords.

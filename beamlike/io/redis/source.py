@@ -18,6 +18,7 @@ from beamlike.io.redis.backlog import Backlog
 from beamlike.io.redis.client import AT_ONCE, Entry, Group, shown, time_of_id
 from beamlike.io.sources import Position, Taken
 from beamlike.rows.event_time import read_event_time
+from beamlike.system.fields import whole_number
 from windowing.columns import EVENT_TIME
 from windowing.time import format_duration, microseconds
 
@@ -90,7 +91,7 @@ class Redis(AnnouncingSource):
     max_messages_per_trigger: int | None = attrs.field(
         default=None,
         kw_only=True,
-        validator=attrs.validators.optional([attrs.validators.instance_of(int), attrs.validators.gt(0)]),
+        validator=whole_number(1),
     )
     # Values may be passwords.
     options: Mapping[str, Any] = attrs.field(

@@ -17,6 +17,7 @@ from beamlike.io.base import Declared, Part, declared
 from beamlike.io.sinks import Feed, Place, RowKey, require_told_apart
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.source import TableSource
+from beamlike.system.fields import text, true_or_false
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -114,10 +115,8 @@ class Table(TableSource):
     url: sa.URL = attrs.field(converter=_parsed, repr=lambda url: f'"{_statements().shown(url)}"')
     table: str = attrs.field(validator=_name)
     mode: Literal["upsert", "append"] = attrs.field(default="upsert", validator=_mode)
-    per_pane: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
-    grows: str | None = attrs.field(
-        default=None, kw_only=True, validator=attrs.validators.optional(attrs.validators.instance_of(str))
-    )
+    per_pane: bool = attrs.field(default=False, validator=true_or_false)
+    grows: str | None = attrs.field(default=None, kw_only=True, validator=text)
     _schema: Declared | None = attrs.field(default=None, converter=declared, kw_only=True)
     _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
     # What was found out of the table as a source.

@@ -159,8 +159,8 @@ def test_a_source_without_files_asks_for_its_schema(files: type[Files], where: s
         ({"schema": "user"}, "must be a dict"),
         ({"schema": {"user": "str"}}, "schema of column 'user': 'str' is text, not a type; did you mean str"),
         ({"schema": {"__user": str}}, "two underscores"),
-        ({"max_files_per_trigger": 0}, "must be > 0"),
-        ({"max_files_per_trigger": "2"}, "must be <class 'int'>"),
+        ({"max_files_per_trigger": 0}, "max_files_per_trigger must be a whole number of at least 1, not 0"),
+        ({"max_files_per_trigger": "2"}, "must be a whole number of at least 1, not '2'"),
     ],
 )
 def test_a_file_source_is_checked_when_declared(

@@ -1,0 +1,48 @@
+"""What the fields of public declarations hold: validators, whose errors name class, field and value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
+
+
+def whole_number(least: int) -> Validator:
+    """So many at least; or None, where that is the default."""
+
+    def check(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value is None and attribute.default is None:
+            return
+        is_number = type(value) is int
+        if not is_number or value < least:  # type: ignore[operator]
+            kind = ValueError if is_number else TypeError
+            raise kind(
+                f"{_field(owner, attribute)} must be a whole number of at least {least}, not {value!r}"
+            )
+
+    return check
+
+
+def true_or_false(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """One of these two."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{_field(owner, attribute)} must be True or False, not {value!r}")
+
+
+def text(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Text; or None, where that is the default."""
+    if not isinstance(value, str) and not (value is None and attribute.default is None):
+        raise TypeError(f"{_field(owner, attribute)} must be text, not {value!r}")
+
+
+def function(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """What can be called."""
+    if not callable(value):
+        raise TypeError(f"{_field(owner, attribute)} must be a function, not {value!r}")
+
+
+def _field(owner: object, attribute: attrs.Attribute[Any]) -> str:
+    return f"{type(owner).__name__}: {attribute.alias}"
