@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.errors import StepError
 from beamlike.io.files.files import Files
 from beamlike.records.model import BatchRecord
 from tests.support.examples import share
@@ -297,71 +295,6 @@ def test_dead_letters_that_a_collection_takes_are_in_no_folder() -> None:
     assert lost.frame()["step"].to_list() == ["source"]
     assert not Path(done.dead_letters).exists()
     assert done.batches[0].sources["source"].dead_letters == 1
-
-
-# The user's functions
-
-
-def fail(*_: Any) -> Any:
-    raise ZeroDivisionError("the user's")
-
-
-def fail_late(row: Any) -> Iterator[Any]:
-    yield row
-    fail()
-
-
-def combined(rows: bl.Collection, name: str) -> bl.Collection:
-    fn = type("Failing", (bl.CombineFn,), {"create_accumulator": fail})()
-    windowed = rows.window_into(bl.FixedWindows("1m"))
-    return windowed.group_by("n", name=name).aggregate(x=bl.combine(fn, "n", int))
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda rows: rows.map(fail, name="risky"),
-        lambda rows: rows.flat_map(fail_late, name="risky"),
-        lambda rows: rows.map_batches(fail, schema={"n": int}, name="risky"),
-        lambda rows: combined(rows, "risky"),
-    ],
-)
-def test_an_error_in_a_users_function_keeps_its_type_and_names_the_step(
-    step: Callable[[bl.Collection], bl.Collection],
-) -> None:
-    p = bl.Pipeline("p", on_error="fail")
-    step(read(p, "source", [1])).write("out", bl.Memory())
-    with pytest.raises(ZeroDivisionError, match="the user's") as caught:
-        p.run()
-    assert "step 'risky'" in caught.value.__notes__[0]
-
-
-@pytest.mark.parametrize(
-    ("step", "message"),
-    [
-        (
-            lambda rows: rows.map(lambda row: None, name="risky"),
-            "step 'risky': expected a dict with the keys n, at",
-        ),
-        (
-            lambda rows: rows.map(lambda row: {"n": "x"}, {"n": int}, name="risky"),
-            "step 'risky': column 'n' was",
-        ),
-        (
-            lambda rows: rows.flat_map(lambda row: 3, name="risky"),
-            "step 'risky': flat_map expects several dicts",
-        ),
-        (
-            lambda rows: rows.map_batches(lambda table: pa.table({"n": [1, 2]}), {"n": int}, name="risky"),
-            "step 'risky': map_batches gave 2 rows for 1",
-        ),
-    ],
-)
-def test_a_result_that_the_step_cannot_use_names_the_step(step: Any, message: str) -> None:
-    p = bl.Pipeline("p", on_error="fail")
-    step(read(p, "source", [1])).write("out", bl.Memory())
-    with pytest.raises(StepError, match=message):
-        p.run()
 
 
 def test_before_anything_is_known_the_watermark_is_at_the_beginning_of_time() -> None:
