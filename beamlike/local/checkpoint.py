@@ -23,18 +23,27 @@ class LocalFiles:
     def latest(self, name: str) -> str | None:
         """The text of a file; None if there is none."""
         try:
-            with stored("read", name):
-                return Path(name).read_text() if os.path.exists(name) else None
+            content = self.read_bytes(name)
+            return None if content is None else content.decode()
         except UnicodeDecodeError:
             raise CheckpointError(f"{name} is damaged, it is no text: put it back from a copy") from None
 
     def replace(self, name: str, text: str) -> None:
         """Makes or replaces a file, at once."""
+        self.write_bytes(name, text.encode())
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """What is in a file; None if there is none."""
+        with stored("read", name):
+            return Path(name).read_bytes() if os.path.exists(name) else None
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """Makes or replaces a file, at once."""
         with stored("write", name):
             path = Path(name)
             durable.make_folder(str(path.parent))
             temporary = path.with_name(f".{path.name}.tmp")
-            temporary.write_text(text)
+            temporary.write_bytes(content)
             durable.replace(str(temporary), name)
 
 

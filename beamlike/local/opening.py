@@ -20,6 +20,7 @@ from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import Runner, describe
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
+from beamlike.plan.tables import with_tables
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import BatchSinks
@@ -32,6 +33,7 @@ from beamlike.runtime.observers import OnBatch
 from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.options import AVAILABLE_NOW
 from beamlike.runtime.run_sinks import RunSinks
+from beamlike.runtime.side_tables import TABLES, at_hand, kept_tables
 from beamlike.runtime.sinks import check_sinks, require_in_process
 from beamlike.system.in_hand import Desk
 from beamlike.system.threads import Threads
@@ -98,6 +100,7 @@ class Opened:
         require_files(plan, globs=new and options.trigger == AVAILABLE_NOW)
         manifest = checkpoint.open(describe(plan, 1, Runner.LOCAL), draining=options.drain)
         _require_same_input(plan, checkpoint)
+        plan = _with_tables(plan, options.clock(), checkpoint)
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
         # Sources first: what cannot be read must not cost what an earlier run has written.
@@ -147,6 +150,11 @@ class Opened:
         if self.feed.tells:
             self.journal.settle()
             self.feed.committed(batch)
+
+
+def _with_tables(plan: Plan, now: int, checkpoint: LocalCheckpoint) -> Plan:
+    """The plan with its tables as they were when the first run on the checkpoint began."""
+    return with_tables(plan, at_hand(kept_tables(plan, now, checkpoint.files, checkpoint.at(TABLES))))
 
 
 def dead_letters_of(checkpoint: LocalCheckpoint) -> str:

@@ -16,6 +16,7 @@ from beamlike.logical.names import require_name
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, is_trigger
+from beamlike.runtime.side_tables import with_tables_read
 from beamlike.system.fields import whole_number
 from beamlike.system.signals import signals
 
@@ -109,7 +110,7 @@ class LocalRunner:
             4
         """
         if self.checkpoint is None:
-            run = LocalRun(plan, self)
+            run = LocalRun(with_tables_read(plan, self.clock()), self)
             run.go()
             return run
         live = self._begun(plan)

@@ -17,14 +17,16 @@ from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, Group, OfStage, Read
 from beamlike.logical.overlaps import require_apart
 from beamlike.logical.registry import Registry, Write
-from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.paths import Path, paths_to
 from beamlike.plan.route import Route
+from beamlike.plan.tables import as_step, is_table, sides_of
 from beamlike.rows.dead_letters import OnError
 from beamlike.steps.base import WindowInto
 from stages.graph import StageGraph
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN, Operator
+from stages.sides.declarations import Side
 from stages.sides.operator import SideInputs
 from stages.stage import Stage
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_START
@@ -37,7 +39,7 @@ class Draft:
     """A plan in the making: each pass adds what it finds out.
 
     `nodes` are the sources and groupings that lead to a sink. `to_stages` and `to_sinks` have the paths to each
-    consumer, and `routes` what each producer sends on them.
+    consumer, and `routes` what each producer sends on them. `tables` are sides that are read before it runs.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Draft:
     graph: StageGraph = attrs.field(factory=lambda: StageGraph.from_inputs({}))
     operators: Mapping[str, Operator] = attrs.field(factory=dict)
     routes: Mapping[str, tuple[Route, ...]] = attrs.field(factory=dict)
+    tables: Mapping[str, tuple[Node, Side]] = attrs.field(factory=dict)
 
     def plan(self) -> Plan:
         """What all passes together have found."""
@@ -59,7 +62,18 @@ class Draft:
         stages = {name: self._stage(name) for name in self.graph.order() if name in self.operators}
         sinks = {write.name: self._sink(write) for write in self.writes}
         levels = self.graph.levels()[1:]
-        return Plan(self.name, sources, stages, sinks, self.graph, levels, self.max_dead_letters)
+        tables = {name: self._table(name, *table) for name, table in self.tables.items()}
+        return Plan(self.name, sources, stages, sinks, self.graph, levels, self.max_dead_letters, tables)
+
+    def _table(self, name: str, node: Node, side: Side) -> TablePlan:
+        columns = (*side.schema, *((EVENT_TIME,) if side.timed else ()))
+        routes: dict[str, list[Route]] = {}
+        for path in paths_to(node):
+            routes.setdefault(path.producer, []).append(path.route(name, columns))
+        sources = (
+            attrs.evolve(self._source(self.nodes[one]), routes=tuple(routes[one])) for one in sorted(routes)
+        )
+        return TablePlan(name, side, tuple(sources))
 
     def _source(self, node: Node) -> SourcePlan:
         read = node.origin
@@ -76,10 +90,10 @@ class Draft:
             read.interlude,
             read.max_future,
             self.on_error,
-            self._is_whole(node),
+            self.is_whole(node),
         )
 
-    def _is_whole(self, node: Node) -> bool:
+    def is_whole(self, node: Node) -> bool:
         """Whether a source comes to an end, and all that is made of it is looked at as a side that must be whole."""
         read = node.origin
         assert isinstance(read, Read)
@@ -87,7 +101,8 @@ class Draft:
 
     def _feeds_sides(self, name: str) -> bool:
         ways = [route for route in self.routes[name] if not route.carries_letters]
-        return bool(ways) and all(map(self._ends_in_side, ways))
+        is_read = any(path.producer == name for node, _ in self.tables.values() for path in paths_to(node))
+        return (bool(ways) or is_read) and all(map(self._ends_in_side, ways))
 
     def _ends_in_side(self, route: Route) -> bool:
         if route.consumer not in self.operators:
@@ -135,7 +150,10 @@ def compile_plan(pipeline: Registry) -> Plan:
     if not pipeline.writes:
         raise PlanError(f"pipeline {pipeline.name!r} writes to no sink; call collection.write('name', sink)")
     draft = Draft(pipeline.name, pipeline.on_error, pipeline.max_dead_letters, tuple(pipeline.written()))
-    plan = reduce(lambda made, take: take(made), PASSES, draft).plan()
+    draft = reduce(lambda made, take: take(made), PASSES, draft)
+    if (looked := look_up_in_tables(draft)).tables:
+        draft = reduce(lambda made, take: take(made), PASSES, looked)
+    plan = draft.plan()
     for check in CHECKS:
         check(plan)
     return plan
@@ -147,7 +165,7 @@ def compile_plan(pipeline: Registry) -> Plan:
 def reach(draft: Draft) -> Draft:
     """The sources and groupings that lead to a sink, by name in the order of the alphabet."""
     seen: dict[str, Node] = {}
-    waiting = [write.node for write in draft.writes]
+    waiting = [write.node for write in draft.writes] + [node for node, _ in draft.tables.values()]
     while waiting:
         node = waiting.pop()
         if node.name not in seen:
@@ -198,6 +216,24 @@ def narrow(draft: Draft) -> Draft:
 
 PASSES: Final[tuple[Callable[[Draft], Draft], ...]] = (reach, trace, cut, narrow)
 """In this order; each reads what those before it have found."""
+
+
+def look_up_in_tables(draft: Draft) -> Draft:
+    """What was declared, with the lookups as steps that need no stage, and the sides that these look rows up in."""
+    lookups, tables = set[str](), dict[str, tuple[Node, Side]]()
+    for name, operator in draft.operators.items():
+        sides = [*sides_of(draft.nodes[name])]
+        if not isinstance(operator, SideInputs) or operator.late or not sides:
+            continue
+        if not all(is_table(side, draft.nodes, draft.is_whole) for side in sides):
+            continue
+        lookups.add(name)
+        for node, side in zip(sides, operator.sides, strict=True):
+            _, before = tables.get(node.name, (node, side))
+            tables[node.name] = node, attrs.evolve(side, limit=max(side.limit, before.limit))
+    known: dict[Node, Node] = {}
+    writes = tuple(attrs.evolve(write, node=as_step(write.node, known, lookups)) for write in draft.writes)
+    return attrs.evolve(draft, writes=writes, tables=tables)
 
 
 def _paths_to_stage(node: Node) -> Iterator[Path]:

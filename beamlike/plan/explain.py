@@ -10,7 +10,7 @@ from beamlike.io.sinks import written_by_tasks
 from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.logical.keyed import operator_facts
 from beamlike.logical.origins import EventTime
-from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.route import Route
 from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.base import Step
@@ -34,6 +34,8 @@ def explain(plan: Plan) -> str:
     tree: dict[str, Tree | None] = {
         "sources": {_title(name, source): _source(source) for name, source in plan.sources.items()}
     }
+    if plan.tables:
+        tree["tables"] = {_title_of(table): _table(table) for table in plan.tables.values()}
     for level, names in enumerate(plan.levels, start=1):
         tree[f"level {level}"] = {
             _reads(name, plan.stages[name].inputs): _stage(plan.stages[name]) for name in names
@@ -74,6 +76,18 @@ def _source(source: SourcePlan) -> Tree:
         if found
     }
     return _facts(facts, {**steps, **_routes(source.routes)})
+
+
+def _title_of(table: TablePlan) -> str:
+    return _reads(table.name, (source.name for source in table.sources))
+
+
+def _table(table: TablePlan) -> Tree:
+    """A side that is looked up without a stage, and the steps that lead to it."""
+    read = f"before the first batch, at most {table.side.limit >> 20} MB in each process"
+    facts = {"columns": schema_text(table.side.schema), "read": read}
+    steps = [step for source in table.sources for route in source.routes for step in route.steps]
+    return _facts(facts, dict.fromkeys(map(_step, steps)))
 
 
 def _event_time(time: EventTime | None) -> str:

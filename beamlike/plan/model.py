@@ -17,6 +17,7 @@ from beamlike.rows.dead_letters import OnError
 from beamlike.steps.base import Step
 from stages.graph import StageGraph
 from stages.operator import MAIN
+from stages.sides.declarations import Side
 from stages.stage import Stage
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
@@ -64,9 +65,28 @@ class SourcePlan:
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The event time, then those of the user's columns that its routes or its watermark need."""
+        """The event time, then those of the user's columns that its routes or its watermark need; at least one."""
         wanted = frozenset(self.watermark.columns).union(*(route.needed for route in self.routes))
-        return (*self.system, *(column for column in self.schema if column in wanted))
+        found = (*self.system, *(column for column in self.schema if column in wanted))
+        return found or tuple(self.schema)[:1]  # rows without a column could not be counted
+
+
+@attrs.frozen
+class TablePlan:
+    """A side that is the same for all rows of a run, and so is read once, before the first batch.
+
+    `sources` are those of the plan from which it is made, with the routes that lead to it, by its name; they are read
+    in the first batch, too, where what they have is counted. Looking a row up in it takes no state, only the table.
+    """
+
+    name: str
+    side: Side
+    sources: tuple[SourcePlan, ...]
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns of the side, and the event time of its rows, null where they have none."""
+        return pl.Schema({**self.side.schema, EVENT_TIME: pl.Int64()})
 
 
 @attrs.frozen
@@ -116,7 +136,7 @@ class Plan:
     """What both runners run. `stages` are in order: a stage comes after all that it reads from.
 
     `graph` has sources and stages; `levels` has the names of the stages, level 1 first. More than `max_dead_letters`,
-    a count or a share of the rows that were read, fail the run.
+    a count or a share of the rows that were read, fail the run. `tables` are the sides that steps look rows up in.
     """
 
     name: str
@@ -126,6 +146,7 @@ class Plan:
     graph: StageGraph
     levels: tuple[tuple[str, ...], ...]
     max_dead_letters: int | float | None = None
+    tables: Mapping[str, TablePlan] = attrs.field(factory=dict)
 
     @property
     def producers(self) -> dict[str, SourcePlan | StagePlan]:

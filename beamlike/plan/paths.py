@@ -11,6 +11,7 @@ from beamlike.logical.node import Node
 from beamlike.logical.origins import DeadLetters, Flatten, Late, OfStage, Read
 from beamlike.plan.route import Output, Route
 from beamlike.steps.base import NotRetracted, Step
+from beamlike.steps.lookup import LookUp
 from beamlike.steps.windows import parts
 from stages.operator import MAIN
 
@@ -57,6 +58,8 @@ def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
     (before,) = node.inputs
     if has_looked_up(node):
         yield Path(before.name, after, "dead_letters")
+    if isinstance(before.origin, LookUp):
+        yield from _paths_of_letters(before, after)
     for path in paths_to(before, _steps(node, before)[:1]):
         yield Path(path.producer, after, "dead_letters", path.steps, path.output, tuple(before.schema))
 

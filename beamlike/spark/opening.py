@@ -37,6 +37,7 @@ from beamlike.spark.query.leftovers import tell_of_copies
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.query.sinks import BatchWriter
+from beamlike.spark.query.tables import with_tables_sent
 from beamlike.spark.session.session import interpret, worker_environment
 from beamlike.spark.stopping import Gate
 from beamlike.system.in_hand import Desk
@@ -86,6 +87,7 @@ class Opened:
         # Sources first: what cannot be read must not cost what an earlier run has written.
         plan = with_rows_as_files(sinks.plan, checkpoint)
         plan = with_readings_as_files(plan, checkpoint.at("readings"), wall_clock)
+        plan = with_tables_sent(plan, session, checkpoint, held)
         listings = Listings.of(checkpoint, plan)
         held.callback(listings.close)
         checkpoint.end_at_once(name for name, source in plan.sources.items() if source.whole)

@@ -137,16 +137,24 @@ class Contents:
 
     def _require_small(self, side: Side) -> None:
         versions = self.of(side)
-        size = sum(one.bytes for one in versions)
-        if size > side.limit:
-            rows = sum(one.rows for one in versions)
-            windows = f" in {len(versions)} windows" if len(versions) > 1 else ""
-            raise ResultError(
-                f"side {side.name!r} takes {size / _MB:,.1f} MB in the memory of each shard ({rows:,} rows{windows}), "
-                f"and at most {side.limit / _MB:,.1f} MB are allowed: select(...) only the columns that are looked at, "
-                "or allow more with max_bytes=; what is too large for a side is joined, with join(...) or "
-                "join_asof(...), which spreads both inputs over the shards"
-            )
+        size, rows = sum(one.bytes for one in versions), sum(one.rows for one in versions)
+        require_small(side, size, rows, f" in {len(versions)} windows" if len(versions) > 1 else "")
+
+
+def require_small(side: Side, size: int, rows: int, where: str = "") -> None:
+    """Raises `ResultError` where so many bytes and rows of a side are more than it may take."""
+    if size > side.limit:
+        raise ResultError(
+            f"side {side.name!r} takes {size / _MB:,.1f} MB in the memory of each shard ({rows:,} rows{where}), "
+            f"and at most {side.limit / _MB:,.1f} MB are allowed: select(...) only the columns that are looked at, "
+            "or allow more with max_bytes=; what is too large for a side is joined, with join(...) or "
+            "join_asof(...), which spreads both inputs over the shards"
+        )
+
+
+def digest(rows: pl.DataFrame) -> str:
+    """What tells these rows from any others."""
+    return _digest("", rows)
 
 
 def _is_over(version: Version, side: Side, now: Times, lateness: int) -> bool:

@@ -1,8 +1,8 @@
-"""Looking keys up in the content of a side: columns for columns, by a hash of the key and a search among those."""
+"""Looking keys up in the content of a side: columns for columns, in a join or by a search among hashes of the keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
@@ -19,6 +19,7 @@ from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 Places = npt.NDArray[np.int64]
 
 _HASH: Final = "__hash"
+_PLACE: Final = "__place"
 
 
 @attrs.frozen
@@ -39,7 +40,20 @@ class KeyIndex:
         return cls(ordered.drop(_HASH), tuple(keys), ordered[_HASH].to_numpy())
 
     def find(self, asked: pl.DataFrame) -> Places:
-        """Of each of these keys, in columns of these names, the place of its row; -1 where there is none."""
+        """Of each of these keys, in columns of these names, the place of its row; -1 where there is none.
+
+        A join makes a table of all rows each time, which pays where as many keys are asked for.
+        """
+        return self._joined(asked) if len(asked) >= len(self.rows) else self._searched(asked)
+
+    def _joined(self, asked: pl.DataFrame) -> Places:
+        places = self.rows.select(self.keys).with_columns(
+            pl.int_range(pl.len(), dtype=pl.Int64).alias(_PLACE)
+        )
+        found = asked.join(places, on=self.keys, how="left", maintain_order="left")
+        return found[_PLACE].fill_null(-1).to_numpy()
+
+    def _searched(self, asked: pl.DataFrame) -> Places:
         count = len(self.hashes)
         found = np.full(len(asked), -1, np.int64)
         if count == 0 or asked.is_empty():
@@ -102,8 +116,14 @@ class Lookup:
             given.append(values.alias(name))
         return [*given, *([] if self.found is None else [found.alias(self.found)])]
 
+    def narrowed(self, wanted: Container[str]) -> Lookup | None:
+        """Only what is wanted of what it gives; None where nothing is."""
+        columns = {name: column for name, column in self.columns.items() if name in wanted}
+        found = self.found if self.found in wanted else None
+        return attrs.evolve(self, columns=columns, found=found) if columns or found else None
+
     def _index(self, rows: pl.DataFrame) -> KeyIndex:
-        rows = rows.drop(WINDOW_COLUMNS)
+        rows = rows.drop(WINDOW_COLUMNS, strict=False)
         if self.keys:
             return KeyIndex.of(rows, self.keys)
         if len(rows) > 1:
@@ -125,6 +145,12 @@ class LookedUp:
         """The columns of the rows, then those that are looked up, with their `types`."""
         return pl.Schema({**self.own, **self.types})
 
+    def narrowed(self, wanted: Container[str]) -> LookedUp:
+        """Only what is wanted of what is looked up."""
+        kept = (lookup.narrowed(wanted) for lookup in self.lookups)
+        types = pl.Schema({name: dtype for name, dtype in self.types.items() if name in wanted})
+        return attrs.evolve(self, lookups=tuple(one for one in kept if one is not None), types=types)
+
     def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
         """All rows, or none where a side that should have one row has several."""
         try:
@@ -137,5 +163,6 @@ class LookedUp:
             nothing = rows.clear().with_columns(
                 pl.lit(None, dtype).alias(name) for name, dtype in self.types.items()
             )
-            return nothing, Refused(rows.select(list(self.own)), (error,) * len(rows))
+            own = rows.select(name for name in self.own if name in rows.columns)
+            return nothing, Refused(own, (error,) * len(rows))
         return rows.with_columns(columns), None

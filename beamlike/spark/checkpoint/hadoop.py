@@ -59,22 +59,27 @@ class HadoopFiles:
 
     def read(self, name: str) -> str | None:
         """The text of a file; None if there is none. Raises `CheckpointError` where it is no text."""
+        content = self.read_bytes(name)
         try:
-            with stored("read", name):
-                return self._read(name)
+            return None if content is None else content.decode()
         except UnicodeDecodeError:
             raise CheckpointError(f"{name} is damaged, it is no text: put it back from a copy") from None
 
-    def _read(self, name: str) -> str | None:
+    def read_bytes(self, name: str) -> bytes | None:
+        """What is in a file; None if there is none."""
+        with stored("read", name):
+            return self._read(name)
+
+    def _read(self, name: str) -> bytes | None:
         if not is_remote(name):
             file = Path(path_text(name))
-            return file.read_text() if file.exists() else None
+            return file.read_bytes() if file.exists() else None
         path, files = self._find(name)
         if not files.exists(path):
             return None
         stream, jvm = files.open(path), cast(Any, self.session._jvm)
         try:
-            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
         finally:
             stream.close()
 
@@ -85,18 +90,22 @@ class HadoopFiles:
         power, leaves the old one or the new; elsewhere `replace` does that. With `seconds` since 1970 as the time of
         its change, where the file system keeps such times.
         """
+        self.write_bytes(name, text.encode(), seconds)
+
+    def write_bytes(self, name: str, content: bytes, seconds: int | None = None) -> None:
+        """The same, of what is no text."""
         with stored("write", name):
             if is_remote(name):
-                self._write(name, text, seconds)
+                self._write(name, content, seconds)
             else:
-                _replace(Path(path_text(name)), text, seconds)
+                _replace(Path(path_text(name)), content, seconds)
 
-    def _write(self, name: str, text: str, seconds: int | None) -> None:
+    def _write(self, name: str, content: bytes, seconds: int | None) -> None:
         path, files = self._find(name)
         temporary, _ = self._find(f"{name.rpartition('/')[0]}/.{path.getName()}.tmp")
         stream = files.create(temporary, True)
         try:
-            stream.write(text.encode())
+            stream.write(content)
         finally:
             stream.close()
         if files.exists(path):
@@ -187,12 +196,12 @@ class HadoopFiles:
         return self.session._jsparkSession.sessionState().newHadoopConf()
 
 
-def _replace(path: Path, text: str, seconds: int | None) -> None:
+def _replace(path: Path, content: bytes, seconds: int | None) -> None:
     durable.make_folder(str(path.parent))
     # Hadoop wrote a checksum beside it, which would not fit any more, and reads a file that has none.
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text)
+    temporary.write_bytes(content)
     if seconds is not None:
         os.utime(temporary, (seconds, seconds))
     durable.replace(str(temporary), str(path))

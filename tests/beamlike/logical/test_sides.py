@@ -161,9 +161,10 @@ def test_columns_that_are_looked_up_show_only_in_their_expressions() -> None:
     assert main.select(found["points"]).collect()["points"].to_list() == [7, None]
 
 
-def test_two_lookups_in_one_side_and_two_sides_are_one_stage() -> None:
+@pytest.mark.parametrize("windows", [bl.GlobalWindows(), bl.FixedWindows("1m")])
+def test_two_lookups_in_one_side_and_two_sides_are_one_stage_or_none(windows: Any) -> None:
     p = bl.Pipeline("p")
-    main = read(p, "main")
+    main = read(p, "main").window_into(windows)
     ages, names = (
         p.read("ages", bl.Rows([{"user": "ada", "age": 36}])),
         p.read("names", bl.Rows([{"id": 3, "name": "three"}])),
@@ -174,7 +175,8 @@ def test_two_lookups_in_one_side_and_two_sides_are_one_stage() -> None:
         name=bl.lookup(names, left_on="points", right_on="id").name,
     )
     once.write("out", out := bl.Memory())
-    assert list(p.plan().stages) == ["main.with_columns.lookup"]
+    stages = [] if isinstance(windows, bl.GlobalWindows) else ["main.with_columns.lookup"]
+    assert list(p.plan().stages) == stages
     p.run()
     assert out.frame()[["age", "same", "name"]].rows() == [(36, 36, "three"), (None, None, None)]
 

@@ -1,0 +1,100 @@
+"""Lookups that need no stage: in sides that are the same for all rows, which a run reads before its first batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+import attrs
+
+from beamlike.io.in_process import InProcess
+from beamlike.io.sources import ToldOfCommits
+from beamlike.logical.node import Node
+from beamlike.logical.origins import Apply, Read
+from beamlike.plan.model import Plan, SourcePlan, StagePlan
+from beamlike.plan.paths import paths_to
+from beamlike.plan.route import Route
+from beamlike.steps.base import Step
+from beamlike.steps.lookup import LookUp
+from stages.sides.contents import Seen
+from stages.sides.lookup import LookedUp
+from stages.sides.operator import SideInputs
+from windowing.columns import WINDOW_COLUMNS
+from windowing.windows import GlobalWindows
+
+P = TypeVar("P", SourcePlan, StagePlan)
+
+
+def sides_of(node: Node) -> Iterator[Node]:
+    """What a node looks up in, if it is a lookup in sides that are read whole, by rows that are never late."""
+    operator = node.origin.operator if isinstance(node.origin, Apply) else None
+    if not isinstance(operator, SideInputs) or not isinstance(operator.use, LookedUp):
+        return
+    before, *sides = node.inputs
+    in_windows = not {*WINDOW_COLUMNS}.isdisjoint(before.shape.system)
+    if in_windows and not isinstance(before.windowing.windows, GlobalWindows):
+        return
+    if all(side.feed == "whole" for side in operator.sides):
+        yield from sides
+
+
+def is_table(side: Node, sources: Mapping[str, Node], is_whole: Callable[[Node], bool]) -> bool:
+    """Whether rows of a side come from sources that are there for sides alone, over steps without state."""
+    for path in paths_to(side):
+        source = sources[path.producer]
+        if path.output != "main" or not isinstance(source.origin, Read) or not is_whole(source):
+            return False
+        read = source.origin.source
+        if not isinstance(read, InProcess) or isinstance(read, ToldOfCommits):
+            return False
+    return True
+
+
+def as_step(node: Node, known: dict[Node, Node], lookups: Container[str]) -> Node:
+    """The node, in which the lookups of these names are steps; each node is one object, however it is reached."""
+    if node not in known:
+        inputs = tuple(as_step(before, known, lookups) for before in node.inputs)
+        if node.name in lookups and isinstance(node.origin, Apply):
+            operator = node.origin.operator
+            assert isinstance(operator, SideInputs)
+            assert isinstance(operator.use, LookedUp)
+            tables = {
+                side.name: made.name for side, made in zip(operator.sides, node.inputs[1:], strict=True)
+            }
+            step = LookUp(node.name, operator.use, tables)
+            known[node] = attrs.evolve(node, origin=step, inputs=inputs[:1])
+        else:
+            same = all(one is other for one, other in zip(inputs, node.inputs, strict=True))
+            known[node] = node if same else attrs.evolve(node, inputs=inputs)
+    return known[node]
+
+
+def with_tables(plan: Plan, tables: Mapping[str, Seen]) -> Plan:
+    """The plan once its tables, by their names, have been read."""
+    if not plan.tables:
+        return plan
+    sources = {name: _found(source, tables) for name, source in plan.sources.items()}
+    stages = {name: _found(stage, tables) for name, stage in plan.stages.items()}
+    return attrs.evolve(plan, sources=sources, stages=stages)
+
+
+def _found(producer: P, tables: Mapping[str, Seen]) -> P:
+    routes = tuple(
+        attrs.evolve(route, steps=_steps(route.steps, tables), before=_steps(route.before, tables))
+        for route in producer.routes
+    )
+    return attrs.evolve(producer, routes=routes)
+
+
+def _steps(steps: Iterable[Step], tables: Mapping[str, Seen]) -> tuple[Step, ...]:
+    return tuple(step.with_tables(tables) if isinstance(step, LookUp) else step for step in steps)
+
+
+def tables_on(route: Route) -> frozenset[str]:
+    """The names of the tables that rows are looked up in on a route."""
+    return frozenset(
+        table
+        for step in (*route.steps, *route.before)
+        if isinstance(step, LookUp)
+        for table in step.tables.values()
+    )

@@ -1,0 +1,42 @@
+"""Tables that rows are looked up in, sent to every executor once for a run."""
+
+from __future__ import annotations
+
+import io
+from contextlib import ExitStack
+
+import attrs
+import polars as pl
+from pyspark import Broadcast
+from pyspark.sql import SparkSession
+
+from beamlike.plan.model import Plan
+from beamlike.plan.tables import with_tables
+from beamlike.runtime.side_tables import TABLES, as_bytes, kept_tables, seen_of
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.query.desks import wall_clock
+from stages.sides.contents import Seen
+
+
+@attrs.frozen
+class Sent:
+    """A table in a broadcast of Spark's, which a process reads when it has not made of it yet what it needs."""
+
+    rows: Broadcast[bytes]
+
+    def __call__(self) -> pl.DataFrame:
+        return pl.read_ipc(io.BytesIO(self.rows.value))
+
+
+def with_tables_sent(plan: Plan, session: SparkSession, checkpoint: Checkpoint, held: ExitStack) -> Plan:
+    """The plan with its tables as they were when the first run on the checkpoint began."""
+    if not plan.tables:
+        return plan
+    tables = kept_tables(plan, wall_clock(), checkpoint.files, checkpoint.at(TABLES))
+    return with_tables(plan, {name: _sent(rows, session, held) for name, rows in tables.items()})
+
+
+def _sent(rows: pl.DataFrame, session: SparkSession, held: ExitStack) -> Seen:
+    broadcast = session.sparkContext.broadcast(as_bytes(rows))
+    held.callback(broadcast.unpersist)
+    return seen_of(rows, Sent(broadcast))

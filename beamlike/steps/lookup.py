@@ -1,0 +1,82 @@
+"""Looking rows up in tables: sides that are the same for all rows of a run, so that it takes no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import attrs
+import polars as pl
+
+from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
+from beamlike.steps.base import Step
+from stages.operator import Refused
+from stages.sides.contents import Seen
+from stages.sides.lookup import LookedUp, Lookup
+
+
+@attrs.frozen(eq=False)
+class LookUp(Step):
+    """Adds what is looked up, as `use` has it. `tables` has the name of the table that each side is.
+
+    `seen` is what these tables have, by side: nothing before a run has read them.
+    """
+
+    kind: ClassVar[str] = "lookup"
+    use: LookedUp
+    tables: Mapping[str, str]
+    seen: Mapping[str, Seen] = attrs.field(factory=dict)
+
+    @property
+    def everything(self) -> frozenset[str]:
+        """All that is looked up."""
+        return frozenset(self.use.types)
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """The rows with what is looked up for them, all of a chunk at once."""
+        if not self.use.lookups:
+            return frame
+        schema = pl.Schema({**frame.collect_schema(), **self.use.types})
+        return frame.map_batches(self._all, schema=schema)
+
+    def attempt(self, frame: pl.LazyFrame) -> Attempt:
+        """The same; no row, where a side that should have one has several."""
+        rows = frame.collect()
+        made, refused = self._give(rows)
+        letters = None
+        if refused is not None:
+            letters = dead_letters(self.name, refused.rows, [error_text(error) for error in refused.errors])
+        return Attempt(made.lazy(), letters, len(rows))
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        """All but what is looked up, and the keys for that."""
+        keys = (lookup.on for lookup in self.use.narrowed(wanted).lookups)
+        return wanted.difference(self.use.types).union(*keys)
+
+    def narrowed(self, wanted: frozenset[str]) -> LookUp:
+        """Without what nobody wants."""
+        return attrs.evolve(self, use=self.use.narrowed(wanted))
+
+    def with_tables(self, tables: Mapping[str, Seen]) -> LookUp:
+        """The step once these tables, by their names, have been read."""
+        return attrs.evolve(self, seen={side: tables[table] for side, table in self.tables.items()})
+
+    def detail(self) -> str:
+        """What is looked up where."""
+        return "; ".join(map(_in_words, self.use.lookups))
+
+    def _all(self, rows: pl.DataFrame) -> pl.DataFrame:
+        made, refused = self._give(rows)
+        if refused is not None and len(refused.rows):
+            raise pl.exceptions.ComputeError(error_text(refused.errors[0]))
+        return made
+
+    def _give(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Refused | None]:
+        made, refused = self.use.give(rows, self.seen)
+        return made.select(*rows.columns, *(name for name in self.use.types if name not in rows)), refused
+
+
+def _in_words(lookup: Lookup) -> str:
+    sought = [*lookup.columns.values(), *(["whether it is there"] if lookup.found else [])]
+    by = f" by {', '.join(lookup.on)}" if lookup.on else ""
+    return f"{', '.join(sought)} in {lookup.side!r}{by}"
