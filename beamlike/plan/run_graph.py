@@ -9,6 +9,7 @@ import attrs
 from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
 from beamlike.logical.keyed import operator_facts
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.plan.tables import tables_on
 from beamlike.records.graph import (
     RunDescription,
     SinkDescription,
@@ -31,9 +32,19 @@ def describe_run(plan: Plan) -> RunDescription:
     return RunDescription(
         plan.name,
         {name: _source(source) for name, source in plan.sources.items()},
-        {name: _stage(stage) for name, stage in plan.stages.items()},
-        {name: _sink(sink) for name, sink in plan.sinks.items()},
+        {
+            name: attrs.evolve(_stage(stage), tables=_tables(plan, name))
+            for name, stage in plan.stages.items()
+        },
+        {name: attrs.evolve(_sink(sink), tables=_tables(plan, name)) for name, sink in plan.sinks.items()},
     )
+
+
+def _tables(plan: Plan, consumer: str) -> tuple[str, ...]:
+    """The sources that rows are looked up in on their way to a stage or sink."""
+    routes = [route for producer in plan.producers.values() for route in producer.routes]
+    tables = {table for route in routes if route.consumer == consumer for table in tables_on(route)}
+    return tuple(sorted({source.name for table in tables for source in plan.tables[table].sources}))
 
 
 def _source(plan: SourcePlan) -> SourceDescription:

@@ -46,7 +46,7 @@ class StageDescription:
     what one does that holds the output watermark. `global_window`: all of time is one window. Whether its trigger fires
     at the ends of windows, and before, is not told in older records: then nothing is said of it. `timers` are those of
     a process by name, each "event" or "processing". `sides`: of a stage that has some, what each is fed from, and
-    `main` what it reads beside them.
+    `main` what it reads beside them. `tables`: the sources that rows are looked up in on their way to it.
     """
 
     inputs: tuple[str, ...]
@@ -67,6 +67,7 @@ class StageDescription:
     timers: Mapping[str, str] = attrs.field(factory=dict, metadata=SPARSE)
     sides: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, metadata=SPARSE)
     main: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
+    tables: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
 
     @property
     def what(self) -> str:
@@ -82,11 +83,15 @@ class StageDescription:
 
 @attrs.frozen
 class SinkDescription:
-    """A sink: what it is fed from, where it writes, and the name of its class, where that is told."""
+    """A sink: what it is fed from, where it writes, and the name of its class, where that is told.
+
+    `tables`: the sources that rows are looked up in on their way to it.
+    """
 
     inputs: tuple[str, ...]
     writes: str
     kind: str = ""
+    tables: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
 
 
 @attrs.frozen

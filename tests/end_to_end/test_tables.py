@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.errors import CheckpointError
+from beamlike.observe.charts.plot import nodes
+from beamlike.plan.run_graph import describe_run
 from tests.support.examples import share
 
 KEYS = st.none() | st.sampled_from(["a", "b", "c"])
@@ -163,6 +165,20 @@ def test_what_a_side_has_is_counted_also_where_no_column_is_needed() -> None:
     main.filter(bl.lookup(side, on="key").found()).write("out", bl.Memory())
     record = p.run().batches[0]
     assert (record.sources["side"].read, record.sources["side"].elements) == (3, 3)
+
+
+def test_a_picture_shows_where_rows_are_looked_up() -> None:
+    p = bl.Pipeline("p")
+    rows = bl.Rows([{"key": "a", "at": 1, "n": 1}])
+    main, side = read(p, "main", rows), read(p, "side", rows)
+    found = main.with_columns(m=bl.lookup(side, on="key")["n"])
+    found.write("out", bl.Memory())
+    found.group_by("m").aggregate(n=bl.count()).named("counts").write("counted", bl.Memory())
+    described = describe_run(p.plan())
+    assert described.sinks["out"].tables == described.stages["counts"].tables == ("side",)
+    assert described.sinks["counted"].tables == ()
+    inputs = {node.name: node.inputs for node in nodes(described)}
+    assert inputs["out"] == inputs["counts"] == ("main", "side")
 
 
 def test_rows_of_a_side_that_cannot_be_used_are_dead_letters_once(tmp_path: Path) -> None:

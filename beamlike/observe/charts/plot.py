@@ -21,8 +21,14 @@ def nodes(run: RunDescription) -> list[Node]:
             Node(name, SOURCE, [source.kind or source.reads, source.watermark])
             for name, source in run.sources.items()
         ),
-        *(Node(name, STAGE, stage_facts(stage), stage.inputs) for name, stage in run.stages.items()),
-        *(Node(name, SINK, [sink.kind or sink.writes], sink.inputs) for name, sink in run.sinks.items()),
+        *(
+            Node(name, STAGE, stage_facts(stage), (*stage.inputs, *stage.tables))
+            for name, stage in run.stages.items()
+        ),
+        *(
+            Node(name, SINK, [sink.kind or sink.writes], (*sink.inputs, *sink.tables))
+            for name, sink in run.sinks.items()
+        ),
     ]
 
 
