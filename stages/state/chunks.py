@@ -107,12 +107,13 @@ def unpack(
 
 def _constants(frame: pl.DataFrame) -> dict[str, object]:
     """The value of each column of a plain type that has only one; null is a value, too."""
-    plain = [name for name, dtype in frame.schema.items() if dtype in (pl.Int64, pl.Boolean, pl.String)]
-    if not plain or frame.is_empty():
+    if frame.is_empty():
         return {}
-    first = frame.select(plain).head(1)
-    same = frame.select(pl.col(name).eq_missing(pl.col(name).first()).all() for name in plain)
-    return {name: first[name].item() for name in plain if same[name].item()}
+    plain = [column for column in frame if column.dtype in (pl.Int64, pl.Boolean, pl.String)]
+    # Of most columns the first and the last value already differ, and to look at all of them takes a while.
+    likely = {column.name: column[0] for column in plain if column[0] == column[-1]}
+    same = frame.select(pl.col(name).eq_missing(pl.col(name).first()).all() for name in likely)
+    return {name: value for name, value in likely.items() if same[name].item()}
 
 
 def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
