@@ -44,7 +44,9 @@ def lookup_stage(side: pl.DataFrame) -> Stage:
         watermark=bl.MonotonousTimestamps(),
     )
     found = bl.lookup(p.read("prices", bl.Rows(side.clear())), on="key")
-    rows.with_columns(price=found["price"], stock=found["stock"]).write("out", bl.Memory())
+    priced = rows.with_columns(price=found["price"], stock=found["stock"])
+    priced.write("out", bl.Memory())
+    priced.late().write("late", bl.Memory())  # without that, a lookup in such a side needs no stage
     (stage,) = p.plan().stages.values()
     return stage.stage
 

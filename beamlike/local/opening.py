@@ -33,7 +33,7 @@ from beamlike.runtime.observers import OnBatch
 from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.options import AVAILABLE_NOW
 from beamlike.runtime.run_sinks import RunSinks
-from beamlike.runtime.side_tables import TABLES, at_hand, kept_tables
+from beamlike.runtime.side_tables import at_hand, kept_tables
 from beamlike.runtime.sinks import check_sinks, require_in_process
 from beamlike.system.in_hand import Desk
 from beamlike.system.threads import Threads
@@ -96,11 +96,12 @@ class Opened:
     @classmethod
     def of(cls, plan: Plan, options: Options, checkpoint: LocalCheckpoint, held: ExitStack) -> Self:
         """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
-        new = checkpoint.manifest() is None
-        require_files(plan, globs=new and options.trigger == AVAILABLE_NOW)
+        before = checkpoint.manifest()
+        require_files(plan, globs=before is None and options.trigger == AVAILABLE_NOW)
         manifest = checkpoint.open(describe(plan, 1, Runner.LOCAL), draining=options.drain)
         _require_same_input(plan, checkpoint)
-        plan = _with_tables(plan, options.clock(), checkpoint)
+        tables = kept_tables(plan, options.clock(), checkpoint, checkpoint.files, before)
+        plan = with_tables(plan, at_hand(tables))
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
         # Sources first: what cannot be read must not cost what an earlier run has written.
@@ -124,8 +125,8 @@ class Opened:
             storing=lambda: stored("write", checkpoint.path),
         )
         run.outcome.later = journal.later
-        before = _record_before(journal, run, checkpoint)
-        engine = Engine(plan, options.clock, journal, _load(plan, journal), before, threads=threads)
+        last = _record_before(journal, run, checkpoint)
+        engine = Engine(plan, options.clock, journal, _load(plan, journal), last, threads=threads)
         engine.noted = journal.settle
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
         return cls(plan, options, run, journal, feed, engine, sinks, desk, options.clock())
@@ -150,11 +151,6 @@ class Opened:
         if self.feed.tells:
             self.journal.settle()
             self.feed.committed(batch)
-
-
-def _with_tables(plan: Plan, now: int, checkpoint: LocalCheckpoint) -> Plan:
-    """The plan with its tables as they were when the first run on the checkpoint began."""
-    return with_tables(plan, at_hand(kept_tables(plan, now, checkpoint.files, checkpoint.at(TABLES))))
 
 
 def dead_letters_of(checkpoint: LocalCheckpoint) -> str:

@@ -62,17 +62,12 @@ class Draft:
         stages = {name: self._stage(name) for name in self.graph.order() if name in self.operators}
         sinks = {write.name: self._sink(write) for write in self.writes}
         levels = self.graph.levels()[1:]
-        tables = {name: self._table(name, *table) for name, table in self.tables.items()}
+        tables = {name: self._table(name, side) for name, (_, side) in self.tables.items()}
         return Plan(self.name, sources, stages, sinks, self.graph, levels, self.max_dead_letters, tables)
 
-    def _table(self, name: str, node: Node, side: Side) -> TablePlan:
-        columns = (*side.schema, *((EVENT_TIME,) if side.timed else ()))
-        routes: dict[str, list[Route]] = {}
-        for path in paths_to(node):
-            routes.setdefault(path.producer, []).append(path.route(name, columns))
-        sources = (
-            attrs.evolve(self._source(self.nodes[one]), routes=tuple(routes[one])) for one in sorted(routes)
-        )
+    def _table(self, name: str, side: Side) -> TablePlan:
+        routes = {one: [way for way in found if way.consumer == name] for one, found in self.routes.items()}
+        sources = [self._source(self.nodes[one]).only(own) for one, own in routes.items() if own]
         return TablePlan(name, side, tuple(sources))
 
     def _source(self, node: Node) -> SourcePlan:
@@ -101,12 +96,11 @@ class Draft:
 
     def _feeds_sides(self, name: str) -> bool:
         ways = [route for route in self.routes[name] if not route.carries_letters]
-        is_read = any(path.producer == name for node, _ in self.tables.values() for path in paths_to(node))
-        return (bool(ways) or is_read) and all(map(self._ends_in_side, ways))
+        return bool(ways) and all(map(self._ends_in_side, ways))
 
     def _ends_in_side(self, route: Route) -> bool:
         if route.consumer not in self.operators:
-            return False
+            return route.consumer in self.tables
         operator = self.operators[route.consumer]
         if route.role == MAIN:
             return self._feeds_sides(route.consumer)
@@ -210,6 +204,10 @@ def narrow(draft: Draft) -> Draft:
         columns = tuple(write.node.shape.shown())
         for path in draft.to_sinks[write.name]:
             routes[path.producer].append(path.route(write.name, columns))
+    for name, (node, side) in draft.tables.items():
+        columns = (*side.schema, *((EVENT_TIME,) if side.timed else ()))
+        for path in paths_to(node):
+            routes[path.producer].append(attrs.evolve(path.route(name, columns), silent=True))
     in_order = {name: tuple(sorted(own, key=lambda route: route.address)) for name, own in routes.items()}
     return attrs.evolve(draft, routes=in_order)
 
@@ -223,7 +221,7 @@ def look_up_in_tables(draft: Draft) -> Draft:
     lookups, tables = set[str](), dict[str, tuple[Node, Side]]()
     for name, operator in draft.operators.items():
         sides = [*sides_of(draft.nodes[name])]
-        if not isinstance(operator, SideInputs) or operator.late or not sides:
+        if not sides or not isinstance(operator, SideInputs) or operator.late:
             continue
         if not all(is_table(side, draft.nodes, draft.is_whole) for side in sides):
             continue
@@ -232,8 +230,8 @@ def look_up_in_tables(draft: Draft) -> Draft:
             _, before = tables.get(node.name, (node, side))
             tables[node.name] = node, attrs.evolve(side, limit=max(side.limit, before.limit))
     known: dict[Node, Node] = {}
-    writes = tuple(attrs.evolve(write, node=as_step(write.node, known, lookups)) for write in draft.writes)
-    return attrs.evolve(draft, writes=writes, tables=tables)
+    made = [attrs.evolve(write, node=as_step(write.node, known, lookups)) for write in draft.writes]
+    return attrs.evolve(draft, writes=tuple(made), tables=tables)
 
 
 def _paths_to_stage(node: Node) -> Iterator[Path]:

@@ -157,6 +157,8 @@ def _step(step: Step) -> str:
 
 
 def _route_title(route: Route) -> str:
+    if route.silent:
+        return f"-> table {route.consumer}"
     shipped = [column for column in route.columns if not column.startswith(RESERVED_PREFIX)]
     carried = _carried(route.columns)
     what = {"main": "", "dead_letters": "dead letters ", "late": "late elements "}[route.output]

@@ -19,7 +19,7 @@ from beamlike.expressions.describe import aggregate_text
 from beamlike.expressions.describe import describe as text
 from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles
 from beamlike.logical.origins import EventTime
-from beamlike.plan.model import Plan, SourcePlan, StagePlan
+from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.stepped import steps_of
 from stages.grouping.grouping import Grouping
 from stages.joins.base import TimeJoin
@@ -126,6 +126,7 @@ def describe(plan: Plan, shards: int, runner: Runner = Runner.SPARK) -> dict[str
         "batches without input": "some, for processing time" if needs_processing_time(plan) else "none",
         "sources": {name: _source(source) for name, source in plan.sources.items()},
         "stages": {name: _stage(stage) for name, stage in plan.stages.items()},
+        "tables": {name: _table(table) for name, table in plan.tables.items()},
     }
 
 
@@ -177,6 +178,11 @@ def needs_processing_time(plan: Plan) -> bool:
     waits = any(PROCESSING_TIME in stage.stage.operator.clocks for stage in plan.stages.values())
     waits = waits or any(source.watermark.needs_time for source in plan.sources.values())
     return waits and steps_of(plan) is None
+
+
+def _table(table: TablePlan) -> dict[str, str]:
+    columns = ", ".join(f"{name} {dtype}" for name, dtype in table.side.schema.items())
+    return {"sources": ", ".join(source.name for source in table.sources), "columns": columns}
 
 
 def _source(source: SourcePlan) -> dict[str, str]:
@@ -278,6 +284,7 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Differ
         for name, stage in now["stages"].items()
         if name not in saved["stages"] and int(stage["level"]) > saved["levels"]
     ]
+    found += _of_tables(saved, now)
     for name in saved["stages"].keys() & now["stages"].keys():
         found += _of_columns(f"stage {name!r}", saved["stages"][name], now["stages"][name])
     return sorted(found, key=lambda difference: (list(Remedy).index(difference.remedy), difference.what))
@@ -293,6 +300,19 @@ def _of_all(
         for fact, remedy in facts.items():
             if before.get(fact, after.get(fact)) != after.get(fact, before.get(fact)):
                 yield _changed(f"{kind} {name!r}: ", fact, before, after, remedy)
+
+
+def _of_tables(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    """What was read before the first batch stays as it was, and is not read again for a stage."""
+    tables = now["tables"]
+    for name, before in saved.get("tables", {}).items():
+        if name in tables and tables[name]["columns"] != before["columns"]:
+            yield _changed(f"side {name!r}: ", "columns", before, tables[name], Remedy.ANEW)
+        sources = {*before["sources"].split(", ")}
+        for stage, facts in now["stages"].items() if name not in tables else ():
+            if read := sorted(sources.intersection(facts["inputs"].split(", "))):
+                told = f"stage {stage!r}: it keeps side {name!r}, which was a table, and {read[0]!r} is not read again"
+                yield Difference(told, Remedy.ANEW)
 
 
 def _changed(

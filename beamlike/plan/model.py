@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import chain
 
@@ -63,12 +63,15 @@ class SourcePlan:
         steps = chain(self.prelude, self.interlude, *(route.path for route in self.routes))
         return any(step.python for step in steps)
 
+    def only(self, routes: Iterable[Route]) -> SourcePlan:
+        """With these routes alone, and all that comes on them."""
+        return attrs.evolve(self, routes=tuple(attrs.evolve(route, silent=False) for route in routes))
+
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The event time, then those of the user's columns that its routes or its watermark need; at least one."""
+        """The event time, then those of the user's columns that its routes or its watermark need."""
         wanted = frozenset(self.watermark.columns).union(*(route.needed for route in self.routes))
-        found = (*self.system, *(column for column in self.schema if column in wanted))
-        return found or tuple(self.schema)[:1]  # rows without a column could not be counted
+        return (*self.system, *(column for column in self.schema if column in wanted))
 
 
 @attrs.frozen

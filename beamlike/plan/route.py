@@ -39,7 +39,8 @@ class Route:
     `output` is what the way begins with: the rows of the producer, those that a stage dropped, or dead letters. Those
     are what the producer could not use; or, where rows of its output `of` go through the steps `before`, what the last
     of these could not use of its rows, whose columns are `shown`. A consumer may be reached on several ways. `role`
-    says at which of its inputs, if that is a stage.
+    says at which of its inputs, if that is a stage. A `silent` one delivers only dead letters of its
+    steps: its rows are there already, in a table.
     """
 
     consumer: str
@@ -50,6 +51,7 @@ class Route:
     of: Output = "main"
     shown: tuple[str, ...] = ()
     role: str = MAIN
+    silent: bool = False
 
     @property
     def address(self) -> str:
@@ -147,7 +149,8 @@ def follow(
         name = wanted[index].address if index < len(wanted) else UNCLAIMED
         if len(part) and index < len(wanted):
             trial.passed(wanted[index].steps)
-        parts.setdefault(name, []).append(part)
+        if index >= len(wanted) or not wanted[index].silent:
+            parts.setdefault(name, []).append(part)
     return {name: _whole(part) for name, part in parts.items()}
 
 

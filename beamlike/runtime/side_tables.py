@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
 
+import attrs
 import polars as pl
 
-from beamlike.errors import CheckpointError, StepError
-from beamlike.plan.model import Plan, TablePlan
+from beamlike.errors import MissingFiles, StepError
+from beamlike.plan.model import Plan, SourcePlan, TablePlan
 from beamlike.plan.tables import with_tables
-from beamlike.runtime.ingest import ingest, read_in_process
+from beamlike.runtime.checkpoint import CheckpointFolder
+from beamlike.runtime.ingest import Chunk, ingest, read_in_process
 from beamlike.system.path_names import file_name
 from stages.errors import ResultError
 from stages.sides.contents import Seen, digest, require_small
@@ -34,26 +36,47 @@ class Files(Protocol):
         """Makes a file, at once."""
 
 
-def read_tables(plan: Plan, now: int) -> dict[str, pl.DataFrame]:
-    """The tables of a plan by name, read from its sources at this processing time (us).
+def read_tables(plan: Plan, now: int, *, globs: bool = True) -> dict[str, pl.DataFrame]:
+    """The tables of a plan by name, read from its sources at this processing time (us), each source once.
 
-    Raises `StepError` for one that is too large, and what reading its sources raises.
+    Raises `StepError` for one that is too large, and what reading its sources raises; without `globs`, one that matches
+    nothing has no rows.
     """
-    return {name: _read(table, now) for name, table in plan.tables.items()}
+    sources: dict[str, SourcePlan] = {}
+    for one in (source for table in plan.tables.values() for source in table.sources):
+        before = sources[one.name].routes if one.name in sources else ()
+        sources[one.name] = attrs.evolve(one, routes=(*before, *one.routes))
+    frames = {name: [pl.DataFrame(schema=table.schema)] for name, table in plan.tables.items()}
+    for source in sources.values():
+        for chunk in _chunks(source, globs=globs):
+            for name, rows in ingest(source, chunk, now).frames.items():
+                if name in frames:
+                    frames[name].append(_timed(rows).select(frames[name][0].columns))
+    return {name: _whole(table, frames[name]) for name, table in plan.tables.items()}
 
 
-def kept_tables(plan: Plan, now: int, files: Files, folder: str) -> dict[str, pl.DataFrame]:
-    """The same; those that an earlier run on the checkpoint has read, and kept in this folder of it, as they were."""
-    found = {}
-    for name, table in plan.tables.items():
-        file = f"{folder}/{file_name(name)}.arrow"
-        content = files.read_bytes(file)
-        if content is None:
-            found[name] = _read(table, now)
-            files.write_bytes(file, as_bytes(found[name]))
-        else:
-            found[name] = _as_it_was(table, content, file)
-    return found
+def kept_tables(
+    plan: Plan, now: int, checkpoint: CheckpointFolder, files: Files, before: Mapping[str, Any] | None
+) -> dict[str, pl.DataFrame]:
+    """The same; those that an earlier run on the checkpoint has read, and kept in it, as they were.
+
+    `before` is the manifest of that run. Raises `CheckpointError` where one that it had is not there any more.
+    """
+    folder = checkpoint.at(TABLES)
+    contents = {name: files.read_bytes(_file(folder, name)) for name in plan.tables}
+    missing = {name: table for name, table in plan.tables.items() if contents[name] is None}
+    for name in missing:
+        if before is not None and before["begun"] and name in before.get("tables", {}):
+            raise checkpoint.damaged(f"{_file(folder, name)} is missing")
+    read = read_tables(attrs.evolve(plan, tables=missing), now, globs=False)
+    for name, rows in read.items():
+        files.write_bytes(_file(folder, name), as_bytes(rows))
+    kept = ((name, content) for name, content in contents.items() if content is not None)
+    return {**read, **{name: _as_it_was(content, _file(folder, name), checkpoint) for name, content in kept}}
+
+
+def _file(folder: str, table: str) -> str:
+    return f"{folder}/{file_name(table)}.arrow"
 
 
 def as_bytes(rows: pl.DataFrame) -> bytes:
@@ -78,40 +101,30 @@ def seen_of(rows: pl.DataFrame, load: Callable[[], pl.DataFrame]) -> Seen:
     return Seen(digest(rows), size_of(rows), load)
 
 
-def _read(table: TablePlan, now: int) -> pl.DataFrame:
-    frames = [pl.DataFrame(schema=table.schema)]
-    for source in table.sources:
-        for chunk in read_in_process(source, _CHUNK_ROWS):
-            rows = ingest(source, chunk, now).frames.get(table.name)
-            if rows is not None:
-                frames.append(_timed(rows).select(list(table.schema)))
-    whole = pl.concat(frames)
+def _chunks(source: SourcePlan, *, globs: bool) -> Iterable[Chunk]:
     try:
-        require_small(table.side, size_of(whole), len(whole))
+        return read_in_process(source, _CHUNK_ROWS)
+    except MissingFiles:
+        if globs:
+            raise
+        return ()
+
+
+def _whole(table: TablePlan, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    rows = pl.concat(frames)
+    try:
+        require_small(table.side, size_of(rows), len(rows))
     except ResultError as error:
         raise StepError(table.name, str(error)) from None
-    return whole
+    return rows
 
 
 def _timed(rows: pl.DataFrame) -> pl.DataFrame:
     return rows if EVENT_TIME in rows.columns else rows.with_columns(pl.lit(None, pl.Int64).alias(EVENT_TIME))
 
 
-def _as_it_was(table: TablePlan, content: bytes, file: str) -> pl.DataFrame:
+def _as_it_was(content: bytes, file: str, checkpoint: CheckpointFolder) -> pl.DataFrame:
     try:
-        rows = pl.read_ipc(io.BytesIO(content))
+        return pl.read_ipc(io.BytesIO(content))
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CheckpointError(
-            f"{file} is damaged ({error}): put it back from a copy, or start anew with another checkpoint"
-        ) from None
-    if rows.schema != table.schema:
-        was, now = (_columns(schema) for schema in (rows.schema, table.schema))
-        raise CheckpointError(
-            f"side {table.side.name!r} was read with the columns {was} when the run began, and is kept in {file}; the "
-            f"plan now has {now}: start anew with another checkpoint, or go on with what it was"
-        )
-    return rows
-
-
-def _columns(schema: pl.Schema) -> str:
-    return ", ".join(f"{name} {dtype}" for name, dtype in schema.items() if name != EVENT_TIME)
+        raise checkpoint.damaged(f"{file} is no table ({error})") from None

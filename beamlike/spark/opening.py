@@ -82,12 +82,13 @@ class Opened:
         cls, plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint, held: ExitStack
     ) -> Opened:
         """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
+        before = checkpoint.manifest()
         manifest = _manifest(plan, options, session, checkpoint)
         sinks = _sinks(plan, options, manifest, checkpoint, held)
         # Sources first: what cannot be read must not cost what an earlier run has written.
         plan = with_rows_as_files(sinks.plan, checkpoint)
         plan = with_readings_as_files(plan, checkpoint.at("readings"), wall_clock)
-        plan = with_tables_sent(plan, session, checkpoint, held)
+        plan = with_tables_sent(plan, session, checkpoint, before, held)
         listings = Listings.of(checkpoint, plan)
         held.callback(listings.close)
         checkpoint.end_at_once(name for name, source in plan.sources.items() if source.whole)

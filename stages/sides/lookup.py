@@ -117,10 +117,10 @@ class Lookup:
         return [*given, *([] if self.found is None else [found.alias(self.found)])]
 
     def narrowed(self, wanted: Container[str]) -> Lookup | None:
-        """Only what is wanted of what it gives; None where nothing is."""
+        """Only what is wanted of what it gives; None where nothing is, and there need not be one row only."""
         columns = {name: column for name, column in self.columns.items() if name in wanted}
         found = self.found if self.found in wanted else None
-        return attrs.evolve(self, columns=columns, found=found) if columns or found else None
+        return attrs.evolve(self, columns=columns, found=found) if columns or found or not self.keys else None
 
     def _index(self, rows: pl.DataFrame) -> KeyIndex:
         rows = rows.drop(WINDOW_COLUMNS, strict=False)

@@ -142,19 +142,23 @@ def test_to_spark_and_back_too(spark: Any, folder: Path) -> None:
 
 def test_a_side_that_has_other_columns_now_is_told_of(folder: Path) -> None:
     local(folder)
-    with pytest.raises(
-        CheckpointError, match=r"rate Float64 when the run began.* now has currency String, rate String"
-    ):
-        rated(folder, bl.Parquet(folder / "out"), str).run(
-            bl.LocalRunner(checkpoint=str(folder / "checkpoint"))
-        )
+    other = rated(folder, bl.Parquet(folder / "out"), str)
+    told = r"side 'rates': columns was currency String, rate Float64, now currency String, rate String"
+    with pytest.raises(CheckpointError, match=told):
+        other.run(bl.LocalRunner(checkpoint=str(folder / "checkpoint")))
+    bl.savepoint.save(str(folder / "checkpoint"), str(folder / "saved"))
+    with pytest.raises(CheckpointError, match=told):
+        bl.savepoint.restore(str(folder / "saved"), str(folder / "next"), other.plan(), runner="local")
 
 
 def test_a_table_that_is_damaged_is_told_of(folder: Path) -> None:
     local(folder)
     (table,) = (folder / "checkpoint").rglob("*.arrow")
     table.write_bytes(b"no table")
-    with pytest.raises(CheckpointError, match=r"rates\.arrow is damaged"):
+    with pytest.raises(CheckpointError, match=r"checkpoint is damaged: .*rates\.arrow is no table"):
+        local(folder)
+    table.unlink()
+    with pytest.raises(CheckpointError, match=r"checkpoint is damaged: .*rates\.arrow is missing"):
         local(folder)
 
 
@@ -236,3 +240,100 @@ def test_a_stage_and_a_table_find_the_same(keys: list[str | None], side: list[An
         p.run()
         answers.append(out.frame().select("key", "m").rows())
     assert answers[0] == answers[1]
+
+
+def with_a_bad_row(p: bl.Pipeline) -> bl.Collection:
+    side = p.read("side", bl.Rows([{"key": "a", "s": "1"}, {"key": "b", "s": "x"}, {"key": "c", "s": "y"}]))
+    numbers = side.map(
+        lambda row: {"key": row["key"], "n": int(row["s"])}, {"key": str, "n": int}, name="made"
+    )
+    main = read(p, "main", bl.Rows([{"key": key, "at": 1, "n": 1} for key in "ab"]))
+    found = main.select("key", other=bl.lookup(numbers, on="key")["n"])
+    found.write("out", bl.Memory())
+    return numbers
+
+
+def test_dead_letters_of_steps_to_a_table_are_told_of_and_counted() -> None:
+    with_a_bad_row(p := bl.Pipeline("p"))
+    run = p.run()
+    assert [dict(batch.dead_letters) for batch in run.batches] == [{"made": 2}, {}]
+    letters = pl.concat(map(pl.read_ndjson, Path(run.dead_letters).glob("*.jsonl")))
+    assert letters["step"].to_list() == ["made", "made"]
+    with_a_bad_row(p := bl.Pipeline("p", max_dead_letters=1))
+    with pytest.raises(bl.errors.TooManyDeadLetters):
+        p.run()
+
+
+def test_they_can_be_a_collection() -> None:
+    numbers = with_a_bad_row(p := bl.Pipeline("p"))
+    numbers.dead_letters().write("bad", out := bl.Memory())
+    p.run()
+    assert out.frame()["step"].to_list() == ["made", "made"]
+
+
+@pytest.mark.spark
+def test_on_spark_they_are_counted_too(spark: Any, tmp_path: Path) -> None:
+    with_a_bad_row(p := bl.Pipeline("p", max_dead_letters=1))
+    with pytest.raises(bl.errors.TooManyDeadLetters):
+        p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=2))
+
+
+class Changing:
+    """A table of the outside: each reading has another number."""
+
+    bounded = True
+
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def schema(self) -> dict[str, Any]:
+        return bl.Rows([], schema={"key": str, "n": int}).schema()
+
+    def chunks(self, rows: int) -> Any:
+        self.readings += 1
+        yield pl.LazyFrame({"key": ["a"], "n": [self.readings]})
+
+
+def test_all_tables_of_a_source_are_of_one_reading() -> None:
+    p = bl.Pipeline("p")
+    side, main = p.read("side", Changing()), read(p, "main", bl.Rows([{"key": "a", "at": 1, "n": 1}]))
+    whole, part = bl.lookup(side, on="key"), bl.lookup(side.filter(bl.col("n") > 0), on="key")
+    assert main.select(one=whole["n"], other=part["n"]).collect()[["one", "other"]].rows() == [(1, 1)]
+
+
+def test_a_table_that_becomes_the_side_of_a_stage_is_refused(folder: Path) -> None:
+    local(folder)
+    p = bl.Pipeline("rated")
+    orders = read(p, "orders", bl.CSV(folder / "orders", {"currency": str, "at": int}, 1))
+    rates = p.read("rates", bl.CSV(folder / "rates", {"currency": str, "rate": float}))
+    orders.window_into(bl.FixedWindows("1m")).with_columns(
+        rate=bl.lookup(rates, on="currency")["rate"]
+    ).write("out", bl.Parquet(folder / "out"))
+    bl.savepoint.save(str(folder / "checkpoint"), str(folder / "saved"))
+    with pytest.raises(
+        CheckpointError, match=r"keeps side 'rates', which was a table, and 'rates' is not read"
+    ):
+        bl.savepoint.restore(str(folder / "saved"), str(folder / "next"), p.plan(), runner="local")
+
+
+def test_a_glob_that_matches_nothing_yet_has_no_rows_where_a_run_goes_on(folder: Path) -> None:
+    p = bl.Pipeline("p")
+    orders = read(p, "orders", bl.CSV(folder / "orders", {"currency": str, "at": int}, 1))
+    rates = p.read("rates", bl.CSV(folder / "rates/none-*.csv", {"currency": str, "rate": float}))
+    orders.select("currency", rate=bl.lookup(rates, on="currency")["rate"]).write("out", out := bl.Memory())
+    checkpoint = str(folder / "checkpoint")
+    with pytest.raises(bl.errors.MissingFiles, match="none-"):
+        p.run(bl.LocalRunner(checkpoint=checkpoint))
+    runner = bl.LocalRunner(
+        checkpoint=checkpoint, trigger="1 second", on_batch=lambda record: run.ask_to_stop()
+    )
+    run = runner.start(p.plan())
+    run.wait()
+    assert out.frame().select("currency", "rate").rows() == [("EUR", None), ("CHF", None)]
+
+
+def test_rows_that_look_at_several_where_there_should_be_one_are_lost_whoever_wants_what_they_see() -> None:
+    p = bl.Pipeline("p", max_dead_letters=9)
+    main = read(p, "main", bl.Rows([{"key": "a", "at": 1, "n": 1}]))
+    one = bl.as_singleton(p.read("side", bl.Rows([{"m": 1}, {"m": 2}])))
+    assert main.with_columns(m=one["m"]).select("key").collect().is_empty()

@@ -17,6 +17,7 @@ from beamlike.runtime.envelope import Envelope, Topology
 from beamlike.runtime.ingest import ingest
 from beamlike.runtime.messages import Kind, StageMessage, SummaryMessage
 from beamlike.runtime.resharding import take_apart
+from beamlike.runtime.side_tables import with_tables_read
 from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep
 from beamlike.spark.query.control import obey
 from beamlike.spark.query.level import Level
@@ -42,6 +43,7 @@ class Query:
     levels: list[Level] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.plan = with_tables_read(self.plan, 0)
         labels = tuple(range(7, 7 + 3 * self.shards, 3))  # any integers will do
         self.topology = Topology.of(self.plan, labels)
         self.levels = [Level.of(self.plan, names, self.topology) for names in self.plan.levels]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Any
 
 import attrs
 import polars as pl
@@ -12,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.plan.model import Plan
 from beamlike.plan.tables import with_tables
-from beamlike.runtime.side_tables import TABLES, as_bytes, kept_tables, seen_of
+from beamlike.runtime.side_tables import as_bytes, kept_tables, seen_of
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.desks import wall_clock
 from stages.sides.contents import Seen
@@ -28,11 +30,17 @@ class Sent:
         return pl.read_ipc(io.BytesIO(self.rows.value))
 
 
-def with_tables_sent(plan: Plan, session: SparkSession, checkpoint: Checkpoint, held: ExitStack) -> Plan:
-    """The plan with its tables as they were when the first run on the checkpoint began."""
+def with_tables_sent(
+    plan: Plan,
+    session: SparkSession,
+    checkpoint: Checkpoint,
+    before: Mapping[str, Any] | None,
+    held: ExitStack,
+) -> Plan:
+    """The plan with its tables as they were when the first run on the checkpoint, whose manifest is `before`, began."""
     if not plan.tables:
         return plan
-    tables = kept_tables(plan, wall_clock(), checkpoint.files, checkpoint.at(TABLES))
+    tables = kept_tables(plan, wall_clock(), checkpoint, checkpoint.files, before)
     return with_tables(plan, {name: _sent(rows, session, held) for name, rows in tables.items()})
 
 
