@@ -6,9 +6,11 @@ Threads inside of operations that take a millisecond cost more than they bring.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Mapping
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
 
 import attrs
@@ -73,12 +75,16 @@ class Started(Generic[T]):
 class Threads:
     """So many threads, of which one is that of the run itself. A context manager: at its end, none is left.
 
-    By default there are as many as polars has: the cores that this process may use, or `POLARS_MAX_THREADS`.
+    By default there are as many as polars has: the cores that this process may use, or `POLARS_MAX_THREADS`. `timer`
+    gives seconds, by which it is known how long tasks take.
     """
 
     count: int = attrs.field(factory=pl.thread_pool_size)
+    timer: Callable[[], float] = time.perf_counter
     _others: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
     _later: list[Started[Any]] = attrs.field(factory=list, init=False)
+    _took: dict[str, float] = attrs.field(factory=dict, init=False)
+    """How many seconds the task of a name took when it was last done."""
 
     def __enter__(self) -> Self:
         if self.count > 1:
@@ -101,21 +107,35 @@ class Threads:
     def each(self, tasks: Mapping[str, Task[T]], here: Container[str] = ()) -> dict[str, T]:
         """What each task gives, in their order; those `here` are done one after another in this thread.
 
+        Those that took longest the last time are begun first, so that all threads are done at about the same time.
         Raises what the first of them raises, in their order, when all are done.
         """
         if self._others is None:
             return {name: in_one_thread(task) for name, task in tasks.items()}
-        own = [name for name in tasks if name in here] or [*tasks][:1]
-        started = {name: Started(task) for name, task in tasks.items() if name not in own}
+        timed = {name: partial(self._timed, name, tasks[name]) for name in self._longest_first(tasks)}
+        own = [name for name in tasks if name in here] or [*timed][:1]
+        started = {name: Started(task) for name, task in timed.items() if name not in own}
         for one in (*started.values(), *self._later):
             self._others.submit(one.go)
         self._later.clear()
         try:
-            done = {name: _done(tasks[name]) for name in own}
+            done = {name: _done(timed[name]) for name in own}
             done |= {name: _done(one.task) for name, one in started.items() if one.future.cancel()}
             return {name: (done.get(name) or started[name].future).result() for name in tasks}
         finally:
             wait([one.future for one in started.values() if not one.future.cancel()])
+
+    def _longest_first(self, names: Iterable[str]) -> list[str]:
+        """In their order where that is not known, or the same."""
+        return sorted(names, key=lambda name: self._took.get(name, 0.0), reverse=True)
+
+    def _timed(self, name: str, task: Task[T]) -> T:
+        """Does it, and takes note of how long that takes."""
+        began = self.timer()
+        try:
+            return task()
+        finally:
+            self._took[name] = self.timer() - began
 
 
 ALONE: Final = Threads(1)

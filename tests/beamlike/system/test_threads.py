@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import polars as pl
 import pytest
@@ -59,6 +60,31 @@ def test_tasks_that_are_to_be_done_here_are_done_in_this_thread_in_order() -> No
         threads.each(tasks, here="ace")
     here = [name for name, thread in seen if name in "ace" and thread == threading.get_ident()]
     assert here == ["a", "c", "e"]
+
+
+def test_the_tasks_that_took_longest_are_begun_first() -> None:
+    took, now = {"a": 1, "b": 4, "c": 2, "d": 3}, [0]
+
+    def taking(seconds: int) -> None:
+        now[0] += seconds
+
+    begun, others_begun = list[str](), threading.Event()
+
+    def begin(name: str) -> int:
+        if threading.get_ident() == here:
+            assert others_begun.wait(60)
+        begun.append(name)
+        if len(begun) == 3:
+            others_begun.set()
+        return threading.get_ident()
+
+    here = threading.get_ident()
+    with Threads(2, lambda: now[0]) as threads:
+        threads.each({name: partial(taking, seconds) for name, seconds in took.items()}, here="abcd")
+        done = threads.each({name: partial(begin, name) for name in took})
+    assert list(done) == ["a", "b", "c", "d"]
+    assert begun == ["d", "c", "a", "b"]
+    assert done["b"] == here
 
 
 def test_a_task_that_was_started_is_done_once_and_no_thread_is_left() -> None:
