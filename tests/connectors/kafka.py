@@ -69,7 +69,7 @@ def broker() -> Iterator[Cluster]:
         )
         run = [java, "-Xmx512m", "-cp", classes]
         name = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        formatted = [*run, "kafka.tools.StorageTool", "format", "-t", name, "-c", str(settings)]
+        formatted = [*run, "kafka.tools.StorageTool", "format", f"--cluster-id={name}", "-c", str(settings)]
         formatted += ["--add-scram", "SCRAM-SHA-512=[name=ada,password=lovelace]"]
         subprocess.run(formatted, check=True, capture_output=True, timeout=60)
         with (folder / "log").open("wb") as log:
