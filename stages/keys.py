@@ -34,6 +34,11 @@ def key_hash(keys: Sequence[str]) -> pl.Expr:
     return pl.map_batches([pl.col(key) for key in keys], _hash, return_dtype=pl.UInt64, is_elementwise=True)
 
 
+def hashed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    """The same of rows that are there. An operation of polars around it would take longer than a few rows do."""
+    return _hash([rows[key] for key in keys]) if keys else rows.select(key_hash(keys)).to_series()
+
+
 def _hash(columns: Sequence[pl.Series]) -> pl.Series:
     return reduce(lambda before, own: _mixed(before * _ODD + own), map(_hash_column, columns))
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from beamlike.system.durable import replace
 from beamlike.system.in_hand import desk
-from stages.keys import key_hash
+from stages.keys import hashed
 
 _BITS: Final = 1 << 20
 """Of all shards of a stage together: 128 kB."""
@@ -83,8 +83,8 @@ def _bits(places: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Bits]
 
 def _places(rows: pl.DataFrame, keys: tuple[str, ...], bits: int) -> list[npt.NDArray[np.uint64]]:
     """Two places for each row, of the parts of its hash that do not say on which shard it is."""
-    hashed = rows.select(key_hash(keys).alias("hash")).to_series().to_numpy()
-    return [(hashed >> np.uint64(shift)) & np.uint64(bits - 1) for shift in (42, 20)]
+    found = hashed(rows, keys).to_numpy()
+    return [(found >> np.uint64(shift)) & np.uint64(bits - 1) for shift in (42, 20)]
 
 
 def _load(path: str) -> Bits | None:

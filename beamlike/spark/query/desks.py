@@ -68,6 +68,11 @@ def batch_of(context: TaskContext | None) -> int | None:
     return None if number is None else int(number)
 
 
+def query_of(context: TaskContext | None) -> str | None:
+    """Which query a task is of, by its checkpoint; None where Spark does not tell."""
+    return context.getLocalProperty("sql.streaming.queryId") if context else None
+
+
 def wall_clock() -> int:
     """The processing time (us) of this machine."""
     return time.time_ns() // 1000

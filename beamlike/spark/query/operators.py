@@ -8,16 +8,19 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import attrs
 import pandas as pd
+from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from beamlike.runtime.envelope import ARROW, DDL, Envelope
+from beamlike.spark.query.desks import query_of
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.session.workers import settle
@@ -35,23 +38,34 @@ _VALUE = StructType([StructField("value", BinaryType())])
 
 @attrs.frozen
 class MapStateStore:
-    """A StateStore over the MapState of one shard."""
+    """A StateStore over the MapState of one shard. `met` are names that had a value when they were last looked at."""
 
     state: Any
+    met: set[str] = attrs.field(factory=set)
 
     def get(self, stage: str, key: str) -> bytes | None:
-        # Spark logs a warning for each value that is asked for and missing, as chunks are not: an index has them.
-        name = (f"{stage}/{key}",)
-        if not is_chunk(key) and not self.state.containsKey(name):
-            return None
-        found = self.state.getValue(name)
+        # Spark logs a warning for each value that is asked for and missing. Chunks are not, as an index has them, and
+        # what was met in a batch before is not, unless that batch came to nothing.
+        name = f"{stage}/{key}"
+        if not is_chunk(key) and name not in self.met:
+            if not self.state.containsKey((name,)):
+                return None
+            self.met.add(name)
+        found = self.state.getValue((name,))
         return None if found is None else bytes(found[0])
 
     def put(self, stage: str, key: str, value: bytes) -> None:
         self.state.updateValue((f"{stage}/{key}",), (value,))
 
     def delete(self, stage: str, key: str) -> None:
+        self.met.discard(f"{stage}/{key}")
         self.state.removeKey((f"{stage}/{key}",))
+
+
+@lru_cache(maxsize=64)
+def _met(query: str | None, level: str, label: int) -> set[str]:
+    """What this process has met in the state of a shard of a query."""
+    return set()
 
 
 @attrs.frozen
@@ -97,7 +111,8 @@ class LevelOperator:
             milliseconds = timer_values.getCurrentProcessingTimeInMs()
             handle.registerTimer(milliseconds + 1)
             now = 1000 * milliseconds
-        sent = self.level.run(label, arrived, MapStateStore(state), now)
+        met = _met(query_of(TaskContext.get()), self.level.stages[0].name, label)
+        sent = self.level.run(label, arrived, MapStateStore(state, met), now)
         if self.writer is not None:
             sent = self.writer.write(sent, self.level.topology.labels.index(label))
         with self.noted():

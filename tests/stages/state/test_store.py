@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
 from stages import keys
-from stages.keys import key_hash, shard_of
+from stages.keys import hashed, key_hash, shard_of
 from stages.operator import HOLD, PENDING, Table
 from stages.progress.watermarks import Clock, Times, Watermarks
 from stages.state.buckets import TIMES, Buckets
@@ -259,11 +259,13 @@ TWO_KEYS = pl.DataFrame({"a": ["ada", None], "b": [1, 2]})
 def test_the_hash_of_a_key_never_changes(kind: str) -> None:
     keys, hashes = GOLDEN[kind]
     assert keys.to_frame("k").select(key_hash(["k"])).to_series().to_list() == hashes
+    assert hashed(keys.to_frame("k"), ["k"]).to_list() == hashes
 
 
 def test_the_hash_of_several_keys_never_changes() -> None:
     hashes = TWO_KEYS.select(key_hash(["a", "b"])).to_series().to_list()
     assert hashes == [456483718228328676, 11993401744203876077]
+    assert hashed(TWO_KEYS, ["a", "b"]).to_list() == hashes
     assert TWO_KEYS.select(shard_of(["a", "b"], 5)).rows() == [(1,), (2,)]
 
 
