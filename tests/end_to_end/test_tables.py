@@ -123,6 +123,7 @@ def test_the_side_goes_along_with_a_savepoint(folder: Path) -> None:
     assert found(folder) == FOUND
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_to_spark_and_back_too(spark: Any, folder: Path) -> None:
     local(folder)
