@@ -122,7 +122,7 @@ class LocalRunner:
         return live
 
     def start(self, plan: Plan) -> LiveRun:
-        """Starts a run with a checkpoint in a thread of its own, and returns at once.
+        """Starts a run with a checkpoint in a thread of its own, and returns once the tables of its lookups are read.
 
         Raises `CheckpointError` if the checkpoint is of another plan or in use, and `PlanError` for a source that
         cannot be read on from where a run was.

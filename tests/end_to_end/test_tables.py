@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.errors import CheckpointError
 from beamlike.observe.charts.plot import nodes
+from beamlike.plan.route import apply_routes
 from beamlike.plan.run_graph import describe_run
 from tests.support.examples import share
+from tests.support.shards import Query
 
 KEYS = st.none() | st.sampled_from(["a", "b", "c"])
 SIDES = st.lists(st.tuples(KEYS, st.integers(0, 3), st.none() | st.integers(0, 9)), max_size=8)
@@ -338,3 +340,34 @@ def test_rows_that_look_at_several_where_there_should_be_one_are_lost_whoever_wa
     main = read(p, "main", bl.Rows([{"key": "a", "at": 1, "n": 1}]))
     one = bl.as_singleton(p.read("side", bl.Rows([{"m": 1}, {"m": 2}])))
     assert main.with_columns(m=one["m"]).select("key").collect().is_empty()
+
+
+def test_keys_need_not_be_wanted_to_be_looked_up() -> None:
+    p = bl.Pipeline("p")
+    side, main = (read(p, name, bl.Rows([{"key": "a", "at": 1, "n": 7}])) for name in ("side", "main"))
+    main.select(found=bl.lookup(side, on="key")["n"]).write("out", out := bl.Memory())
+    p.run()
+    assert out.frame()["found"].to_list() == [7]
+
+
+def test_rows_of_a_table_are_delivered_nowhere_else() -> None:
+    with_a_bad_row(p := bl.Pipeline("p"))
+    routed = apply_routes(pl.DataFrame({"key": ["a", "b"], "s": ["1", "x"]}), p.plan().sources["side"].routes)
+    assert routed.letters.counts == {"made": 1}
+    assert "made" not in routed.frames
+
+
+@share(2)
+@given(SIDES.filter(bool))
+def test_shards_find_what_a_run_in_process_finds(side: list[Any]) -> None:
+    p = bl.Pipeline("p")
+    main = read(p, "main", bl.Rows([{"key": key, "at": 1, "n": 0} for key in "abc"]))
+    counts = main.group_by("key").aggregate(n=bl.count())
+    counts.select("key", m=bl.lookup(read(p, "side", rows_of(side, True)), on="key")["n"]).write(
+        "out", out := bl.Memory()
+    )
+    frames = [frame for batch in Query(p.plan(), 2).batches() for frame in batch.frames("out")]
+    p.run()
+    assert sorted(row for frame in frames for row in frame.select("key", "m").rows()) == sorted(
+        out.frame().select("key", "m").rows()
+    )
