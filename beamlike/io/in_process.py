@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from beamlike.io.given import frame
 from beamlike.io.planned import PlannedIntake, planned_chunks
 from beamlike.io.sources import Chunk, Intake, Planned, Position, ReadInChunks, ReadInFiles, Resumable
+
+CHUNK_ROWS: Final = 250_000
+"""About how many rows are read at a time, where nobody says."""
 
 InProcess: TypeAlias = ReadInChunks | Planned
 """A source that is read in process."""

@@ -14,7 +14,7 @@ import polars as pl
 
 from beamlike.io.base import Announced, Faulty, Pieces
 from beamlike.io.files.formats import Parquet
-from beamlike.io.in_process import InProcess, chunks_of
+from beamlike.io.in_process import CHUNK_ROWS, InProcess, chunks_of
 from beamlike.io.sources import Found
 from beamlike.system.durable import make_folder, sync_tree
 from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
@@ -29,7 +29,6 @@ KEPT: Final = 20
 """So many readings are kept, for batches that are done again."""
 
 _LOG = logging.getLogger("beamlike")
-_ROWS: Final = 250_000
 
 Clock = Callable[[], int]
 
@@ -87,7 +86,7 @@ class Refreshed:
     def reading(self, now: int) -> pl.DataFrame:
         """All that there is now, as one row."""
         frames, wrong = [pl.DataFrame(schema=self.rows)], list[pl.DataFrame]()
-        for chunk in chunks_of(self.source, _ROWS):
+        for chunk in chunks_of(self.source, CHUNK_ROWS):
             found = chunk.rows if isinstance(chunk, Announced) else chunk
             pieces = [piece.rows for piece in found.pieces] if isinstance(found, Pieces) else [found]
             for piece in pieces:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from beamlike.io.files.paths import path_text
+from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.live_run import LiveRun
 from beamlike.local.run import LocalRun
@@ -19,8 +20,6 @@ from beamlike.runtime.options import AVAILABLE_NOW, is_trigger
 from beamlike.runtime.side_tables import with_tables_read
 from beamlike.system.fields import whole_number
 from beamlike.system.signals import signals
-
-CHUNK_ROWS = 250_000
 
 
 @attrs.frozen

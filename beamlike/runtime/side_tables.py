@@ -10,6 +10,7 @@ import attrs
 import polars as pl
 
 from beamlike.errors import MissingFiles, StepError
+from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.plan.model import Plan, SourcePlan, TablePlan
 from beamlike.plan.tables import with_tables
 from beamlike.runtime.checkpoint import CheckpointFolder
@@ -22,8 +23,6 @@ from windowing.columns import EVENT_TIME
 
 TABLES: Final = "tables"
 """The folder in a checkpoint, and in a savepoint, that has them."""
-
-_CHUNK_ROWS: Final = 250_000
 
 
 class Files(Protocol):
@@ -103,7 +102,7 @@ def seen_of(rows: pl.DataFrame, load: Callable[[], pl.DataFrame]) -> Seen:
 
 def _chunks(source: SourcePlan, *, globs: bool) -> Iterable[Chunk]:
     try:
-        return read_in_process(source, _CHUNK_ROWS)
+        return read_in_process(source, CHUNK_ROWS)
     except MissingFiles:
         if globs:
             raise

@@ -11,6 +11,7 @@ import polars as pl
 
 from beamlike.errors import CheckpointError, WrongType
 from beamlike.io import Parquet
+from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.sources import ReadFromMemory
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.rows.dtypes import type_name
@@ -19,7 +20,6 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.system.durable import make_folder, sync_tree
 from beamlike.system.path_names import is_remote
 
-_CHUNK_ROWS = 250_000
 # Spark takes files in order of their times; these are long past and a second apart.
 _FIRST_TIME = 1_000_000_000
 
@@ -78,7 +78,7 @@ def _has_empty_struct(dtype: Any) -> bool:
 
 def _write(rows: ReadFromMemory, folder: Path) -> None:
     make_folder(str(folder))
-    for number, chunk in enumerate(rows.chunks(_CHUNK_ROWS)):
+    for number, chunk in enumerate(rows.chunks(CHUNK_ROWS)):
         file = folder / f"{number:06d}.parquet"
         chunk.sink_parquet(file)
         os.utime(file, (_FIRST_TIME + number, _FIRST_TIME + number))

@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from beamlike.errors import PlanError, naming_source
 from beamlike.expressions.describe import describe
 from beamlike.io.base import FromFile
+from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import pieces_of, read_planned
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import (
@@ -42,7 +43,6 @@ from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end
 from stages.strategies.validators import SourceFile
 
-CHUNK_ROWS = 250_000
 # Room for a hundred thousand envelopes of a chunk, and a million chunks of a part.
 CHUNK_NUMBERS = 100_000
 PART_NUMBERS = 1_000_000 * CHUNK_NUMBERS

@@ -6,12 +6,13 @@ import json
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import attrs
 from pyspark.sql import DataFrame
 
 from beamlike.errors import CheckpointError, naming_source
+from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import PlannedIntake
 from beamlike.io.sources import Planned, Position, ReadInParts, Taken, ToldOfCommits
 from beamlike.plan.model import SourcePlan
@@ -21,9 +22,6 @@ from beamlike.spark.query.notes import BEFORE, Notes, note_name
 from beamlike.system.in_hand import at
 from beamlike.system.path_names import file_name
 from stages.facts import from_json, to_facts
-
-_BATCH_ROWS: Final = 250_000
-"""What one task is to read."""
 
 
 @attrs.frozen
@@ -151,7 +149,7 @@ class Planner(NotedBatches):
         read = self.read_by(last_batch(self.checkpoint, "commits"))
         self.require_here(read)
         last = self._last(read)
-        rows = sys.maxsize if isinstance(self.source, ReadInParts) else _BATCH_ROWS
+        rows = sys.maxsize if isinstance(self.source, ReadInParts) else CHUNK_ROWS
         self._intake = PlannedIntake(self.source, {} if last is None else last.position, rows)
         there = sorted(self.checkpoint.files.names(self.folder))
         if last is not None:
