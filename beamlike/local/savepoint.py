@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,7 +27,7 @@ from beamlike.runtime.envelope import Topology
 from beamlike.runtime.kept_inputs import INPUTS, keep_inputs, load_inputs
 from beamlike.runtime.resharding import put_together, take_apart
 from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.runtime.side_tables import TABLES
+from beamlike.runtime.side_tables import copy_tables
 from beamlike.system.durable import make_folder, sync_tree
 from stages.facts import from_facts, to_facts
 from stages.progress.inputs import Inputs
@@ -76,7 +75,7 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
             saved.cut[name] = {file: (place.pieces or 0, place.rows or 0) for file, place in cut.items()}
         else:
             saved.positions[name] = position
-    _copy_tables(source.at(TABLES), saved.at(TABLES))
+    copy_tables(manifest.get("tables", {}), source, saved, source.files)
     sync_tree(target)
     facts_file = saved.at(FACTS)
     Path(f"{facts_file}.tmp").write_text(saved.to_json())
@@ -103,19 +102,11 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         state = _state(saved, plan)
         positions = {name: _position(name, source, saved) for name, source in plan.sources.items()}
         now = max((load_inputs(name, state).now for name in plan.producers), default=0)
-        _copy_tables(saved.at(TABLES), target.at(TABLES))
+        copy_tables(plan.tables, saved, target, target.files)
         journal.fill(Begun(0, now, now, {}), state, positions, saved.tally)
         # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
         target.save(manifest)
     return [*saved.left_out(described)]
-
-
-def _copy_tables(source: str, target: str) -> None:
-    """The tables that rows are looked up in, if there are any."""
-    if os.path.isdir(source):
-        with stored("write", target):
-            shutil.copytree(source, target)
-            sync_tree(target)
 
 
 def _state(saved: Savepoint, plan: Plan) -> DictStore:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import polars as pl
@@ -15,14 +15,18 @@ from beamlike.plan.model import Plan, SourcePlan, TablePlan
 from beamlike.plan.tables import with_tables
 from beamlike.runtime.checkpoint import CheckpointFolder
 from beamlike.runtime.ingest import Chunk, ingest, read_in_process
+from beamlike.runtime.savepoint import Savepoint
 from beamlike.system.path_names import file_name
 from stages.errors import ResultError
 from stages.sides.contents import Seen, digest, require_small
 from stages.sizes import size_of
 from windowing.columns import EVENT_TIME
 
-TABLES: Final = "tables"
+_TABLES: Final = "tables"
 """The folder in a checkpoint, and in a savepoint, that has them."""
+
+
+_Folder: TypeAlias = CheckpointFolder | Savepoint
 
 
 class Files(Protocol):
@@ -61,7 +65,7 @@ def kept_tables(
 
     `before` is the manifest of that run. Raises `CheckpointError` where one that it had is not there any more.
     """
-    folder = checkpoint.at(TABLES)
+    folder = checkpoint.at(_TABLES)
     contents = {name: files.read_bytes(_file(folder, name)) for name in plan.tables}
     missing = {name: table for name, table in plan.tables.items() if contents[name] is None}
     for name in missing:
@@ -72,6 +76,13 @@ def kept_tables(
         files.write_bytes(_file(folder, name), as_bytes(rows))
     kept = ((name, content) for name, content in contents.items() if content is not None)
     return {**read, **{name: _as_it_was(content, _file(folder, name), checkpoint) for name, content in kept}}
+
+
+def copy_tables(tables: Iterable[str], source: _Folder, target: _Folder, files: Files) -> None:
+    """Takes those of these tables that a run has read along to a savepoint, or from one."""
+    for name in tables:
+        if (content := files.read_bytes(_file(source.at(_TABLES), name))) is not None:
+            files.write_bytes(_file(target.at(_TABLES), name), content)
 
 
 def _file(folder: str, table: str) -> str:

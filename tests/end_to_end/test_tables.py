@@ -125,6 +125,26 @@ def test_the_side_goes_along_with_a_savepoint(folder: Path) -> None:
     assert found(folder) == FOUND
 
 
+def test_a_side_that_was_gone_for_a_while_is_read_again(folder: Path) -> None:
+    local(folder)
+    go_on(folder)
+    alone = bl.Pipeline("rated")
+    orders = read(alone, "orders", bl.CSV(folder / "orders", {"currency": str, "at": int}, 1))
+    orders.group_by("currency").aggregate(n=bl.count()).write("out", bl.Parquet(folder / "alone"))
+    told = restored(folder, "checkpoint", "without", alone.plan())
+    assert told == ["source 'rates' is gone: what the savepoint has of it is left out"]
+    assert restored(folder, "without", "next", rated(folder, bl.Parquet(folder / "out")).plan()) == []
+    local(folder, "next", drain=True)
+    assert found(folder) == [("EUR", 2, 9.0), ("GBP", 1, 9.0), ("USD", 1, 9.0)]
+
+
+def restored(folder: Path, before: str, after: str, plan: bl.Plan) -> list[str]:
+    """What is told of a savepoint of one checkpoint that becomes another one."""
+    saved = str(folder / f"of-{before}")
+    bl.savepoint.save(str(folder / before), saved)
+    return bl.savepoint.restore(saved, str(folder / after), plan, runner="local")
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_to_spark_and_back_too(spark: Any, folder: Path) -> None:

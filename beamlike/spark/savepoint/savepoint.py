@@ -24,7 +24,7 @@ from beamlike.runtime.envelope import DDL, Topology, to_arrow
 from beamlike.runtime.kept_inputs import INPUTS
 from beamlike.runtime.resharding import take_apart
 from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.runtime.side_tables import TABLES
+from beamlike.runtime.side_tables import copy_tables
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sound import make_ready
@@ -92,7 +92,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
         for line in range(len(lines)):
             files.copy(source.of_spark("sources", str(number)), saved.source(name, line))
             number += 1
-    files.copy(source.at(TABLES), saved.at(TABLES))
+    copy_tables(manifest.get("tables", {}), source, saved, files)
     files.sync(target)
     files.write(saved.at(FACTS), saved.to_json())
     return saved
@@ -148,7 +148,7 @@ def restore(
         target.save({**manifest, "restoring": True})
         _fill(opened, saved, target, plan)
         _go_on_from(saved, target, plan)
-        target.files.copy(saved.at(TABLES), target.at(TABLES))
+        copy_tables(plan.tables, saved, target, target.files)
         target.keep_tally(saved.tally)
         target.files.sync(target.path)
         # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
