@@ -34,7 +34,7 @@ def packed(frame: pl.DataFrame) -> bytes:
 
 
 def _encode(frame: pl.DataFrame, facts: dict[str, Any] | None = None) -> bytes:
-    return encode(frame, facts, compression="lz4" if size_of(frame) > SMALL else "uncompressed")
+    return encode(frame, facts, compression="zstd" if size_of(frame) > SMALL else "uncompressed")
 
 
 def unpacked(payload: bytes) -> pl.DataFrame:

@@ -10,6 +10,7 @@ import polars as pl
 from stages.aggregates.base import COMPARABLE, Aggregate, Part, Schema, alike, is_comparable
 from stages.aggregates.lists import GROUP, merged, only
 from stages.keys import key_hash
+from stages.sorting import in_order
 from windowing.columns import EVENT_TIME
 
 _ROWS: Final = "rows"
@@ -145,7 +146,7 @@ class _Several(_Chosen):
 
     def _sorted(self, items: pl.DataFrame) -> pl.DataFrame:
         order, descending = self.order(pl.col(_BY), pl.col(_VALUE), self.greatest)
-        return items.sort(GROUP, *order, descending=[False, *descending], nulls_last=True)
+        return in_order(items, [pl.col(GROUP), *order], [False, *descending])
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc[_ROWS].list.eval(pl.element().struct.field(_VALUE))

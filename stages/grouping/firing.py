@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from stages import sorting
 from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, Layout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.parted import replaced
@@ -168,6 +169,4 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
 
 def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     """What is taken back first, then by end, start and key, so that a replayed bundle gives the same bytes."""
-    if len(panes) < 2:
-        return panes
-    return panes.sort(~pl.col(PANE_RETRACTED), WINDOW_END, WINDOW_START, *keys, nulls_last=True)
+    return sorting.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])

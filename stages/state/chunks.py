@@ -83,7 +83,7 @@ def pack(patch: Patch) -> bytes:
         version = PATCHED
         gone = patch.gone.to_frame(GONE)
         columns = pl.concat([gone, columns], how="horizontal_extend")
-    return encode(columns, facts, compression="lz4", version=version)
+    return encode(columns, facts, compression="zstd", version=version)
 
 
 def unpack(

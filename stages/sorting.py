@@ -1,0 +1,34 @@
+"""Rows in order of several columns, nulls last.
+
+Polars takes three times as long to sort by several columns if nulls are to be last, and for each column half as long
+again, also if that has one value throughout. So both are asked for only where they make a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+
+def in_order(rows: pl.DataFrame, by: Sequence[pl.Expr], descending: Sequence[bool] = ()) -> pl.DataFrame:
+    """The rows by these columns, of which some are `descending`; equal rows come in any order."""
+    if len(rows) < 2:
+        return rows
+    order = rows.select(column.alias(f"{number}") for number, column in enumerate(by))
+    flags = dict(zip(order.columns, descending or [False] * len(by), strict=True))
+    differing = [name for name in order.columns if not _is_constant(order[name])]
+    if not differing:
+        return rows
+    columns = order.select(differing)
+    last = any(column.null_count() or column.dtype.is_nested() for column in columns)
+    places = columns.select(
+        pl.arg_sort_by(differing, descending=[flags[name] for name in differing], nulls_last=last)
+    )
+    return rows[places.to_series()]
+
+
+def _is_constant(column: pl.Series) -> bool:
+    """Whether a number or a flag has one value throughout; of others that is not looked for."""
+    plain = column.dtype.is_integer() or column.dtype == pl.Boolean
+    return plain and not column.null_count() and bool(column.min() == column.max())
