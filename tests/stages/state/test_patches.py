@@ -243,7 +243,7 @@ def test_a_batch_that_reaches_few_keys_writes_about_what_it_reaches(make: Callab
     rows: list[Row] = [(f"key {number}", 7) for number in random.integers(0, MANY, 200)]
     step = stage.step(store, {MAIN: arrivals(stage, rows, 2 * MANY)}, Clock(8, 0))
     assert len(step.panes) >= 100
-    assert sum(size for _, size in store.written) < whole / 20
+    assert sum(size for _, size in store.written) < whole / 12  # which is compressed better than what is small
 
 
 def of_side(side: str, keys: Iterable[int], first: int) -> pl.DataFrame:
