@@ -25,7 +25,7 @@ PATCHED: Final = 5
 The next version of all that is kept comes after it.
 """
 
-Compression = Literal["uncompressed", "lz4", "zstd"]
+Compression = Literal["uncompressed", "zstd"]
 
 _HEADER: Final = struct.Struct("<BI")
 
