@@ -25,7 +25,6 @@ from windowing.columns import EVENT_TIME
 _TABLES: Final = "tables"
 """The folder in a checkpoint, and in a savepoint, that has them."""
 
-
 _Folder: TypeAlias = CheckpointFolder | Savepoint
 
 
