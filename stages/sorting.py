@@ -22,7 +22,7 @@ def in_order(rows: pl.DataFrame, by: Sequence[pl.Expr], descending: Sequence[boo
     if not differing:
         return rows
     columns = order.select(differing)
-    last = any(column.null_count() or column.dtype.is_nested() for column in columns)
+    last = any(column.null_count() for column in columns)
     places = columns.select(
         pl.arg_sort_by(differing, descending=[flags[name] for name in differing], nulls_last=last)
     )
