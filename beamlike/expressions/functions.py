@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import narwhals as nw
+import polars as pl
 from narwhals import col, lit, when
+from polars.exceptions import ComputeError
 
-from beamlike.errors import WrongType
+from beamlike.errors import PlanError, WrongType
+from beamlike.expressions.tree import extracted
 from windowing.columns import (
     EVENT_TIME,
     PANE_FIRST,
@@ -30,6 +33,7 @@ __all__ = [
     "pane_nonspeculative_index",
     "pane_retracted",
     "pane_timing",
+    "regexp_extract",
     "timestamp_of",
     "when",
     "window_end",
@@ -166,3 +170,37 @@ def timestamp_of(column: str) -> TimestampOf:
             f"timestamp_of takes the name of a Boolean column, not {column!r}; compute it with with_columns(...) before"
         )
     return TimestampOf(column)
+
+
+def regexp_extract(column: str | nw.Expr, pattern: str, group: int = 1) -> nw.Expr:
+    """What a group of a regular expression matches first in each text, as String; null where nothing matches.
+
+    Group 0 is the whole match. Patterns are those of [Rust's regex](https://docs.rs/regex/latest/regex/#syntax), as in
+    all functions of text: without look-around and backreferences. Raises `WrongType` where the pattern is no text or
+    the group no number, and `PlanError` where the pattern cannot be read or has no such group.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> plays.select("user", middle=bl.regexp_extract("user", "^a(.)")).collect()[["user", "middle"]].rows()
+        [('ada', 'd'), ('bob', None), ('ada', 'd')]
+    """
+    if not isinstance(column, str | nw.Expr):
+        raise WrongType(f"regexp_extract takes a column or an expression, not {column!r}")
+    if not isinstance(pattern, str):
+        raise WrongType(f"regexp_extract takes a pattern as a string, not {pattern!r}")
+    if not isinstance(group, int) or isinstance(group, bool):
+        raise WrongType(f"regexp_extract takes the number of a group, not {group!r}")
+    groups = _groups(pattern)
+    if not 0 <= group <= groups:
+        has = f"it has {groups or 'none'}, and group 0 is the whole match"
+        raise PlanError(f"regexp_extract: {pattern!r} has no group {group}; {has}")
+    return extracted(nw.col(column) if isinstance(column, str) else column, pattern, group)
+
+
+def _groups(pattern: str) -> int:
+    """How many groups a pattern has, as polars counts them, which also runs it."""
+    try:
+        found = pl.Series([""]).str.extract_groups(pattern)
+    except ComputeError as error:
+        reason = str(error).split("\n\n")[0]
+        raise PlanError(f"regexp_extract: the pattern {pattern!r} cannot be read: {reason}") from error
+    return len(found.struct.fields)

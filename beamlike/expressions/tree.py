@@ -36,6 +36,7 @@ _INFIX = {
 _REFLECTED = {f"__r{name[2:]}": operator for name, operator in _INFIX.items()}
 _PREFIX = {"__invert__": "~", "__neg__": "-"}
 _UNARY, _ATOM = 6, 9
+_EXTRACT = "str.extract"
 _WILDCARDS = ("all", "exclude", "nth")
 
 
@@ -126,6 +127,16 @@ def _with_names(node: Any, new: Callable[[str], str]) -> Any:
     )
 
 
+def extracted(expression: nw.Expr, pattern: str, group: int) -> nw.Expr:
+    """What a group of a regular expression matches in a text; null where nothing matches.
+
+    Narwhals has no such function, but hands the methods of a namespace on to polars by their names.
+    """
+    like: Any = expression.str.contains(pattern)._nodes[-1]
+    node = type(like)(like.kind, _EXTRACT, pattern=pattern, group_index=group)
+    return nw.Expr(*expression._nodes, node)
+
+
 def copied(expression: nw.Expr) -> list[str]:
     """The columns of which a resolved expression is a copy, perhaps renamed; none where it computes something."""
     nodes: list[Any] = list(expression._nodes)
@@ -196,6 +207,8 @@ def _root(node: Any) -> tuple[str, int]:
 def _applied(node: Any, text: str, binding: int) -> tuple[str, int]:
     if node.name == "alias":
         return f"{text} as {node.kwargs['name']}", 0
+    if node.name == _EXTRACT:
+        return f"regexp_extract({text}, {', '.join(map(repr, node.kwargs.values()))})", _ATOM
     if node.name in _PREFIX:
         return f"{_PREFIX[node.name]}{_wrapped(text, binding, _UNARY)}", _UNARY
     if node.name in _INFIX:

@@ -113,6 +113,7 @@ def test_wildcards_inside_of_expressions_are_the_users_columns_too():
         ((x * 2).alias("double"), "x * 2 as double", ["x"]),
         (s == "DE", "s == 'DE'", ["s"]),
         (s.str.contains("a"), "s.str.contains('a')", ["s"]),
+        (bl.regexp_extract(s, "b(.)"), "regexp_extract(s, 'b(.)', 1)", ["s"]),
         (x.cast(nw.Float64), "x.cast(Float64)", ["x"]),
         (x.is_in([1, 2]), "x.is_in([1, 2])", ["x"]),
         (x.fill_null(y), "x.fill_null(y)", ["x", "y"]),
@@ -160,7 +161,8 @@ def test_expressions_and_the_users_functions_survive_cloudpickle():
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
     limit = 3
     kept = plays().filter(bl.when(bl.col("score") > limit).then(bl.col("won")).otherwise(bl.lit(False)))
-    mapped = kept.with_columns(rate=bl.col("rate") * limit).map(lambda row: row | {"score": limit})
+    computed = kept.with_columns(rate=bl.col("rate") * limit, user=bl.regexp_extract("user", "r (.)"))
+    mapped = computed.map(lambda row: row | {"score": limit})
     for node in (mapped.node, mapped.node.inputs[0], kept.node):
         step = node.origin
         copy = cloudpickle.loads(cloudpickle.dumps(step))
@@ -253,3 +255,37 @@ def test_types_of_columns_can_be_pythons_own():
     assert list(map(as_dtype, given)) == [
         pl.Int64(), pl.String(), pl.Boolean(), pl.Date(), pl.List(pl.Int64), pl.Float64()
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("group", "found"),
+    [(0, ["r 0", None, "r 2"]), (1, ["0", None, "2"]), (2, [None, None, "2"])],
+)
+def test_groups_of_patterns_are_null_where_they_match_nothing(group, found):
+    read = plays().select(text=bl.regexp_extract(bl.col("user"), "r (0|(2))", group))
+    assert read.schema["text"] == pl.String()
+    assert read.node.origin.apply(frame(0, 1, 2).lazy()).collect()["text"].to_list() == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "meant"),
+    [
+        ((3, "a"), bl.errors.WrongType, "takes a column or an expression, not 3"),
+        (("s", 3), bl.errors.WrongType, "takes a pattern as a string, not 3"),
+        (("s", "(a)", "1"), bl.errors.WrongType, "takes the number of a group, not '1'"),
+        (("s", "a("), bl.errors.PlanError, "'a(' cannot be read"),
+        (("s", "a"), bl.errors.PlanError, "'a' has no group 1; it has none"),
+        (("s", "(a)", 2), bl.errors.PlanError, "'(a)' has no group 2; it has 1"),
+        (("s", "(a)", -1), bl.errors.PlanError, "'(a)' has no group -1; it has 1"),
+    ],
+)
+def test_patterns_that_cannot_work_are_told_of_when_they_are_written(arguments, error, meant):
+    with pytest.raises(error, match=re.escape(meant)):
+        bl.regexp_extract(*arguments)
+
+
+def test_text_is_only_extracted_from_text():
+    with pytest.raises(
+        bl.errors.WrongType, match=re.escape("regexp_extract(score, '(a)', 1) as e: expected String")
+    ):
+        plays().with_columns(e=bl.regexp_extract("score", "(a)"))
