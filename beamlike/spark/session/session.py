@@ -50,6 +50,9 @@ _WORKERS = {
     # Spark sets this for mapInArrow only. With it everywhere, all operators share the same worker processes.
     "SPARK_SIMPLIFIED_TRACEBACK": "1",
 }
+# The allocator of polars keeps what is freed, for the next batch, not for half a second: to get pages from the system
+# anew takes a twentieth of what tasks need. It has one pool, as there is one thread.
+_ALLOCATOR = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:10000,narenas:1"}
 EARLY = Path(__file__).with_name("early")  # its `sitecustomize` is for the worker on this machine
 _ARCHIVE = "beamlike.archive"  # the archive that was shipped for a session is a setting of that session
 
@@ -165,7 +168,7 @@ def worker_environment(session: SparkSession) -> Iterator[None]:
         variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         variables["PYTHONSAFEPATH"] = "1"  # or else what lies in the working directory would come first
         archives = [] if _is_local(context) else [Path(shipped).name]
-    context.environment = {**before, **variables}
+    context.environment = {**_ALLOCATOR, **before, **variables}
     context._python_includes = [*archives, *(includes or [])]
     try:
         yield

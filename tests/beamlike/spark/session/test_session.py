@@ -166,6 +166,21 @@ def test_polars_has_one_thread_in_our_workers_and_all_in_the_users(
     assert ask(spark, threads) == ask(opened, threads) == str(os.cpu_count())
 
 
+def test_what_polars_frees_is_kept_in_our_workers_unless_the_user_says_otherwise(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = "_RJEM_MALLOC_CONF"
+
+    def settings() -> str:
+        return str(os.environ.get(variable))
+
+    context, opened = spark.sparkContext, beside(spark)
+    assert ask_inside(opened, settings) == "dirty_decay_ms:10000,narenas:1"
+    assert ask(spark, settings) == str(os.environ.get(variable))
+    monkeypatch.setattr(context, "environment", context.environment | {variable: "dirty_decay_ms:0"})
+    assert ask_inside(opened, settings) == "dirty_decay_ms:0"
+
+
 def test_the_environment_is_put_back_after_an_error(spark: SparkSession) -> None:
     opened, before = beside(spark), snapshot(spark)
     ship(opened, [])
