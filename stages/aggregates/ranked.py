@@ -227,20 +227,34 @@ class _Best(_Chosen):
     def dtype(self, schema: Schema) -> pl.DataType:
         return self.value_type(schema)
 
+    @property
+    def _says_rank(self) -> bool:
+        """Whether the value has all by which rows are ranked, so that it need not be kept twice."""
+        return set(_each(self.by)) <= set(self.values)
+
     def parts(self, schema: Schema) -> dict[str, Part]:
-        return {_BY: Part(_rank(self.by, schema)[1]), _VALUE: Part(self.value_type(schema))}
+        value = {_VALUE: Part(self.value_type(schema))}
+        return value if self._says_rank else {_BY: Part(_rank(self.by, schema)[1])} | value
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
         rank, _ = _rank(self.by, schema)
-        return {_BY: rank, _VALUE: pl.when(rank.is_not_null()).then(self.value(schema))}
+        value = {_VALUE: pl.when(rank.is_not_null()).then(self.value(schema))}
+        return value if self._says_rank else {_BY: rank} | value
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        rank, value = acc[_BY], acc[_VALUE]
-        order, descending = self.order(rank, value, self.greatest)
+        order, descending = self._order(acc)
         best = {
             part: each.sort_by(order, descending=descending, nulls_last=True) for part, each in acc.items()
         }
         return {part: each.first() for part, each in best.items()}
+
+    def _order(self, acc: dict[str, pl.Expr]) -> tuple[list[pl.Expr], list[bool]]:
+        value = acc[_VALUE]
+        if not self._says_rank:
+            return self.order(acc[_BY], value, self.greatest)
+        columns = dict(zip(self.values, _parts(value, self.column), strict=True))
+        ranks = [columns.pop(column) for column in _each(self.by)]
+        return [*ranks, *columns.values()], [*[self.greatest] * len(ranks), *[False] * len(columns)]
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc[_VALUE]

@@ -62,6 +62,8 @@ EVERY: dict[str, Aggregate] = {
     "top rows": Top(["by", "v"], 2, by="by"),
     "top by two": Top("v", 2, by=["by", "v"]),
     "best by two": ArgMax("flag", by=["by", "v"]),
+    "best of itself": ArgMax("v", by="v"),
+    "worst rows by two": ArgMin(["flag", "v", "by"], by=["by", "v"]),
     "top with ties": Top("v", 2, by="by", ties=True),
     "bottom with ties": Bottom(["v", "flag"], 1, by=["v", "by"], ties=True),
     "bottom": Bottom("v", 2, by="by"),
@@ -136,6 +138,8 @@ def expected(rows: list[Row]) -> dict[str, Any]:
         "top rows": ranked(rows, "by", ["by", "v"], True)[:2],
         "top by two": ranked(rows, ["by", "v"], ["v"], True)[:2],
         "best by two": first(ranked(rows, ["by", "v"], ["flag"], True)),
+        "best of itself": first(ranked(rows, "v", ["v"], True)),
+        "worst rows by two": first(ranked(rows, ["by", "v"], ["flag", "v", "by"], False)),
         "top with ties": ranked(rows, "by", ["v"], True, tied=2),
         "bottom with ties": ranked(rows, ["v", "by"], ["v", "flag"], False, tied=1),
         "bottom": ranked(rows, "by", ["v"], False)[:2],
@@ -205,11 +209,19 @@ def test_neither_order_nor_bundles_show(
 
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(["distinct", "about"], 0),
-    **dict.fromkeys(["mode", "best", "worst", "best rows", "worst rows", "most", "best by two"]),
+    **dict.fromkeys(["mode", "best", "worst", "best rows", "worst rows", "most"]),
+    **dict.fromkeys(["best by two", "best of itself", "worst rows by two"]),
     "any": False,
     "all": True,
 }
 """Results for no elements; those that are not here are empty lists."""
+
+
+def test_what_the_value_says_is_not_kept_twice() -> None:
+    schema = pl.Schema({"v": pl.Int64(), "by": pl.Int64(), "text": pl.String()})
+    assert list(ArgMax(["text", "v", "by"], by=["by", "v"]).parts(schema)) == ["value"]
+    assert list(ArgMin("v", by="v").parts(schema)) == ["value"]
+    assert list(ArgMax(["text", "v"], by=["by", "v"]).parts(schema)) == ["by", "value"]
 
 
 def test_an_empty_pane_has_the_results_of_no_elements() -> None:
