@@ -238,7 +238,7 @@ class _Best(_Chosen):
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
         rank, _ = _rank(self.by, schema)
-        value = {_VALUE: pl.when(rank.is_not_null()).then(self.value(schema))}
+        value: dict[str, pl.Expr] = {_VALUE: pl.when(rank.is_not_null()).then(self.value(schema))}
         return value if self._says_rank else {_BY: rank} | value
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
