@@ -232,7 +232,7 @@ def query_20(auction: Auction) -> bl.Collection:
 
 def query_21(auction: Auction) -> bl.Collection:
     """Bids with the id of their channel."""
-    named = bl.regexp_extract("url", "(&|^)channel_id=([^&]*)", group=2)
+    named = bl.regexp_extract("url", "[?&]channel_id=([^&]+)")
     for channel, number in {"Baidu": "3", "Facebook": "2", "Google": "1", "Apple": "0"}.items():
         named = bl.when(bl.col("channel") == channel).then(bl.lit(number)).otherwise(named)
     return auction.bids.with_columns(channel_id=named).filter(~bl.col("channel_id").is_null())
