@@ -208,7 +208,10 @@ def test_a_picture_shows_where_rows_are_looked_up() -> None:
     assert inputs["out"] == inputs["counts"] == ("main", "side")
 
 
-def test_rows_of_a_side_that_cannot_be_used_are_dead_letters_once(tmp_path: Path) -> None:
+def test_rows_of_a_side_that_cannot_be_used_are_dead_letters_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write(tmp_path, "side/1", "key,n", "a,1", "b,many")
     p = bl.Pipeline("p")
     main = read(p, "main", bl.Rows([{"key": key, "at": 1, "n": 1} for key in "ab"]))
@@ -276,7 +279,10 @@ def with_a_bad_row(p: bl.Pipeline) -> bl.Collection:
     return numbers
 
 
-def test_dead_letters_of_steps_to_a_table_are_told_of_and_counted() -> None:
+def test_dead_letters_of_steps_to_a_table_are_told_of_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with_a_bad_row(p := bl.Pipeline("p"))
     run = p.run()
     assert [dict(batch.dead_letters) for batch in run.batches] == [{"made": 2}, {}]
