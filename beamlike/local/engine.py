@@ -54,10 +54,13 @@ class Engine:
         """The batch of this number, of which these sinks get what is for them."""
         self._arrived = {}
         sources = {name: self._receive(name, bundle) for name in self.plan.sources}
-        turns, stages = self._steps(bundle)
+        # With the end of input all windows may fire, however little comes.
+        threads = self.threads if bundle.ended else threads_for(bundle.ingested, self.threads)
+        turns, stages = self._steps(bundle, threads)
         self.between()
         self.noted()
-        rows = sinks.write(number, {name: self._in_order(frames) for name, frames in self._arrived.items()})
+        arrived = {name: self._in_order(frames) for name, frames in self._arrived.items()}
+        rows = sinks.write(number, arrived, threads)
         lost = DeadLetterCounts.of_all(got.lost for got in bundle.ingested.values())
         ingested = [bundle.ingested[name] for name in self.plan.sources if name in bundle.ingested]
         letters = [got.letters for got in ingested] + [turns[name].letters for name in self.plan.stages]
@@ -78,12 +81,12 @@ class Engine:
         turn = SourceTurn(got.read, got.elements, got.dead_letters, got.newest)
         return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
 
-    def _steps(self, bundle: Bundle) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
+    def _steps(
+        self, bundle: Bundle, threads: Threads
+    ) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
         """All stages take their step, each after those that it reads from."""
         turns, records, stages = dict[str, StageTurn](), dict[str, StageRecord](), self.plan.stages
         here = frozenset(name for name, plan in stages.items() if plan.python)
-        # With the end of input all windows may fire, however little comes.
-        threads = self.threads if bundle.ended else threads_for(bundle.ingested, self.threads)
         for level in self.plan.levels:
             reports = {name: turn.report for name, turn in turns.items()}
             tasks = {name: partial(self._step, stages[name], bundle, reports) for name in level}

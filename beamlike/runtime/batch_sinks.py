@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import attrs
 import polars as pl
@@ -12,6 +13,7 @@ from beamlike.io.sinks import Discarding, InTwoSteps, TakingBack
 from beamlike.plan.model import Plan, SinkPlan
 from beamlike.runtime.sinks import write_part, writing
 from beamlike.system.in_hand import at
+from beamlike.system.threads import ALONE, Threads
 
 
 @attrs.define
@@ -63,28 +65,43 @@ class BatchSinks:
     def __attrs_post_init__(self) -> None:
         self._leftovers = Leftovers(self.sinks, self.run)
 
-    def write(self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]]) -> dict[str, int]:
+    def write(
+        self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]], threads: Threads = ALONE
+    ) -> dict[str, int]:
         """What has come for each sink in this batch; how many rows that is, where it is any.
 
-        What can be shown afterwards is shown when all others have the batch.
+        What can be shown afterwards is written first, on these threads, and shown when all others have the batch.
         """
-        rows, parts = dict[str, int](), dict[str, Mapping[str, str]]()
+        come = {name: frames for name in self.sinks if (frames := arrived.get(name))}
+        parts = self._prepare(batch, come, threads)
         for name, sink in self.sinks.items():
             part = Part(self.run, batch, sink=name)
-            if frames := arrived.get(name):
-                with at("sink", name):
-                    parts[name] = _write(sink, output_frame(pl.concat(frames)), part)
-                rows[name] = sum(map(len, frames))
-            elif name in self.plan.sinks:
+            if name not in come and name in self.plan.sinks:
                 take_back(self.plan.sinks[name], part, may_replay=self.may_replay)
+            elif name in come and name not in parts:
+                with at("sink", name):
+                    write_part(sink, _together(come[name]), part)
         self._leftovers.settle(batch, parts)
         self.may_replay = False
-        return rows
+        return {name: sum(map(len, frames)) for name, frames in come.items()}
+
+    def _prepare(
+        self, batch: int, come: Mapping[str, Sequence[pl.DataFrame]], threads: Threads
+    ) -> Mapping[str, Mapping[str, str]]:
+        """Has the parts written that are shown afterwards; of each sink the files."""
+        tasks = {
+            name: partial(_prepared, sink, come[name], Part(self.run, batch, sink=name))
+            for name, sink in self.sinks.items()
+            if name in come and isinstance(sink, InTwoSteps)
+        }
+        # One alone is written by all threads of polars.
+        return threads.each(tasks) if len(tasks) > 1 else {name: task() for name, task in tasks.items()}
 
 
-def _write(sink: Sink, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
-    if isinstance(sink, InTwoSteps):
-        with writing(sink, part.sink, part.batch):
-            return sink.prepare(frame, part)
-    write_part(sink, frame, part)
-    return {}
+def _prepared(sink: InTwoSteps, frames: Sequence[pl.DataFrame], part: Part) -> Mapping[str, str]:
+    with at("sink", part.sink), writing(sink, part.sink, part.batch):
+        return sink.prepare(_together(frames), part)
+
+
+def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    return output_frame(pl.concat(frames))
