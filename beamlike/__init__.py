@@ -8,6 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import beamlike.system.allocator  # noqa: F401  before all that imports polars
+
+# isort: split
 from beamlike.api.cogroup import cogroup
 from beamlike.api.collection import Collection
 from beamlike.api.flatten import flatten

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import attrs
 import click
-import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
@@ -79,9 +80,9 @@ def measure(job: str, data: Path, out: Path, cores: frozenset[int]) -> Run:
     return Run(*map(float, told.split()))
 
 
-def rows(out: Path) -> list[pl.DataFrame]:
+def rows(out: Path) -> list[pa.Table]:
     """All rows, file by file."""
-    return [pl.read_parquet(file) for file in sorted(out.rglob("*.parquet"))]
+    return [pq.read_table(file) for file in sorted(out.rglob("*.parquet"))]
 
 
 def _run(job: str, data: Path, out: Path) -> None:

@@ -81,9 +81,7 @@ class Engine:
         turn = SourceTurn(got.read, got.elements, got.dead_letters, got.newest)
         return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
 
-    def _steps(
-        self, bundle: Bundle, threads: Threads
-    ) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
+    def _steps(self, bundle: Bundle, threads: Threads) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
         """All stages take their step, each after those that it reads from."""
         turns, records, stages = dict[str, StageTurn](), dict[str, StageRecord](), self.plan.stages
         here = frozenset(name for name, plan in stages.items() if plan.python)

@@ -94,8 +94,9 @@ class BatchSinks:
             for name, sink in self.sinks.items()
             if name in come and isinstance(sink, InTwoSteps)
         }
-        # One alone is written by all threads of polars.
-        return threads.each(tasks) if len(tasks) > 1 else {name: task() for name, task in tasks.items()}
+        if threads.count == 1 or len(tasks) < 2:  # all threads of polars write one
+            return {name: task() for name, task in tasks.items()}
+        return threads.each(tasks)
 
 
 def _prepared(sink: InTwoSteps, frames: Sequence[pl.DataFrame], part: Part) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.spark.session.archive import build_archive
 from beamlike.spark.session.launch import start
+from beamlike.system import allocator
 
 MOST_DEFAULT_SHARDS = 200
 _SETTINGS = {
@@ -50,9 +51,8 @@ _WORKERS = {
     # Spark sets this for mapInArrow only. With it everywhere, all operators share the same worker processes.
     "SPARK_SIMPLIFIED_TRACEBACK": "1",
 }
-# The allocator of polars keeps what is freed, for the next batch, not for half a second: to get pages from the system
-# anew takes a twentieth of what tasks need. It has one pool, as there is one thread.
-_ALLOCATOR = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:10000,narenas:1"}
+# To get pages from the system anew takes a twentieth of what tasks need. There is one pool, as there is one thread.
+_ALLOCATOR = {allocator.VARIABLE: f"{allocator.KEPT},narenas:1"}
 EARLY = Path(__file__).with_name("early")  # its `sitecustomize` is for the worker on this machine
 _ARCHIVE = "beamlike.archive"  # the archive that was shipped for a session is a setting of that session
 
