@@ -1,4 +1,4 @@
-"""Of processes: locks, files that outlive a power cut, signals, text safe on a terminal, what one is at right now.
+"""Of processes: the allocator, locks, files that outlive a power cut, signals, what one is at; text safe on a terminal.
 
 May import `errors`, `version` and all below them.
 """
