@@ -38,6 +38,12 @@ cases:
 """
 
 
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where dead letters go that no case takes."""
+    monkeypatch.chdir(tmp_path)
+
+
 def _report(runner: str, cases: Sequence[Case] = ALL) -> str:
     return "\n".join(str(result) for result in play(cases, runner) if result.status == "failed")
 
