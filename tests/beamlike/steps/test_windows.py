@@ -173,7 +173,10 @@ def test_the_rest_goes_on_and_every_row_is_accounted_for(
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_between_operators_they_are_what_they_are_in_process(shards: int) -> None:
+def test_between_operators_they_are_what_they_are_in_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
     p, sinks = grouped()
     run(p)
     batches = list(Query(grouped()[0].plan(), shards).batches())
