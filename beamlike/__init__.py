@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import beamlike.system.allocator  # noqa: F401  before all that imports polars
+from beamlike.system import allocator as _allocator  # noqa: F401  before all that imports polars
 
 # isort: split
 from beamlike.api.cogroup import cogroup

@@ -208,26 +208,26 @@ def test_sinks_get_rows_of_several_stages_in_the_order_of_the_plan(tmp_path: Pat
     assert out[1] == out[3]
 
 
-def two_files(folder: Path, on_batch: Callable[[BatchRecord], None] = lambda record: None) -> bl.LocalRun:
-    """Writes each batch of one row to two folders and to memory."""
+def two_files(folder: Path, called: list[int], on_batch: Callable[[BatchRecord], None] | None = None) -> None:
+    """Has each batch of one row written to two folders, and `called` told of its number."""
     p = bl.Pipeline("two")
     for number in range(3):
         (folder / "in").mkdir(parents=True, exist_ok=True)
         (folder / "in" / f"{number}.csv").write_text(f"at\n{number}\n")
     source = bl.CSV(folder / "in", {"at": int}, max_files_per_trigger=1)
     rows = p.read("rows", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
-    rows.write("lines", bl.JSONLines(folder / "lines"))
-    rows.write("memory", bl.Memory())
+    rows.write("callback", bl.Callback(lambda frame, number: called.append(number)))
     rows.write("tables", bl.Parquet(folder / "tables"))
-    return p.run(bl.LocalRunner(on_batch=on_batch))
+    rows.write("lines", bl.JSONLines(folder / "lines"))
+    p.run(bl.LocalRunner(on_batch=on_batch))
 
 
 def test_files_of_several_sinks_do_not_depend_on_threads(tmp_path: Path) -> None:
-    lines, tables = list[Any](), list[Any]()
+    lines, tables, called = list[Any](), list[Any](), list[int]()
     for count in (1, 3):
         folder = tmp_path / str(count)
         with threads(count):
-            two_files(folder)
+            two_files(folder, called)
         lines.append({file.name: file.read_text() for file in (folder / "lines").glob("*.jsonl")})
         tables.append(
             {file.name: pl.read_parquet(file).to_dicts() for file in (folder / "tables").glob("*.parquet")}
@@ -235,15 +235,17 @@ def test_files_of_several_sinks_do_not_depend_on_threads(tmp_path: Path) -> None
     assert lines[0] == lines[1]
     assert tables[0] == tables[1]
     assert len(lines[0]) == len(tables[0]) == 3
+    assert called == [0, 1, 2] * 2
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_file_that_cannot_be_written_fails_the_batch(tmp_path: Path, count: int) -> None:
+def test_where_a_file_cannot_be_written_no_sink_has_the_batch(tmp_path: Path, count: int) -> None:
     def no_folder(record: BatchRecord) -> None:
         beside = tmp_path / "lines" / ".part-two.jsonl.tmp"
         shutil.rmtree(beside)
         beside.write_text("a file where the folder was")
 
+    called = list[int]()
     with threads(count), pytest.raises(bl.SinkError, match=r"sink 'lines': batch 1 could not be written"):
-        two_files(tmp_path, no_folder)
-    assert not list((tmp_path / "tables").glob("*.parquet"))
+        two_files(tmp_path, called, no_folder)
+    assert called == [0]
