@@ -15,8 +15,8 @@ from rich.table import Table
 
 import beamlike as bl
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Mean
 from stages.aggregates.combine_fn import Combine
+from stages.aggregates.totals import Mean
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

@@ -16,7 +16,8 @@ from rich.table import Table
 
 import beamlike as bl
 from beamlike.expressions.describe import describe
-from stages.aggregates.builtin import Count, Sum
+from stages.aggregates.builtin import Count
+from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

@@ -11,7 +11,8 @@ import click
 import polars as pl
 
 from benchmarks.workloads import SECOND, START, WORKLOADS, Load, Workload
-from stages.aggregates.builtin import Count, Sum
+from stages.aggregates.builtin import Count
+from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

@@ -16,12 +16,13 @@ from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.rows.dtypes import DTypeLike, as_dtype
 from stages.aggregates import flags
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
 from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.ranked import ArgMax, ArgMin, Bottom, Sample, Top
 from stages.aggregates.spread import Std, Var
+from stages.aggregates.totals import Mean, Sum
 
 __all__ = [
     "all",
@@ -134,8 +135,7 @@ def mean(column: str, *, where: Where = None) -> Aggregate:
 def var(column: str, *, where: Where = None) -> Aggregate:
     """The variance of a column of numbers as Float64, nulls left out; null for fewer than two values.
 
-    It is that of a sample, which divides by one less than the number of values, and correct to the last digits, also
-    where values are close together and far from 0.
+    It is that of a sample, which divides by one less than the number of values, and correct to the last digits.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))

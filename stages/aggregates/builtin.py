@@ -1,4 +1,4 @@
-"""Aggregates that keep a number or two, a value, or all values."""
+"""Aggregates that keep a number, a value, or all values."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import polars as pl
 from stages.aggregates.base import (
     ARRIVAL,
     Aggregate,
-    Numeric,
     OfColumn,
     OfComparable,
-    OfNumbers,
     Part,
     Schema,
 )
-from stages.aggregates.finite import Finite
-from stages.aggregates.sums import NARROW, narrow, wide
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
 
@@ -49,99 +45,6 @@ class Count(Aggregate):
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc["count"]
-
-
-def _summed(dtype: pl.DataType) -> pl.DataType:
-    """Wide enough to add up: small integers and booleans become Int64, floats Float64, decimals of 38 digits."""
-    if dtype == pl.Boolean or (dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128)):
-        return pl.Int64()
-    if isinstance(dtype, pl.Decimal):
-        return pl.Decimal(38, dtype.scale)
-    return pl.Float64() if dtype.is_float() else dtype
-
-
-@attrs.frozen
-class Sum(Numeric):
-    """The sum of a column, nulls left out; 0 for no values.
-
-    A sum that its type cannot hold is an error, not another number; what is added up on the way may be beyond it.
-    """
-
-    subtractable: ClassVar[bool] = True
-
-    def result(self, dtype: pl.DataType) -> pl.DataType:
-        return _summed(dtype)
-
-    def parts(self, schema: Schema) -> dict[str, Part]:
-        dtype = self.dtype(schema)
-        if halves := wide(dtype):
-            return {"sum": Part(dtype, 0), "high": Part(halves.high, 0)}
-        return {"sum": Part(pl.Int128() if dtype in NARROW else dtype, 0)}
-
-    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        dtype = self.dtype(schema)
-        value = pl.col(self.column)
-        if halves := wide(dtype):
-            return dict(zip(("sum", "high"), halves.split(value.cast(dtype)), strict=True))
-        return {"sum": value.cast(pl.Int128() if dtype in NARROW else dtype)}
-
-    def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        return {part: sums.sum() for part, sums in acc.items()}
-
-    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        dtype, what = self.dtype(schema), f"sum({self.column!r})"
-        halves = wide(dtype)
-        if halves:
-            return pl.map_batches(
-                [acc["sum"], acc["high"]],
-                lambda sums: halves.total(sums[0], sums[1], what),
-                return_dtype=dtype,
-                is_elementwise=True,
-            )
-        if dtype not in NARROW:
-            return acc["sum"]
-        return acc["sum"].map_batches(
-            lambda sums: narrow(sums, dtype, what), return_dtype=dtype, is_elementwise=True
-        )
-
-    def where_taken_back(self) -> Aggregate:
-        return FiniteSum(self.column, where=self.where)
-
-
-@attrs.frozen
-class FiniteSum(Finite, Sum):
-    """The same where elements are taken back: of an infinity or NaN nothing is left then."""
-
-
-@attrs.frozen
-class Mean(OfNumbers):
-    """The mean of a column, nulls left out; null for no values."""
-
-    subtractable: ClassVar[bool] = True
-
-    def result(self, dtype: pl.DataType) -> pl.DataType:
-        return pl.Float64()
-
-    def parts(self, schema: Schema) -> dict[str, Part]:
-        return {"sum": Part(pl.Float64(), 0.0), "count": Part(pl.Int64(), 0)}
-
-    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        value = pl.col(self.column)
-        return {"sum": value.cast(pl.Float64).fill_null(0.0), "count": value.is_not_null().cast(pl.Int64)}
-
-    def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        return {part: sums.sum() for part, sums in acc.items()}
-
-    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        return pl.when(acc["count"] > 0).then(acc["sum"] / acc["count"])
-
-    def where_taken_back(self) -> Aggregate:
-        return FiniteMean(self.column, where=self.where)
-
-
-@attrs.frozen
-class FiniteMean(Finite, Mean):
-    """The same where elements are taken back: of an infinity or NaN nothing is left then."""
 
 
 class _Extreme(OfComparable):

@@ -1,4 +1,4 @@
-"""Sums and means of floats where elements may be taken back: of what is not finite nothing is left then, either.
+"""Sums and means of floats where elements may be taken back: they are exact, and of what is not finite nothing is left.
 
 Infinity less infinity is no number, so it is not added up: how often each infinity and NaN came is counted beside.
 """
@@ -10,6 +10,7 @@ from typing import Final
 
 import polars as pl
 
+from stages.aggregates import exact
 from stages.aggregates.base import OfColumn, Part, Schema
 
 _COUNTED: Final = {"nan": math.nan, "above": math.inf, "below": -math.inf}
@@ -19,11 +20,20 @@ Columns = dict[str, pl.Expr]
 
 
 class Finite(OfColumn):
-    """To be put before an aggregate whose accumulator `sum` is one of floats: the same result, of the finite values."""
+    """Put before an aggregate of sums, to keep those of floats in the columns of `stages.aggregates.exact`.
+
+    The accumulator `sum` stays, as state of before has its floats there.
+    """
+
+    def of_finite(self, acc: Columns) -> pl.Expr:
+        """The result of the finite floats."""
+        raise NotImplementedError
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        counted = dict.fromkeys(_COUNTED, Part(pl.Int64(), 0)) if schema[self.column].is_float() else {}
-        return super().parts(schema) | counted
+        parts = super().parts(schema)
+        if not schema[self.column].is_float():
+            return parts
+        return {**parts, **dict.fromkeys(_COUNTED, Part(pl.Int64(), 0)), **exact.PARTS}
 
     def lift(self, schema: Schema) -> Columns:
         lifted = super().lift(schema)
@@ -32,12 +42,21 @@ class Finite(OfColumn):
         value = pl.col(self.column).cast(pl.Float64)
         is_such = {"nan": value.is_nan(), **{name: value == _COUNTED[name] for name in ("above", "below")}}
         counts = {name: such.fill_null(False).cast(pl.Int64) for name, such in is_such.items()}
-        return {**lifted, "sum": pl.when(value.is_finite()).then(value).otherwise(0.0), **counts}
+        columns, others = exact.split(value)
+        return {**lifted, "sum": pl.lit(0.0), **counts, **columns, "rest": exact.limbs_of(others)}
+
+    def taken_back(self, lifted: Columns, schema: Schema) -> Columns:
+        sums = {part: value for part, value in lifted.items() if part != "rest"}
+        limbs = {"rest": exact.negated(lifted["rest"])} if "rest" in lifted else {}
+        return super().taken_back(sums, schema) | limbs
+
+    def merge(self, acc: Columns) -> Columns:
+        sums = super().merge({part: value for part, value in acc.items() if part != "rest"})
+        return sums | ({"rest": exact.added(acc["rest"])} if "rest" in acc else {})
 
     def extract(self, acc: Columns, schema: Schema) -> pl.Expr:
-        finite = super().extract(acc, schema)
         if "nan" not in acc:
-            return finite
+            return super().extract(acc, schema)
         nan, above, below = (acc[name] > 0 for name in _COUNTED)
-        unlimited = pl.when(above).then(math.inf).when(below).then(-math.inf).otherwise(finite)
+        unlimited = pl.when(above).then(math.inf).when(below).then(-math.inf).otherwise(self.of_finite(acc))
         return pl.when(nan | (above & below)).then(math.nan).otherwise(unlimited)

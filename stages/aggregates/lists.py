@@ -40,6 +40,8 @@ def _merged(merge: Merge, groups: pl.Series) -> pl.Series:
     assert isinstance(groups.dtype, pl.List)
     dtype = groups.dtype.inner
     assert isinstance(dtype, pl.List)
+    if not groups.explode().list.len().max():
+        return pl.repeat([], len(groups), dtype=dtype, eager=True).alias(groups.name)
     numbered = groups.alias(ITEM).to_frame().with_row_index(GROUP)
     several = pl.col(ITEM).list.len() > 1
     alone = numbered.filter(~several).with_columns(pl.col(ITEM).list.first())

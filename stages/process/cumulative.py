@@ -8,7 +8,8 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Count, First, Last, Max, Mean, Min, Sum
+from stages.aggregates.builtin import Count, First, Last, Max, Min
+from stages.aggregates.totals import Mean, Sum
 
 Columns = dict[str, pl.Expr]
 

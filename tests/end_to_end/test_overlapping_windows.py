@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from stages.aggregates.builtin import Sum
+from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

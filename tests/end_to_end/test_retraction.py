@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.observe.words import holding_text
-from stages.aggregates.builtin import Count, Mean, Sum, WindowLength
+from stages.aggregates.builtin import Count, WindowLength
+from stages.aggregates.totals import Mean, Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

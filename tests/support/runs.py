@@ -9,8 +9,9 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Collect, Count, Sum
+from stages.aggregates.builtin import Collect, Count
 from stages.aggregates.combine_fn import CombineFn
+from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN, Refused
 from stages.progress.watermarks import Clock

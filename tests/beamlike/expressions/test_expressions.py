@@ -16,7 +16,8 @@ import pytest
 import beamlike as bl
 from beamlike.expressions.tree import columns_read, expression_text, looks_at_other_rows, resolve
 from beamlike.rows.dtypes import as_dtype, type_name
-from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
+from stages.aggregates.totals import Mean, Sum
 from tests.support.pipelines import SCHEMA, frame, plays
 from windowing.columns import (
     EVENT_TIME,

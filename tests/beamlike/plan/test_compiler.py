@@ -8,7 +8,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.plan.model import Plan
-from stages.aggregates.builtin import Mean
+from stages.aggregates.totals import Mean
 from tests.support.pipelines import SCHEMA, Declared, plays
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.time import microseconds

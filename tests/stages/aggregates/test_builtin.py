@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
+from stages.aggregates.totals import Mean, Sum
 from stages.errors import StepError
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Count, Mean, Sum, WindowLength
+from stages.aggregates.builtin import Count, WindowLength
 from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
 from stages.aggregates.spread import Std, Var
+from stages.aggregates.totals import Mean, Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

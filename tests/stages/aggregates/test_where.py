@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.expressions.row_expression import ExpressionOfRows
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min
 from stages.aggregates.combine_fn import Combine
+from stages.aggregates.totals import Mean, Sum
 from stages.errors import StepError
 from tests.stages.aggregates.test_chosen import ORDERLESS, Row, cases
 from tests.support.aggregated import law, run_rows, windowings

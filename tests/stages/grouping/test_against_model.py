@@ -15,8 +15,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
 from stages.aggregates.combine_fn import Combine
+from stages.aggregates.totals import Mean, Sum
 from tests.support.examples import share
 from tests.support.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window, assign
 from tests.support.runs import InOrder, StageRun, advance, panes_of, play, sorted_panes

@@ -12,13 +12,14 @@ from hypothesis import given
 import beamlike as bl
 from beamlike.expressions.row_expression import ExpressionOfRows
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Count, Sum
+from stages.aggregates.builtin import Count
 from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode
 from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
 from stages.aggregates.ranked import ArgMax, Bottom, Sample, Top
 from stages.aggregates.spread import Var
+from stages.aggregates.totals import Sum
 from tests.support.examples import share
 from tests.support.model import chosen
 from tests.support.runs import AGGREGATES, StageRun, advance

@@ -11,11 +11,12 @@ import pytest
 
 import beamlike as bl
 from beamlike.expressions.row_expression import ExpressionOfRows
-from stages.aggregates.builtin import Count, Sum
+from stages.aggregates.builtin import Count
 from stages.aggregates.combine_fn import Combine
 from stages.aggregates.counted import CountDistinct, Median
 from stages.aggregates.ranked import Top
 from stages.aggregates.spread import Var
+from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock

@@ -18,13 +18,14 @@ from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.io import output_frame
 from beamlike.runtime.messages import Kind
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Collect, Count, First, Last, Max, Mean, Min, Sum, WindowLength
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
 from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.aggregates.counted import CountDistinct, Median, Mode
 from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.flags import All
 from stages.aggregates.ranked import ArgMax, Sample, Top
 from stages.aggregates.spread import Var
+from stages.aggregates.totals import Mean, Sum
 from stages.grouping import combiner_lifting as lifting
 from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
 from stages.grouping.grouping import Grouping

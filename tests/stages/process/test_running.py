@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.expressions.row_expression import ExpressionOfRows
-from stages.aggregates.builtin import Count, First, Last, Max, Mean, Min, Sum
+from stages.aggregates.builtin import Count, First, Last, Max, Min
+from stages.aggregates.totals import Mean, Sum
 from stages.operator import MAIN
 from stages.process.cumulative import Cumulative, OfAggregate, Previous, cumulative
 from stages.process.keyed import Order

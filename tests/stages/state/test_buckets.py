@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.aggregates.builtin import Collect, Count, First, Last, Sum
+from stages.aggregates.builtin import Collect, Count, First, Last
 from stages.aggregates.combine_fn import Combine
+from stages.aggregates.totals import Sum
 from stages.operator import MAIN, Spread
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save

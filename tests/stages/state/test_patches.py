@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.aggregates.builtin import Count, Sum
+from stages.aggregates.builtin import Count
+from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.joins.asof import AsOfJoin
 from stages.joins.base import LEFT, RIGHT, TimeJoin

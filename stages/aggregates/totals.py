@@ -1,0 +1,155 @@
+"""Sum and mean of a column. Only sums of floats are rounded on the way, and not where rows may be taken back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+import polars as pl
+
+from stages.aggregates import exact
+from stages.aggregates.base import Aggregate, Numeric, OfNumbers, Part, Schema
+from stages.aggregates.finite import Finite
+from stages.aggregates.sums import NARROW, Wide, narrow, wide
+
+Columns = dict[str, pl.Expr]
+
+
+def summed(dtype: pl.DataType) -> pl.DataType:
+    """Wide enough to add up: small integers and booleans become Int64, floats Float64, decimals of 38 digits."""
+    if dtype == pl.Boolean or (dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128)):
+        return pl.Int64()
+    if isinstance(dtype, pl.Decimal):
+        return pl.Decimal(38, dtype.scale)
+    return pl.Float64() if dtype.is_float() else dtype
+
+
+@attrs.frozen
+class Sum(Numeric):
+    """The sum of a column, nulls left out; 0 for no values.
+
+    A sum that its type cannot hold is an error, not another number; what is added up on the way may be beyond it.
+    """
+
+    subtractable: ClassVar[bool] = True
+
+    def result(self, dtype: pl.DataType) -> pl.DataType:
+        return summed(dtype)
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        dtype = self.dtype(schema)
+        if halves := wide(dtype):
+            return {"sum": Part(dtype, 0), "high": Part(halves.high, 0)}
+        return {"sum": Part(pl.Int128() if dtype in NARROW else dtype, 0)}
+
+    def lift(self, schema: Schema) -> Columns:
+        dtype = self.dtype(schema)
+        value = pl.col(self.column)
+        if halves := wide(dtype):
+            return dict(zip(("sum", "high"), halves.split(value.cast(dtype)), strict=True))
+        return {"sum": value.cast(pl.Int128() if dtype in NARROW else dtype)}
+
+    def merge(self, acc: Columns) -> Columns:
+        return {part: sums.sum() for part, sums in acc.items()}
+
+    def extract(self, acc: Columns, schema: Schema) -> pl.Expr:
+        dtype, what = self.dtype(schema), f"sum({self.column!r})"
+        if halves := wide(dtype):
+            return pl.map_batches(
+                [acc["sum"], acc["high"]],
+                lambda sums: halves.total(sums[0], sums[1], what),
+                return_dtype=dtype,
+                is_elementwise=True,
+            )
+        if dtype not in NARROW:
+            return acc["sum"]
+        return acc["sum"].map_batches(
+            lambda sums: narrow(sums, dtype, what), return_dtype=dtype, is_elementwise=True
+        )
+
+    def where_taken_back(self) -> Aggregate:
+        return FiniteSum(self.column, where=self.where)
+
+
+@attrs.frozen
+class FiniteSum(Finite, Sum):
+    """A sum of which elements may be taken back: of an infinity, NaN or a great number nothing is left then."""
+
+    def of_finite(self, acc: Columns) -> pl.Expr:
+        return exact.total(acc["whole"], acc["part"], acc["rest"]) + acc["sum"]
+
+
+def _halves(dtype: pl.Decimal) -> Wide:
+    halves = wide(summed(dtype))
+    assert halves is not None
+    return halves
+
+
+@attrs.frozen
+class Mean(OfNumbers):
+    """The mean of a column, nulls left out; null for no values.
+
+    The sum of integers is exact, and its quotient rounded once. The exact sum of decimals is rounded to a float before
+    the division.
+    """
+
+    subtractable: ClassVar[bool] = True
+
+    def result(self, dtype: pl.DataType) -> pl.DataType:
+        return pl.Float64()
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        """The accumulator columns. `sum` is that of floats; state of before has the floats of all numbers in it."""
+        dtype = schema[self.column]
+        counted = {"sum": Part(pl.Float64(), 0.0), "count": Part(pl.Int64(), 0)}
+        if dtype.is_float():
+            return counted
+        if isinstance(dtype, pl.Decimal):
+            return {**counted, "low": Part(summed(dtype), 0), "high": Part(exact.INTEGER, 0)}
+        high = {"high": Part(exact.INTEGER, 0)} if wide(dtype) else {}
+        return {**counted, "whole": Part(exact.INTEGER, 0), **high}
+
+    def lift(self, schema: Schema) -> Columns:
+        value, dtype = pl.col(self.column), schema[self.column]
+        count = value.is_not_null().cast(pl.Int64)
+        if dtype.is_float():
+            return {"sum": value.cast(pl.Float64).fill_null(0.0), "count": count}
+        counted = {"sum": pl.lit(0.0), "count": count}
+        if not isinstance(dtype, pl.Decimal):
+            return {**counted, **exact.integers(value, dtype)}
+        halves = _halves(dtype)
+        low, high = halves.split(value.cast(halves.dtype))
+        return {**counted, "low": low, "high": high}
+
+    def merge(self, acc: Columns) -> Columns:
+        return {part: sums.sum() for part, sums in acc.items()}
+
+    def extract(self, acc: Columns, schema: Schema) -> pl.Expr:
+        mean = acc["sum"] / acc["count"]
+        dtype = schema[self.column]
+        if isinstance(dtype, pl.Decimal):
+            mean += self._total(acc, _halves(dtype)).cast(pl.Float64) / acc["count"]
+        elif not dtype.is_float():
+            high = {"high": acc["high"]} if "high" in acc else {}
+            mean += exact.mean(acc["count"], acc["whole"], **high)
+        return pl.when(acc["count"] > 0).then(mean)
+
+    def _total(self, acc: Columns, halves: Wide) -> pl.Expr:
+        return pl.map_batches(
+            [acc["low"], acc["high"]],
+            lambda sums: halves.total(sums[0], sums[1], f"the sum of {self.column!r}"),
+            return_dtype=halves.dtype,
+            is_elementwise=True,
+        )
+
+    def where_taken_back(self) -> Aggregate:
+        return FiniteMean(self.column, where=self.where)
+
+
+@attrs.frozen
+class FiniteMean(Finite, Mean):
+    """A mean of which elements may be taken back: of an infinity, NaN or a great number nothing is left then."""
+
+    def of_finite(self, acc: Columns) -> pl.Expr:
+        mean = exact.mean(acc["count"], acc["whole"], acc["rest"], part=acc["part"])
+        return pl.when(acc["count"] > 0).then(mean + acc["sum"] / acc["count"])
