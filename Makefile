@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench demo faults help lint nexmark packages pictures rooms setup soak test test-connectors
+.PHONY: bench demo faults help lint nexmark packages pictures rooms servers setup soak test test-connectors
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -36,9 +36,11 @@ rooms: setup ## draw who imports whom into docs/pictures/rooms.svg
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-test-connectors: setup ## tests against real servers, which it gets and starts: Kafka, Redis, PostgreSQL, an object store, a cluster of Spark; says what could not be had
+servers: setup ## get the servers and jars that the tests of connectors start; says what could not be had
 	$(BIN)/python -m tests.connectors
-	$(BIN)/python -m pytest -m "connectors or not slow" tests/connectors tests/beamlike/io/sql $(ARGS)
+
+test-connectors: servers ## tests against real servers: Kafka, Redis, PostgreSQL, an object store, a cluster of Spark
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "connectors or not slow" tests/connectors tests/beamlike/io/sql $(ARGS)
 
 faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7", or ARGS="--runner local --kills 100" in process
 	$(BIN)/python -m tests.faults $(ARGS)

@@ -1,4 +1,4 @@
-"""Gets what the tests of connectors need of Debian, where that is possible, and says what is missing."""
+"""Installs the servers and downloads the jars that the tests of connectors start, and reports what is missing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
+
+from tests.connectors.jars import jars
+
+JARS = ("broker", "spark-kafka", "spark-s3", "spark-tables")
+"""The profiles of `pom.xml`. They are downloaded before any test runs, as two processes would write the same folder."""
 
 NEEDED = {
     "mariadb-server": "the other database that tests of tables start",
@@ -40,6 +47,11 @@ def main() -> None:
             )
     for package in missing():
         print(f"{package} is not here, and so {NEEDED[package]}: the tests that need it are skipped")
+    for profile in JARS:
+        try:
+            jars(profile)
+        except pytest.skip.Exception as reason:
+            print(f"{reason}; the tests that need the jars of {profile} are skipped")
 
 
 if __name__ == "__main__":
