@@ -15,6 +15,7 @@ import beamlike as bl
 from beamlike.errors import PlanError, SourceError
 from beamlike.io import Part
 from beamlike.io.sinks import Feed, RowKey
+from beamlike.system.locks import InUse
 from tests.support.databases import execute, mariadb, rows_of
 from tests.support.followed import Followed
 
@@ -50,6 +51,15 @@ def add(url: str, *numbers: int) -> None:
             for n in numbers
         ),
     )
+
+
+def test_a_table_is_held_by_one_run_of_a_name_until_that_lets_go(url: str) -> None:
+    sink = bl.Table(url, "t", mode="append")
+    with sink.hold("run"), pytest.raises(InUse, match=r"^the run 'run' in connection \d+ from localhost"):
+        bl.Table(url, "t", mode="append").hold("run")
+    for one in (sink, bl.Table(url, "other"), sink):
+        with one.hold("run"), sink.hold("another"):
+            pass
 
 
 def test_all_rows_in_their_types(url: str) -> None:

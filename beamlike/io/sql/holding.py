@@ -33,13 +33,19 @@ _HOLDER: Final = sa.text(
     "WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
     "AND (classid::bigint << 32) | objid::bigint = :key AND datname = current_database()"
 )
+_NAMED: Final = sa.text("SELECT GET_LOCK(:key, 0)")
+_STAY_CONNECTED: Final = sa.text("SET SESSION wait_timeout = 31536000")  # seconds, the most that it can be
+_HOLDER_OF_NAMED: Final = sa.text(
+    "SELECT CONCAT('connection ', id, ' from ', host) FROM information_schema.processlist "
+    "WHERE id = IS_USED_LOCK(:key)"
+)
 _LONGEST: Final = 63
 """How long the name of an application may be in PostgreSQL."""
 
 
 @attrs.define(eq=False)
 class ServerLock:
-    """A lock of the server, in a transaction of its own: it goes with the connection, however that ends."""
+    """A lock of the server, on a connection of its own: it goes with the connection, however that ends."""
 
     _connection: sa.Connection
 
@@ -63,6 +69,8 @@ def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | Non
             return Lock.take(f"{folder}/.{name}.lock", f"the run {run!r}")
         case "postgresql":
             return _on_server(url, _key_of([*place[4:], run]), run)
+        case "mysql" | "mariadb":
+            return _on_mysql(url, f"beamlike {_key_of([*place[3:], run])}", run)
     return None
 
 
@@ -76,6 +84,19 @@ def _on_server(url: sa.URL, key: int, run: str) -> ServerLock:
         connection.execute(_STAY)
         connection.execute(_SIGN, {"who": who[:_LONGEST]})
         connection.execute(_LET_GO)
+    except BaseException:
+        connection.close()
+        raise
+    return ServerLock(connection)
+
+
+def _on_mysql(url: sa.URL, key: str, run: str) -> ServerLock:
+    connection = engine(url).connect().execution_options(isolation_level="AUTOCOMMIT")
+    try:
+        if not connection.scalar(_NAMED, {"key": key}):
+            holder = connection.scalar(_HOLDER_OF_NAMED, {"key": key})
+            raise InUse(f"the run {run!r} in {holder or 'another connection'}")
+        connection.execute(_STAY_CONNECTED)
     except BaseException:
         connection.close()
         raise
