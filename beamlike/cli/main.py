@@ -145,6 +145,12 @@ def main() -> None:
     help="With a checkpoint, and on Spark: close all windows at the end of the available input.",
 )
 @click.option(
+    "--continue-as",
+    metavar="NEW",
+    help="For an older copy of a checkpoint: the id of the run that continues from it. Later rows are removed from "
+    "sinks that can do that, and told for others.",
+)
+@click.option(
     "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
 )
 @click.option("--master", help="Spark: where it runs; default: local[*].")

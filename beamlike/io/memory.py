@@ -147,10 +147,22 @@ class Memory:
     _parts: dict[Part, pl.DataFrame] = attrs.field(factory=dict, init=False, repr=False)
     _columns: dict[str, pl.DataType] = attrs.field(factory=dict, init=False, repr=False)
 
+    remembers: ClassVar[bool] = True
+
     def start(self, run: str) -> None:
         """Forgets everything."""
         self._parts.clear()
         self._columns.clear()
+
+    def latest_batch(self, run: str) -> int | None:
+        """The last batch of this run that is kept."""
+        return max((part.batch for part in self._parts if part.query == run), default=None)
+
+    def cut(self, run: str, batch: int) -> str:
+        """Forgets the rows of later batches of this run, so none stay."""
+        for part in [part for part in self._parts if part.query == run and part.batch > batch]:
+            self.discard(part)
+        return ""
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Keeps the part, or replaces it."""

@@ -15,6 +15,11 @@ ANY: Final = "\0"
 """Whatever stands there in a name: no real one has it."""
 
 
+ARE_DOUBLED: Final = "their rows stay, and are written once more"
+STAY_UNTIL_REPLACED: Final = "their rows stay until a row with the same key and window replaces them"
+"""What a sink that cannot cut says of the rows of batches that are done again."""
+
+
 @attrs.frozen
 class Place:
     """Where a sink writes: `kind` is what that is, such as a table, and `name` what the user calls it.
@@ -118,6 +123,24 @@ class Started(Protocol):
 
 
 @runtime_checkable
+class Remembering(Protocol):
+    """A sink that knows the last batch it has of a run, also when a run on a copy of the checkpoint asks for it."""
+
+    @property
+    def remembers(self) -> bool:
+        """True if the sink notes its batches, as it is declared."""
+
+    def latest_batch(self, run: str) -> int | None:
+        """The number of the last batch of this run that the sink has; None if it has none."""
+
+    def cut(self, run: str, batch: int) -> str:
+        """Removes the rows of later batches of this run, if the sink can.
+
+        Returns a sentence about the rows that stay, such as "they are doubled"; no text if none stay.
+        """
+
+
+@runtime_checkable
 class Replacing(Protocol):
     """A sink that can write a whole run beside what is there, which it replaces when the run is over."""
 
@@ -165,6 +188,19 @@ class InTwoSteps(WrittenInFrames, Protocol):
 
     def shown_early(self) -> str | None:
         """Where the parts are seen before they are settled; None if they are not."""
+
+
+def overtaken(batch: int, latest: int) -> RuntimeError:
+    """The error for a batch of a run of which the sink has this batch or a later one that the run did not write."""
+    return RuntimeError(
+        f"it has batch {latest} of this run already, and this is batch {batch}: another run goes on from a copy of the "
+        "checkpoint; stop both, and start the one that is to go on, which then tells what can be done"
+    )
+
+
+def remembering(sink: Sink) -> TypeGuard[Remembering]:
+    """True for a sink that notes its batches."""
+    return isinstance(sink, Remembering) and sink.remembers
 
 
 def written_by_tasks(sink: Sink) -> TypeGuard[WrittenInFrames]:

@@ -25,6 +25,7 @@ from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
+from beamlike.runtime.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
 from beamlike.runtime.ingest import require_files
@@ -64,6 +65,9 @@ class Options(Protocol):
     @property
     def clock(self) -> Clock: ...
 
+    @property
+    def continue_as(self) -> str | None: ...
+
 
 def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> None:
     """Before anything is made. Raises `PlanError` for what cannot be read, written or go on in process.
@@ -98,19 +102,24 @@ class Opened:
         """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
         before = checkpoint.manifest()
         require_files(plan, globs=before is None and options.trigger == AVAILABLE_NOW)
+        require_run(before, checkpoint, options.continue_as)
         manifest = checkpoint.open(describe(plan, 1, Runner.LOCAL), draining=options.drain)
+        journal = checkpoint.journal(manifest)
+        held.callback(journal.close)
+        run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))
+        manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
+            manifest, _reached(journal), options.continue_as, held
+        )
         _require_same_input(plan, checkpoint)
         tables = kept_tables(plan, options.clock(), checkpoint, checkpoint.files, before)
         plan = with_tables(plan, at_hand(tables))
-        journal = checkpoint.journal(manifest)
-        held.callback(journal.close)
         # Sources first: what cannot be read must not cost what an earlier run has written.
         threads = Threads()
         feed = feed_of(plan, options.chunk_rows, options.clock, journal.position, threads, held)
         if feed.tells and journal.last is not None and journal.last[1]:
             # Who was killed right after the commit has not told of it.
             feed.committed(journal.last[0])
-        run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))
+        run_sinks = RunSinks(plan, manifest["run"], run_sinks.letters)
         desk = Desk(options.clock, simulated=steps_of(plan) is not None)
         run = OpenRun.of(
             plan,
@@ -156,6 +165,13 @@ class Opened:
 def dead_letters_of(checkpoint: LocalCheckpoint) -> str:
     """The folder of the dead letters that no collection of the pipeline takes."""
     return checkpoint.at("dead-letters")
+
+
+def _reached(journal: Journal) -> Reached:
+    if journal.last is None:
+        return Reached(-1, -1)
+    batch, is_done = journal.last
+    return Reached(batch.number, batch.number if is_done else batch.number - 1)
 
 
 def _load(plan: Plan, journal: Journal) -> dict[str, Inputs]:

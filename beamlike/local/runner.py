@@ -13,10 +13,9 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.live_run import LiveRun
 from beamlike.local.run import LocalRun
-from beamlike.logical.names import require_name
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import AVAILABLE_NOW, is_trigger
+from beamlike.runtime.options import AVAILABLE_NOW, is_run_id, is_trigger
 from beamlike.runtime.side_tables import with_tables_read
 from beamlike.system.fields import whole_number
 from beamlike.system.signals import signals
@@ -43,6 +42,8 @@ class LocalRunner:
     `trigger`: "available_now" processes what is there and stops; an interval ("1 second") goes on until it is stopped,
     and looks for new input that often.
     `drain`: when no new input is left, closes all windows; the checkpoint is finished with that.
+    `continue_as`: for an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
+    are removed from sinks that can do that; the log tells which rows are doubled in others.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -63,18 +64,16 @@ class LocalRunner:
     records: str | os.PathLike[str] | None = None
     on_batch: Callable[[BatchRecord], None] | None = None
     clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
-    run_id: str | None = attrs.field(default=None)
+    run_id: str | None = attrs.field(default=None, validator=is_run_id)
     checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
     trigger: str = attrs.field(default=AVAILABLE_NOW, validator=is_trigger)
     drain: bool = False
-
-    @run_id.validator
-    def _is_a_name(self, attribute: attrs.Attribute[str | None], value: object) -> None:
-        if value is not None:
-            require_name(value, "run")
+    continue_as: str | None = attrs.field(default=None, kw_only=True, validator=is_run_id)
 
     def __attrs_post_init__(self) -> None:
         if self.checkpoint is None:
+            if self.continue_as is not None:
+                raise ValueError("LocalRunner: continue_as= needs checkpoint=, whose run continues")
             if self.trigger != AVAILABLE_NOW or self.drain:
                 raise ValueError(
                     "LocalRunner: trigger= and drain= need checkpoint=: a run without one goes to the end of its input "

@@ -95,7 +95,7 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         raise not_empty(target.path, "restore")
     with ExitStack() as held:
         held.enter_context(target.lock("beamlike restore"))
-        manifest = new_manifest(described)
+        manifest = {**new_manifest(described), "after": saved.after}
         target.save({**manifest, "restoring": True})
         journal = target.journal(manifest)
         held.callback(journal.close)

@@ -54,8 +54,8 @@ class CheckpointFolder:
     def damaged(self, what: str) -> CheckpointError:
         """The error for something in it that is not as it was written."""
         return CheckpointError(
-            f"the checkpoint {self.path} is damaged: {what}; put that back from a copy of the checkpoint, or restore a "
-            "savepoint, or start anew with another checkpoint"
+            f"the checkpoint {self.path} is damaged: {what}; restore a savepoint, or put back a copy of the whole "
+            "checkpoint (an older one goes on with continue_as=), or start anew with another checkpoint"
         )
 
     def lock(self, what: str) -> Lock:

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import attrs
 
+from beamlike.logical.names import require_name
+
 _INTERVAL: Final = re.compile(r"(\d+)\s*(microsecond|millisecond|second|minute|hour|day)s?")
 
 _SECONDS: Final = {
@@ -43,3 +45,9 @@ def is_positive(owner: object, attribute: attrs.Attribute[Any], value: object) -
         raise ValueError(
             f"{type(owner).__name__}: shards must be a whole number of at least 1, not {value!r}"
         )
+
+
+def is_run_id(owner: object, attribute: attrs.Attribute[str | None], value: object) -> None:
+    """Requires one line of text, as for all names. Raises `PlanError`."""
+    if value is not None:
+        require_name(value, "run")

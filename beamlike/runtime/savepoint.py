@@ -39,6 +39,11 @@ class Savepoint:
     positions: dict[str, dict[str, Any]] = attrs.field(factory=dict, metadata=SPARSE)
     cut: dict[str, dict[str, tuple[int, int]]] = attrs.field(factory=dict, metadata=SPARSE)
 
+    @property
+    def after(self) -> dict[str, Any]:
+        """The run that was saved, and its last batch: later ones are done again by a run that is restored."""
+        return {"run": self.manifest["run"], "batch": self.batch}
+
     def at(self, *names: str) -> str:
         """A path in it."""
         return "/".join([self.path.rstrip("/"), *names])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 import polars as pl
 
@@ -30,28 +31,30 @@ def check_sinks(sinks: Mapping[str, Sink]) -> None:
                 raise SinkError(name, f"{describe(sink)} cannot be used: {what_failed(error)}") from error
 
 
-def hold_sinks(plan: Plan, run: str) -> ExitStack:
+_NAME_IT: Final = (
+    "wait for its end, or give this run a name of its own: LocalRunner(run_id=...), or on Spark a checkpoint"
+)
+
+
+def hold_sinks(plan: Plan, run: str, remedy: str = _NAME_IT) -> ExitStack:
     """Until it is closed, no other run of this name writes to where the sinks of the plan do.
 
-    Raises `SinkInUse`, which says who does; `SinkError` and what the sink itself refuses where there is no such place.
+    Raises `SinkInUse`, which says who does and ends with the `remedy`; `SinkError` and what the sink itself refuses
+    where there is no such place.
     """
     with ExitStack() as held:
         for name, sink in plan.sinks.items():
             if isinstance(sink.sink, Held):
-                _hold(name, sink.sink, run, held)
+                _hold(name, sink.sink, run, held, remedy)
         return held.pop_all()
 
 
-def _hold(name: str, sink: Held, run: str, held: ExitStack) -> None:
+def _hold(name: str, sink: Held, run: str, held: ExitStack, remedy: str) -> None:
     try:
         if (lock := sink.hold(run)) is not None:
             held.enter_context(lock)
     except InUse as error:
-        raise SinkInUse(
-            name,
-            f"{describe(sink)} is being written by {error}; wait for its end, or give this run a name of its own: "
-            "LocalRunner(run_id=...), or on Spark a checkpoint",
-        ) from None
+        raise SinkInUse(name, f"{describe(sink)} is being written by {error}; {remedy}") from None
     except PlanError:
         raise
     except Exception as error:

@@ -19,6 +19,7 @@ from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import Leftovers
+from beamlike.runtime.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
@@ -31,6 +32,7 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import stored
 from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
+from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.build import envelopes, labels, reads_rows
 from beamlike.spark.query.desks import TaskDesks, wall_clock
 from beamlike.spark.query.leftovers import tell_of_copies
@@ -65,6 +67,9 @@ class Options(Protocol):
     @property
     def on_batch(self) -> Callable[[BatchRecord], None] | None: ...
 
+    @property
+    def continue_as(self) -> str | None: ...
+
 
 @attrs.frozen(eq=False)
 class Opened:
@@ -83,8 +88,9 @@ class Opened:
     ) -> Opened:
         """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
         before = checkpoint.manifest()
+        require_run(before, checkpoint, options.continue_as)
         manifest = _manifest(plan, options, session, checkpoint)
-        sinks = _sinks(plan, options, manifest, checkpoint, held)
+        manifest, sinks = _sinks(plan, options, manifest, checkpoint, held)
         # Sources first: what cannot be read must not cost what an earlier run has written.
         plan = with_rows_as_files(sinks.plan, checkpoint)
         plan = with_readings_as_files(plan, checkpoint.at("readings"), wall_clock)
@@ -93,7 +99,7 @@ class Opened:
         held.callback(listings.close)
         checkpoint.end_at_once(name for name, source in plan.sources.items() if source.whole)
         desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
-        records = checkpoint.at(RECORDS_FILE) if checkpoint.is_local else options.records
+        records = _records(checkpoint, options)
         storing = partial(stored, "write", records or checkpoint.path)
         run = OpenRun.of(
             plan,
@@ -179,20 +185,35 @@ def _manifest(plan: Plan, options: Options, session: SparkSession, checkpoint: C
     return checkpoint.open(describe(plan, shards), draining=options.drain)
 
 
+def _records(checkpoint: Checkpoint, options: Options) -> str | None:
+    """The file of the records; None if there is none."""
+    return checkpoint.at(RECORDS_FILE) if checkpoint.is_local else options.records
+
+
 def _sinks(
     plan: Plan, options: Options, manifest: dict[str, Any], checkpoint: Checkpoint, held: ExitStack
-) -> RunSinks:
-    """What the run writes to. At its end it may replace what an earlier run left, but with an interval it has none."""
+) -> tuple[dict[str, Any], RunSinks]:
+    """The manifest with the id of the run, and its sinks, which no other run of that id writes to.
+
+    At its end the run may replace the files of an earlier run, but with an interval it has no end.
+    """
+    letters = JSONLines(dead_letters_of(checkpoint))
     replaces = options.checkpoint is None and not reads_rows(plan)
     if replaces:
         # As in process: a later run has the same name, and so replaces its files.
         manifest["run"] = plan.name
         held.enter_context(hold_sinks(plan, plan.name))
-    run, letters = manifest["run"], JSONLines(dead_letters_of(checkpoint))
-    at_end = replaces and options.trigger == "available_now"
+    else:
+        reached = Reached(last_batch(checkpoint, "offsets"), last_batch(checkpoint, "commits"))
+        records = _records(checkpoint, options)
+        guard = CopyGuard(
+            RunSinks(plan, manifest["run"], letters), checkpoint, records or "", not checkpoint.is_local
+        )
+        manifest = guard.admit(manifest, reached, options.continue_as, held)
+    run, at_end = manifest["run"], replaces and options.trigger == "available_now"
     sinks = RunSinks.replacing(plan, run, letters) if at_end else RunSinks(plan, run, letters)
     held.callback(sinks.withdraw)
-    return sinks
+    return manifest, sinks
 
 
 def dead_letters_of(checkpoint: Checkpoint) -> str:

@@ -18,7 +18,7 @@ from beamlike.logical.watermark import require_alignable
 from beamlike.plan.model import Plan
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import is_positive, is_trigger
+from beamlike.runtime.options import is_positive, is_run_id, is_trigger
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.sinks import check_sinks
 from beamlike.runtime.summary import Shown
@@ -56,6 +56,8 @@ class SparkRunner:
     `records`: where the checkpoint is not on this machine's file system, a file that is, for the records of all
     batches, which `beamlike status`, `why`, `watch` and `report` read; otherwise the checkpoint has them.
     `on_batch` is called with the record of each batch.
+    `continue_as`: for an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
+    are removed from sinks that can do that; the log tells which rows are doubled in others.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Parquet("out"))
@@ -73,12 +75,15 @@ class SparkRunner:
     config: Mapping[str, str] = attrs.field(factory=dict)
     records: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
     on_batch: Callable[[BatchRecord], None] | None = None
+    continue_as: str | None = attrs.field(default=None, kw_only=True, validator=is_run_id)
 
     def __attrs_post_init__(self) -> None:
         if self.records is not None and (self.checkpoint is None or not is_remote(self.checkpoint)):
             raise ValueError(
                 "SparkRunner: records= is for a checkpoint that is not on this machine; else it has them in it"
             )
+        if self.continue_as is not None and self.checkpoint is None:
+            raise ValueError("SparkRunner: continue_as= needs checkpoint=, whose run continues")
         if self.drain and self.trigger != "available_now":
             raise ValueError("SparkRunner: drain=True needs trigger='available_now': an interval has no end")
 

@@ -67,7 +67,9 @@ class Lock:
     def release(self) -> None:
         """Lets others have it. A second call changes nothing."""
         if self._file is not None:
-            with suppress(FileNotFoundError):
+            with suppress(
+                FileNotFoundError, NotADirectoryError
+            ):  # its folder may have been removed or replaced
                 os.remove(self.path)
             self._file.close()
             self._file = None

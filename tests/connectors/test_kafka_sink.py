@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
+from beamlike.errors import SinkInUse
 from beamlike.io import Part
 from beamlike.io.kafka import sender
 from beamlike.io.kafka.sender import Sender
@@ -107,8 +109,12 @@ def test_a_producer_whose_connection_broke_is_not_used_again(kafka: Cluster) -> 
 def test_a_part_that_comes_again_is_there_once(kafka: Cluster) -> None:
     topic = kafka.topic()
     sink = bl.KafkaSink(kafka.servers, topic)
-    for batch in (0, 0, 1, 0, 1):
+    assert sink.latest_batch("run") is None
+    for batch in (0, 0, 1, 1):
         sink.write(ROWS, Part("run", batch))
+    assert sink.latest_batch("run") == 1
+    with pytest.raises(RuntimeError, match="has batch 1 of this run already, and this is batch 0"):
+        sink.write(ROWS, Part("run", 0))
     assert len(rows_of(kafka, topic)) == 2 * len(ROWS)
     sink.write(ROWS, Part("other", 0))
     sink.write(ROWS, Part("run", 0, 1))
@@ -117,6 +123,43 @@ def test_a_part_that_comes_again_is_there_once(kafka: Cluster) -> None:
     sink.write(ROWS, Part("other", 0))
     sink.write(ROWS, Part("run", 0))
     assert len(rows_of(kafka, topic)) == 5 * len(ROWS)
+
+
+def test_an_older_copy_of_a_checkpoint_is_refused_and_continues_under_another_id(
+    kafka: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka.topic()
+
+    def run(checkpoint: str, *give: int, **options: Any) -> None:
+        for n in give:
+            (tmp_path / "in").mkdir(exist_ok=True)
+            (tmp_path / "in" / f"{n}.jsonl").write_text(json.dumps({"n": n}) + "\n")
+        p = bl.Pipeline("numbers")
+        rows = p.read("in", bl.JSONLines(tmp_path / "in", {"n": int}))
+        rows.write("topic", bl.KafkaSink(kafka.servers, topic))
+        p.run(bl.LocalRunner(checkpoint=str(tmp_path / checkpoint), **options))
+
+    def beside(record: Any) -> None:
+        with pytest.raises(SinkInUse, match="it has a copy of this checkpoint"):
+            run("copy")
+
+    run("original", 0)
+    shutil.copytree(tmp_path / "original", tmp_path / "copy")
+    run("original", 1, on_batch=beside)
+    run("original", 2)
+    with pytest.raises(
+        bl.CheckpointError, match=r"sink 'topic', .* has batch 2 of the run .* knows of batch 0"
+    ):
+        run("copy", 3)
+    run("copy", continue_as="second")
+    [told] = caplog.messages
+    assert told.endswith("the headers beamlike-run and beamlike-batch tell them apart")
+    run("copy", 4)
+    assert sorted(row["n"] for row in rows_of(kafka, topic)) == [0, 1, 1, 2, 2, 3, 4]
+    shutil.copytree(tmp_path / "copy", tmp_path / "other")
+    run("other", 5)
+    with pytest.raises(bl.CheckpointError, match="of the run 'second'"):
+        run("copy")
 
 
 KILLED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.errors import MissingFiles, SinkError, SourceError
+from beamlike.errors import CheckpointError, MissingFiles, SinkError, SourceError
 from tests.connectors.s3 import Store
 
 pytestmark = pytest.mark.connectors
@@ -75,6 +76,35 @@ def test_in_process(bucket: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("kind", ["files", "delta"])
+def test_an_older_copy_of_a_checkpoint_is_seen_by_what_is_in_the_bucket(
+    kind: str, bucket: str, tmp_path: Path
+) -> None:
+    sink: Any = bl.JSONLines(f"{bucket}/out") if kind == "files" else bl.Delta(f"{bucket}/table")
+
+    def run(checkpoint: str, *numbers: int, **options: Any) -> None:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        for n in numbers:
+            (tmp_path / "in" / f"{n}.jsonl").write_text(f'{{"n": {n}}}\n')
+        p = bl.Pipeline("numbers")
+        p.read("in", bl.JSONLines(tmp_path / "in", {"n": int})).write("out", sink)
+        p.run(bl.LocalRunner(checkpoint=str(tmp_path / checkpoint), **options))
+
+    def found() -> list[int]:
+        written = (
+            bl.JSONLines(f"{bucket}/out", {"n": int}) if kind == "files" else bl.Delta(f"{bucket}/table")
+        )
+        return sorted(bl.Pipeline("p").read("out", written).collect()["n"])
+
+    run("original", 0)
+    shutil.copytree(tmp_path / "original", tmp_path / "copy")
+    run("original", 1)
+    with pytest.raises(CheckpointError, match=r"has batch 1 of the run .*knows of batch 0"):
+        run("copy")
+    run("copy", 2, continue_as="second")
+    assert found() == ([0, 1, 2] if kind == "files" else [0, 1, 1, 2])
+
+
 def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any) -> None:
     went_on(bucket, lambda **how: bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=1, **how))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -125,6 +126,23 @@ def test_who_was_killed_keeps_nobody_out_and_what_it_left_goes(places: list[str]
         pipeline(places[:1]).run(bl.LocalRunner(run_id="q"))
     assert count("out") == ROWS
     assert hidden() == []
+
+
+def test_two_runs_of_one_checkpoint_and_its_copy_are_kept_apart_at_each_place(places: list[str]) -> None:
+    pipeline(places).run(bl.LocalRunner(checkpoint="original"))
+    shutil.copytree("original", "copy")
+    run = json.loads(Path("copy", "beamlike", "manifest.json").read_text())["run"]
+    for place in places:
+        [(_, sink)] = [
+            (name, one.sink) for name, one in pipeline([place]).plan().sinks.items() if name != "callback"
+        ]
+        with (
+            sink.hold(run),
+            pytest.raises(SinkInUse, match=f"by the run '{run}' in .*; it has a copy of this"),
+        ):
+            pipeline([place]).run(bl.LocalRunner(checkpoint="copy"))
+        pipeline([place]).run(bl.LocalRunner(checkpoint="copy"))
+    assert hidden("out") == []
 
 
 def test_what_a_killed_run_had_of_dead_letters_goes_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -146,16 +147,18 @@ def test_what_a_task_cannot_write_is_named(spark: SparkSession, tmp_path: Path) 
     p = bl.Pipeline("p")
     source = bl.Rows([{"user": "a", "at": 1}])
     plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
-    plays.write("kept", bl.JSONLines(tmp_path / "kept"))
-    runner = bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=1)
-    run = runner.start(p.plan())
-    run.stop()
-    (tmp_path / "kept").rmdir()
-    (tmp_path / "kept").touch()
+    kept = tmp_path / "kept"
+
+    def replace_the_folder(row: dict[str, Any]) -> dict[str, Any]:
+        shutil.rmtree(kept)
+        kept.touch()
+        return row
+
+    plays.map(replace_the_folder).write("kept", bl.JSONLines(kept))
     with pytest.raises(
         bl.RunError, match=r"sink 'kept': batch 0 could not be written to JSONLines\(.*it is a file"
     ):
-        p.run(runner)
+        p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=1))
 
 
 @pytest.mark.spark

@@ -12,27 +12,12 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Declared, Faulty, FromFile, Part, Pieces, declared
-from beamlike.io.files import hive
+from beamlike.io.files import hive, part_files
 from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.intake import FileIntake
 from beamlike.io.files.order import ADVICE, Order, in_order
-from beamlike.io.files.part_files import (
-    clear,
-    discard,
-    folder_beside,
-    forget_beside,
-    forget_killed,
-    lock_of,
-    of_others,
-    part_name,
-    prepare,
-    publish,
-    remove_others,
-    require_folder,
-    show,
-)
 from beamlike.io.files.paths import (
     Damaged,
     absolute,
@@ -109,6 +94,7 @@ class Files:
     extension: ClassVar[str] = ""
     upserts: ClassVar[bool] = False
     per_pane: ClassVar[bool] = False
+    remembers: ClassVar[bool] = True
     splits: ClassVar[bool] = False
     """Whether parts of a file can be read apart."""
 
@@ -308,32 +294,44 @@ class Files:
 
     def hold(self, run: str) -> Lock:
         """Makes the directory; no other run of this name writes to it until this is released. Raises `InUse`."""
-        require_folder(self.folder)
-        return Lock.take(lock_of(self.folder, run, self.extension), f"the run {run!r}")
+        part_files.require_folder(self.folder)
+        return Lock.take(part_files.lock_of(self.folder, run, self.extension), f"the run {run!r}")
 
     def start(self, run: str) -> None:
         """Makes the directory and tells of the files of other runs; removes what an earlier run of this name left.
 
         If it writes beside, that is only what is there.
         """
-        if others := of_others(self.folder, run, self.extension):
+        if others := part_files.of_others(self.folder, run, self.extension):
             told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
             _LOG.warning(told, self.folder, others)
         if self._beside is None:
-            clear(self.folder, run, self.extension)
-        forget_killed(self.folder, run, self.extension)
+            part_files.clear(self.folder, run, self.extension)
+        part_files.forget_killed(self.folder, run, self.extension)
+
+    def latest_batch(self, run: str) -> int | None:
+        """The last batch of this run of which there are files."""
+        if not read_by_polars(self.folder):
+            return None  # no part can have been written
+        return part_files.latest_batch(self.folder, run, self.extension)
+
+    def cut(self, run: str, batch: int) -> str:
+        """Removes the files of later batches of this run, so none stay."""
+        if read_by_polars(self.folder):  # else no part can have been written
+            part_files.remove_after(self.folder, run, self.extension, batch)
+        return ""
 
     def publish(self, run: str) -> None:
         """Puts what was written beside in place of the files that an earlier run of this name left."""
-        publish(self.folder, run, self.extension)
+        part_files.publish(self.folder, run, self.extension)
 
     def has_beside(self, run: str) -> bool:
         """Whether something was written beside."""
-        return os.path.isdir(folder_beside(self.folder, run, self.extension))
+        return os.path.isdir(part_files.folder_beside(self.folder, run, self.extension))
 
     def forget(self, run: str) -> None:
         """Removes what was written beside."""
-        forget_beside(self.folder, run, self.extension)
+        part_files.forget_beside(self.folder, run, self.extension)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows.
@@ -341,23 +339,23 @@ class Files:
         In folders by columns (`partition_by`), what was written before stays where there are no rows now.
         """
         parts = self.prepare(frame, part)
-        show(self._target(), parts)
+        part_files.show(self._target(), parts)
         if not parts:
-            discard(self._target(), [part_name(part, self.extension)])
+            part_files.discard(self._target(), [part_files.part_name(part, self.extension)])
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
         """Writes the part where nobody sees it before `settle`: which files, and the names that they are to have.
 
         Both by path below the folder. In an object store they are seen at once.
         """
-        name = part_name(part, self.extension)
+        name = part_files.part_name(part, self.extension)
         parts = hive.split(frame, self.partition_by) if self.partition_by else [("", frame)]
         saves = {
             f"{below}/{name}" if below else name: partial(self._save, rows)
             for below, rows in parts
             if len(rows)
         }
-        return prepare(self._target(), saves)
+        return part_files.prepare(self._target(), saves)
 
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
         """Shows the parts of a batch, of all its tasks, as `prepare` gave them.
@@ -368,8 +366,8 @@ class Files:
             return  # no part can have been written
         folder = self._target()
         if again:
-            remove_others(folder, run, self.extension, batch, parts)
-        show(folder, parts)
+            part_files.remove_others(folder, run, self.extension, batch, parts)
+        part_files.show(folder, parts)
 
     def shown_early(self) -> str | None:
         """The folder, if it is in an object store, which shows files at once."""
@@ -379,7 +377,7 @@ class Files:
         """Where parts are written now."""
         if self._beside is None:
             return self.folder
-        return folder_beside(self.folder, self._beside, self.extension)
+        return part_files.folder_beside(self.folder, self._beside, self.extension)
 
     def _infer(self, file: str) -> pl.Schema:
         """The columns of a file; none if it is empty."""

@@ -19,7 +19,7 @@ from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.locks import left_by_killed
 from beamlike.system.path_names import file_name, is_remote
 
-_NUMBERS: Final = r"\d{6,}-\d{3,}"
+_NUMBERS: Final = r"(?P<batch>\d{6,})-\d{3,}"
 _TRIES: Final = 9
 
 
@@ -80,6 +80,32 @@ def remove_others(folder: str, run: str, extension: str, batch: int, parts: Mapp
     _remove(folder, set(found).difference(parts, parts.values(), map(unquote, parts.values())))
 
 
+def latest_batch(folder: str, run: str, extension: str) -> int | None:
+    """The last batch of the run of which the folder shows a part; None if there is none."""
+    numbers = [number for number, name in _numbered(folder, run, extension) if not _is_hidden(name)]
+    return max(numbers, default=None)
+
+
+def remove_after(folder: str, run: str, extension: str, batch: int) -> None:
+    """Removes the parts, and pieces of parts, of all later batches of the run."""
+    later = [name for number, name in _numbered(folder, run, extension) if number > batch]
+    _remove(folder, later)
+
+
+def _numbered(folder: str, run: str, extension: str) -> Iterator[tuple[int, str]]:
+    """The parts of the run, by path below the folder, with the number of the batch of each."""
+    if not is_remote(folder) and not os.path.isdir(folder):
+        return
+    ours = _ours(run, extension)
+    for name in _files(folder):
+        if found := ours.fullmatch(os.path.basename(name)):
+            yield int(found["batch"]), name
+
+
+def _is_hidden(name: str) -> bool:
+    return os.path.basename(name).startswith(".")
+
+
 def forget_beside(folder: str, run: str, extension: str) -> None:
     """Removes the folder beside, with whatever is in it."""
     beside = folder_beside(folder, run, extension)
@@ -120,7 +146,7 @@ def publish(folder: str, run: str, extension: str) -> None:
     if names or is_remote(folder) or os.path.isdir(folder):
         clear(folder, run, extension)
     # What is hidden there is of attempts that failed.
-    _move(beside, folder, {name: name for name in names if not os.path.basename(name).startswith(".")})
+    _move(beside, folder, {name: name for name in names if not _is_hidden(name)})
     forget_beside(folder, run, extension)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 import attrs
 
 from beamlike.io.kafka.client import confluent_kafka
+from beamlike.io.sinks import overtaken
 
 PATIENCE: Final = 60.0  # seconds without an answer
 _PATIENCE_OF_KEPT: Final = (
@@ -60,10 +61,15 @@ class Sender:
             raise
 
     def send(self, batch: int, produce: Produce, patience: float = PATIENCE) -> None:
-        """Sends a part of this batch in a transaction, unless it was sent already."""
+        """Sends a part of this batch in a transaction, unless it was sent already.
+
+        Raises `RuntimeError` where a later batch was.
+        """
         client = confluent_kafka()
         done = client.TopicPartition(self.topic, 0, batch + 1)
-        if self.noted >= done.offset:
+        if self.noted > done.offset:
+            raise overtaken(batch, self.noted - 1)
+        if self.noted == done.offset:
             return
         self._producer.begin_transaction()
         try:
@@ -87,6 +93,24 @@ class Sender:
     def close(self) -> None:
         """Ends the connections."""
         self._ledger.close()
+
+
+def latest_batch(settings: Mapping[str, Any], topic: str, prefix: str) -> int | None:
+    """The last batch that consumer groups have noted whose names begin so; None if there is none."""
+    admin = confluent_kafka().admin.AdminClient(dict(settings))
+    partition = confluent_kafka().TopicPartition(topic, 0)
+    offsets: list[int] = []
+    for name in groups(admin, prefix):
+        asked = confluent_kafka().ConsumerGroupTopicPartitions(name, [partition])
+        [answer] = admin.list_consumer_group_offsets([asked], request_timeout=PATIENCE).values()
+        offsets += [found.offset for found in answer.result().topic_partitions]
+    return max((offset - 1 for offset in offsets if offset > 0), default=None)
+
+
+def groups(admin: Any, prefix: str) -> list[str]:
+    """The names of the consumer groups that begin so."""
+    found = admin.list_consumer_groups(request_timeout=PATIENCE).result().valid
+    return [group.group_id for group in found if group.group_id.startswith(prefix)]
 
 
 _SENDERS: Final[OrderedDict[tuple[Any, ...], Sender]] = OrderedDict()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, ClassVar, Final, Self
@@ -16,11 +18,12 @@ from beamlike.io.kafka.client import confluent_kafka
 from beamlike.io.kafka.codecs import Codec, Json, Plain, codec, json
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.messages import VALUE
-from beamlike.io.kafka.sender import PATIENCE, send_once
+from beamlike.io.kafka.sender import PATIENCE, groups, latest_batch, send_once
 from beamlike.io.kafka.source import options_of, server_list
 from beamlike.io.sinks import Feed
 from beamlike.rows.dtypes import has_values_of, type_name
 from beamlike.system.fields import text, true_or_false
+from beamlike.system.locks import Lock
 from stages.keys import key_text
 
 _PARTITIONER: Final = "murmur2_random"  # that of the Java client, so that keys meet those of other producers
@@ -71,12 +74,19 @@ class KafkaSink:
         factory=dict, kw_only=True, converter=options_of, repr=lambda given: f"[{', '.join(given)}]"
     )
 
+    _name: str = attrs.field(
+        default="", kw_only=True, repr=False
+    )  # of the sink: several may send to one topic
+
     distributed: ClassVar[bool] = True
     upserts: ClassVar[bool] = False
     per_pane: ClassVar[bool] = False
 
     def fitted(self, rows: Feed) -> Self:
-        """The same. Raises `PlanError` for a column of key or value that the rows do not have, or not of its type."""
+        """The sink with its name.
+
+        Raises `PlanError` for a column of key or value that the rows do not have, or not of its type.
+        """
         is_open = isinstance(self.value, Json) and self.value.is_open
         columns = {} if is_open else dict(self.value.columns(VALUE))
         for name in (*self.key, *columns):
@@ -91,7 +101,7 @@ class KafkaSink:
                 f"a message is text or bytes, but {VALUE!r} is {type_name(rows.schema[VALUE])}",
                 step=rows.step,
             )
-        return self
+        return attrs.evolve(self, name=rows.step)
 
     def check(self) -> None:
         """Raises `PlanError` where the topic does not exist."""
@@ -105,12 +115,34 @@ class KafkaSink:
         """Forgets what is noted of an earlier run of this name; its messages stay."""
         if not self.transactions:
             return
-        client = confluent_kafka()
-        admin = client.admin.AdminClient(self._settings())
-        found = admin.list_consumer_groups(request_timeout=PATIENCE).result().valid
-        names = [group.group_id for group in found if group.group_id.startswith(self._prefix(run))]
+        admin = confluent_kafka().admin.AdminClient(self._settings())
+        names = groups(admin, self._prefix(run))
         for answer in (admin.delete_consumer_groups(names) if names else {}).values():
             answer.result()
+
+    @property
+    def remembers(self) -> bool:
+        """True with transactions, which note what was sent."""
+        return self.transactions
+
+    def hold(self, run: str) -> Lock | None:
+        """No other run of this name on this machine sends by this sink until this is released. Raises `InUse`.
+
+        Returns None without transactions, where nothing is noted of a run.
+        """
+        if not self.transactions:
+            return None
+        place = "\0".join([self.servers, self._prefix(run), self._name]).encode()
+        digest = hashlib.sha256(place).hexdigest()[:32]
+        return Lock.take(f"{tempfile.gettempdir()}/beamlike-topic-{digest}.lock", f"the run {run!r}")
+
+    def latest_batch(self, run: str) -> int | None:
+        """The last batch of this run that is noted as sent."""
+        return latest_batch(self._settings(), self.topic, self._prefix(run))
+
+    def cut(self, run: str, batch: int) -> str:
+        """Removes nothing: a topic keeps its messages."""
+        return f"their messages stay, and are sent once more; the headers {HEADERS[0]} and {HEADERS[1]} tell them apart"
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Sends the part, unless it was sent already."""

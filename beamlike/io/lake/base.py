@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self, get_args
 from uuid import uuid4
@@ -13,8 +14,17 @@ from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Part
 from beamlike.io.files.part_files import part_name
 from beamlike.io.lake.types import storable, stored
-from beamlike.io.sinks import Feed, RowKey, require_told_apart
+from beamlike.io.sinks import (
+    ARE_DOUBLED,
+    STAY_UNTIL_REPLACED,
+    Feed,
+    RowKey,
+    overtaken,
+    require_told_apart,
+)
 from beamlike.rows.dtypes import type_name
+from beamlike.system.locks import Lock, left_by_killed
+from beamlike.system.path_names import file_name, is_remote
 from stages.facts import from_json, to_json
 
 Mode = Literal["append", "upsert"]
@@ -54,6 +64,7 @@ class LakeTable:
 
     distributed: ClassVar[bool] = True
     per_pane: ClassVar[bool] = False
+    remembers: ClassVar[bool] = True
 
     @property
     def upserts(self) -> bool:
@@ -125,10 +136,34 @@ class LakeTable:
             raise PlanError(f"the table is not as this sink needs it: {'; '.join(wrong)}", step=feed.step)
         self._known.columns = tuple(name for name in wanted if name in found)
 
+    def _home(self) -> str:
+        """The folder or location of the table."""
+        raise NotImplementedError
+
+    def hold(self, run: str) -> Lock | None:
+        """No other run of this name writes to the table until this is released. Raises `InUse`.
+
+        Returns None where the table is not on this machine: such storage has no locks.
+        """
+        folder = self._home().removeprefix("file://")
+        if is_remote(folder):
+            return None
+        for _ in left_by_killed(f"{glob.escape(folder)}/.beamlike-*.lock"):
+            pass  # it goes
+        return Lock.take(f"{folder}/.beamlike-{file_name(run)}.lock", f"the run {run!r}")
+
     def start(self, run: str) -> None:
         """A run of this name begins anew: its batches are others than those that the table may have."""
         if self._noted(run) is not None:
             self._known.names[run] = f"{run}/{uuid4().hex}"
+
+    def latest_batch(self, run: str) -> int | None:
+        """The last batch of this run that is noted in the table."""
+        return self._noted(run)
+
+    def cut(self, run: str, batch: int) -> str:
+        """Removes nothing: later versions of the table may have rows of other writers."""
+        return STAY_UNTIL_REPLACED if self.upserts else ARE_DOUBLED
 
     def from_anywhere(self) -> Self:
         """The same, wherever a task runs."""
@@ -136,7 +171,7 @@ class LakeTable:
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes the part, and commits it."""
-        self.settle(part.query, part.batch, self.prepare(frame, part), again=False)
+        self.settle(part.query, part.batch, self.prepare(frame, part), again=True)
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
         """Writes the part to a file that no version of the table has yet."""
@@ -154,12 +189,15 @@ class LakeTable:
         """Commits the parts of a batch, of all its tasks, unless the table has the batch already.
 
         What an attempt has left that does not count is in no version of the table, and goes when that is tidied.
+        Raises `RuntimeError` where the table has a later batch, or has this one and no attempt can have written it.
         """
         if not parts:
             return
         name = self._known.names.get(run, run)
         noted = self._noted(name)
         is_new = noted is None or noted < batch
+        if noted is not None and (noted > batch or (noted == batch and not again)):
+            raise overtaken(batch, noted)
         if self.upserts:
             if is_new:
                 self._replace(name, batch, parts)

@@ -121,6 +121,9 @@ class Delta(LakeTable):
         # A name that begins so is no part of the table, and passed over by whoever tidies it.
         return "_beamlike/" if self.upserts else ""
 
+    def _home(self) -> str:
+        return absolute(self.path)
+
     def _files(self) -> Any:
         return _deltalake().fs.DeltaStorageHandler(self.path, dict(self.storage_options))
 

@@ -103,6 +103,9 @@ class Iceberg(LakeTable):
     def _folder(self) -> str:
         return f"{self._table().location()}/{'beamlike' if self.upserts else 'data'}/"
 
+    def _home(self) -> str:
+        return str(self._table().location())
+
     def _save(self, rows: pl.DataFrame, path: str) -> int:
         content = BytesIO()
         rows.write_parquet(content)

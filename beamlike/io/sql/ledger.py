@@ -11,6 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from beamlike.io.base import Part
+from beamlike.io.sinks import overtaken
 from beamlike.io.sql.texts import LONGEST, name_text
 
 LEDGER: Final = "beamlike_ledger"
@@ -55,8 +56,9 @@ def prepare(connection: sa.Connection, table: sa.Table) -> None:
 def claim(connection: sa.Connection, table: sa.Table, part: Part, *, replaces: bool) -> bool:
     """Whether this transaction is to write the part; the ledger says from then on that it has.
 
-    A batch before the last one is not written any more: it is of an attempt that should be dead. The last one is
-    written again if that `replaces` what is there. Of two attempts at once, the database lets one wait.
+    The last batch is written again if that `replaces` what is there. Of two attempts at once, the database lets one
+    wait. Raises `RuntimeError` for a batch before the last one: the attempt at it should be dead, or the run is one of
+    two on copies of a checkpoint.
     """
     ledger = ledger_of(table)
     run, target = _fitting(part.query), _fitting(table.name)
@@ -67,7 +69,10 @@ def claim(connection: sa.Connection, table: sa.Table, part: Part, *, replaces: b
     if noted.rowcount:
         return True
     before = mine & (ledger.c.sink == _ANY) & ~due
-    if connection.scalar(sa.select(sa.func.count()).select_from(ledger).where(own | before)):
+    latest = connection.scalar(sa.select(sa.func.max(ledger.c.batch)).where(own | before))
+    if latest is not None and latest > part.batch:
+        raise overtaken(part.batch, latest)
+    if latest is not None:
         return False
     new = {"run": run, "sink": _fitting(part.sink), "target": target, "task": part.task, "batch": part.batch}
     try:
@@ -76,6 +81,14 @@ def claim(connection: sa.Connection, table: sa.Table, part: Part, *, replaces: b
     except sa.exc.IntegrityError:  # another attempt was quicker
         return False
     return True
+
+
+def latest_batch(connection: sa.Connection, table: sa.Table, run: str) -> int | None:
+    """The last batch of the run that is in the table, whichever sink and task wrote it; None if there is none."""
+    ledger = ledger_of(table)
+    mine = (ledger.c.run == _fitting(run)) & (ledger.c.target == _fitting(table.name))
+    found: int | None = connection.scalar(sa.select(sa.func.max(ledger.c.batch)).where(mine))
+    return found
 
 
 def forget(connection: sa.Connection, table: sa.Table, run: str) -> None:

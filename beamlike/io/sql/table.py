@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Declared, Part, declared
-from beamlike.io.sinks import Feed, Place, RowKey, require_told_apart
+from beamlike.io.sinks import ARE_DOUBLED, STAY_UNTIL_REPLACED, Feed, Place, RowKey, require_told_apart
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.source import TableSource
 from beamlike.system.fields import text, true_or_false
@@ -130,6 +130,8 @@ class Table(TableSource):
                 "Table: per_pane=True goes with mode='upsert'; appended rows are a row per pane anyway"
             )
 
+    remembers: ClassVar[bool] = True
+
     @property
     def distributed(self) -> bool:
         """Whether tasks on other machines may write: not into SQLite, whose file is on the driver's."""
@@ -200,6 +202,18 @@ class Table(TableSource):
         table = self._found()
         with self._begin() as connection:
             ledger.forget(connection, table, run)
+
+    def latest_batch(self, run: str) -> int | None:
+        """The last batch of this run that the ledger has."""
+        from beamlike.io.sql import ledger
+
+        table = self._found()
+        with self._begin() as connection:
+            return ledger.latest_batch(connection, table, run)
+
+    def cut(self, run: str, batch: int) -> str:
+        """Removes nothing: no row says which batch it is of."""
+        return STAY_UNTIL_REPLACED if self.upserts else ARE_DOUBLED
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Writes the rows of a part, all or none."""

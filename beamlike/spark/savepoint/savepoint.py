@@ -144,7 +144,7 @@ def restore(
         raise not_empty(target.path, "restore")
     lock = target.lock("beamlike restore")
     try:
-        manifest = new_manifest(described)
+        manifest = {**new_manifest(described), "after": saved.after}
         target.save({**manifest, "restoring": True})
         _fill(opened, saved, target, plan)
         _go_on_from(saved, target, plan)

@@ -31,6 +31,7 @@ WRITTEN = (
     sinks.Checked,
     sinks.Held,
     sinks.Started,
+    sinks.Remembering,
     sinks.Replacing,
     sinks.InTwoSteps,
     sinks.Discarding,
@@ -58,19 +59,17 @@ def test_sources(source: Any, can: set[str]) -> None:
     assert named(READ, source) == can
 
 
-FILES = {"WrittenInFrames", "Located", "Fitted", "Checked", "Held", "Started", "Replacing", "InTwoSteps"}
+TABLE = {"WrittenInFrames", "Located", "Fitted", "Checked", "Held", "Started", "Remembering"}
+FILES = {*TABLE, "Replacing", "InTwoSteps"}
 
 
 @pytest.mark.parametrize(
     ("sink", "can", "by_tasks"),
     [
         (bl.JSONLines("out"), FILES, True),
-        (
-            bl.Table("sqlite:///out.db", "t"),
-            {"WrittenInFrames", "Located", "Fitted", "Checked", "Held", "Started"},
-            False,
-        ),
-        (bl.Memory(), {"WrittenInFrames", "Started", "Discarding"}, False),
+        (bl.Table("sqlite:///out.db", "t"), TABLE, False),
+        (bl.Delta("out"), {*TABLE, "InTwoSteps"}, True),
+        (bl.Memory(), {"WrittenInFrames", "Started", "Remembering", "Discarding"}, False),
         (bl.Console(), {"WrittenInFrames"}, False),
         (bl.Callback(print), {"WrittenInFrames", "TakingBack"}, False),
         (bl.SparkSink("delta", "out"), {"WrittenBySpark"}, False),

@@ -148,7 +148,7 @@ def test_a_journal_that_is_gone_or_empty_is_told(run: Path) -> None:
     for damage in (journal.unlink, journal.touch):
         damage()
         with pytest.raises(
-            bl.CheckpointError, match=r"is damaged: .*journal\.sqlite.* is gone or empty; put"
+            bl.CheckpointError, match=r"is damaged: .*journal\.sqlite.* is gone or empty; restore"
         ):
             again()
 
@@ -187,7 +187,9 @@ def test_a_value_that_is_not_what_was_written_is_told(run: Path) -> None:
             other = value[:-1] + bytes([value[-1] ^ 1])
             database.execute("UPDATE state SET value = ? WHERE stage = ? AND key = ?", (other, stage, key))
         database.commit()
-    with pytest.raises(bl.CheckpointError, match="is not what was written; put that back from a copy"):
+    with pytest.raises(
+        bl.CheckpointError, match="is not what was written; restore a savepoint, or put back a copy"
+    ):
         again()
 
 

@@ -105,15 +105,26 @@ def test_a_batch_is_there_once_and_all_of_its_parts_together(table: Any) -> None
     parts = [sink.prepare(EVERY, Part("run", 0, task)) for task in range(3)]
     assert table.versions() == before
     lost = sink.prepare(EVERY, Part("run", 0, 1))  # an attempt that does not count
-    for _ in range(2):
-        sink.settle("run", 0, {**parts[0], **parts[1], **parts[2]}, again=False)
+    for again in (False, True):
+        sink.settle("run", 0, {**parts[0], **parts[1], **parts[2]}, again=again)
     assert len(table.rows()) == 3 * len(EVERY)
     assert table.versions() == before + 1
     sink.settle("run", 1, lost, again=False)
-    sink.settle("run", 0, sink.prepare(EVERY, Part("run", 0)), again=True)
+    sink.settle("run", 1, sink.prepare(EVERY, Part("run", 1)), again=True)
     sink.settle("run", 2, {}, again=False)
     assert len(table.rows()) == 4 * len(EVERY)
     assert table.versions() == before + 2
+
+
+def test_a_batch_that_the_run_did_not_write_is_not_taken_for_its_own(table: Any) -> None:
+    sink = fitted(table.sink())
+    sink.check()
+    for batch in (0, 1):
+        sink.settle("run", batch, sink.prepare(EVERY, Part("run", batch)), again=False)
+    for batch, again in ((1, False), (0, True)):
+        with pytest.raises(RuntimeError, match=f"has batch 1 of this run already, and this is batch {batch}"):
+            sink.settle("run", batch, sink.prepare(EVERY, Part("run", batch)), again=again)
+    assert len(table.rows()) == 2 * len(EVERY)
 
 
 def test_a_run_that_begins_anew_adds_its_batches(table: Any) -> None:

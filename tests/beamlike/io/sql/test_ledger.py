@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -49,11 +49,20 @@ def test_two_sinks_and_two_tasks_of_one_table_do_not_hide_each_others_rows(lite:
     assert [row["n"] for row in rows_of(lite, "t")] == [0, 0, 1]
 
 
-def test_an_attempt_at_an_earlier_batch_writes_nothing_any_more(lite: str) -> None:
-    sink = replacing(lite)
-    for batch in (0, 2, 2, 1):
+@pytest.mark.parametrize("sink_of", [appending, replacing])
+def test_an_attempt_at_an_earlier_batch_fails_and_writes_nothing(
+    sink_of: Callable[[str], Table], lite: str
+) -> None:
+    sink = sink_of(lite)
+    for batch in (0, 2, 2):
         sink.write(rows(batch), Part("q", batch, 0, "out"))
-    assert [row["n"] for row in rows_of(lite, "t")] == [2]
+    before = rows_of(lite, "t")
+    with pytest.raises(
+        RuntimeError, match="has batch 2 of this run already, and this is batch 1: another run"
+    ):
+        sink.write(rows(1), Part("q", 1, 0, "out"))
+    assert rows_of(lite, "t") == before
+    assert rows_of(lite, "t")[-1]["n"] == 2
 
 
 def test_the_ledger_of_an_earlier_version_is_carried_over(lite: str) -> None:

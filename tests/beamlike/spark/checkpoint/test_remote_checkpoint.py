@@ -5,6 +5,7 @@ Hadoop's viewfs stands for it, which is a file system with a scheme and a host, 
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.errors import CheckpointError
+from beamlike.records.history import History
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.savepoint import savepoint as savepoints
 from tests.support import kept
@@ -116,3 +118,30 @@ def test_a_run_goes_on_from_there_and_is_saved_and_restored(
         "manifest",
         "tally",
     ]
+
+
+def test_records_beside_an_older_copy_show_that_it_is_one(
+    spark: SparkSession, remote: str, tmp_path: Path
+) -> None:
+    records, called, far = str(tmp_path / "run.jsonl"), list[int](), tmp_path / "far"
+
+    def run(number: int | None = None, **options: Any) -> None:
+        if number is not None:
+            kept.write(tmp_path / "plays", number, number + 1)
+        p = bl.Pipeline("plays")
+        plays = p.read("plays", bl.JSONLines(tmp_path / "plays", {"at": int}))
+        plays.write("out", bl.Callback(lambda rows, batch: called.append(batch)))
+        p.run(bl.SparkRunner(f"{remote}/run", session=spark, shards=1, records=records, **options))
+
+    run(0)
+    shutil.copytree(far / "run", far / "copy")
+    run(1)
+    shutil.rmtree(far / "run")
+    shutil.move(far / "copy", far / "run")
+    with pytest.raises(
+        CheckpointError, match=r"the file of records .*run\.jsonl has batch 1 of the run .*of batch 0"
+    ):
+        run()
+    run(continue_as="second")
+    assert called == [0, 1, 1]
+    assert [record.batch for record in History.open(records).batches] == [0, 1]
