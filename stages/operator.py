@@ -14,6 +14,7 @@ import attrs
 import polars as pl
 
 from stages.progress.watermarks import Times, Watermarks
+from windowing.identity import kind_of
 
 MAIN: Final = "main"
 """The role of an operator's only input, or of the one that others go beside."""
@@ -238,6 +239,31 @@ class Given:
     fired: int = 0
 
 
+@attrs.frozen
+class Said:
+    """A fact with a text of its own for people; `value` alone is compared."""
+
+    value: object
+    text: str
+
+
+@attrs.frozen
+class Declaration:
+    """A declared operator, as a checkpoint knows it again.
+
+    Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and more may
+    be added to a run; `accumulators` are the columns that they keep. `does` is the rest of what tells it from other
+    operators, such as a user's function: it may change, as state does not depend on it.
+    """
+
+    kind: str
+    choices: Mapping[str, object] = attrs.field(factory=dict)
+    aggregates: Mapping[str, object] = attrs.field(factory=dict)
+    fields: Mapping[str, object] = attrs.field(factory=dict)
+    accumulators: Mapping[str, pl.DataType] = attrs.field(factory=dict)
+    does: object = None
+
+
 class Operator(Protocol):
     """The inside of a stage. It keeps nothing itself: its rows are given to it, and are what it leaves.
 
@@ -256,6 +282,15 @@ class Operator(Protocol):
     @property
     def clocks(self) -> tuple[str, ...]:
         """The clocks by which it does something, by name; the watermark is one of them."""
+
+    @property
+    def declared(self) -> Declaration:
+        """The operator as a checkpoint knows it again."""
+        return Declaration(kind_of(type(self)))
+
+    def needed(self, role: str) -> frozenset[str]:
+        """The columns of an input on which the state and the results depend."""
+        return frozenset(self.inputs[role].schema)
 
     @property
     def ordered(self) -> bool:

@@ -8,6 +8,7 @@ import attrs
 import polars as pl
 
 from windowing.columns import EVENT_TIME, WINDOW_END
+from windowing.identity import Declared
 
 
 def _not_before(previous_end: pl.Expr | None) -> pl.Expr:
@@ -72,7 +73,7 @@ class TimestampCombiner(Enum):
 
 
 @attrs.frozen
-class TimestampOf:
+class TimestampOf(Declared):
     """The event time of a chosen element stands for the pane, such as the click's in a join of queries and clicks.
 
     `column` is a Boolean column that marks the chosen elements; of several, the earliest that is not late counts.

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from windowing.identity import Declared
 from windowing.panes import ALWAYS, IF_NON_EMPTY, Accumulation
 from windowing.time import GLOBAL_WINDOW_END, format_duration, microseconds
 from windowing.timestamp_combiners import TimestampCombiner, TimestampOf
@@ -43,7 +44,7 @@ def _true_or_false(owner: object, attribute: attrs.Attribute[bool], value: objec
 
 
 @attrs.frozen
-class Windowing:
+class Windowing(Declared):
     """How a collection is windowed: windows, trigger, accumulation, timestamp combiner, allowed lateness.
 
     `allowed_lateness` is a duration, kept in microseconds: how long after its end a window still takes

@@ -9,6 +9,7 @@ import attrs
 import polars as pl
 
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
+from windowing.identity import Declared
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, microseconds
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
@@ -40,7 +41,7 @@ _MOST: Final = 100_000
 
 # Its own __getstate__ would pickle nothing of a user's subclass that is no attrs class.
 @attrs.frozen(getstate_setstate=False)
-class WindowFn:
+class WindowFn(Declared):
     """A way to divide event time into windows; `assign` gives each element its windows.
 
     It is the base of all windows; those of your own begin with `CustomWindows`.

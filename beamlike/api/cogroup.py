@@ -38,7 +38,7 @@ class Cogroup:
             {side: collection.node for side, collection in self.sides.items()}, keys, step, pipeline.free
         )
         for node in made_for(made):
-            pipeline.register(node.name)
+            pipeline.keep(node)
         return Collection(pipeline, made)
 
 

@@ -72,10 +72,10 @@ class Handle:
     def _made_beside(self, made: Made) -> Self:
         """A new collection; its name is taken from now on, as are those of nodes that were made for it alone."""
         for node in made.others:
-            self.pipeline.register(node.name)
+            self.pipeline.keep(node)
         return self._after(made.node)
 
     def _after(self, node: Node) -> Self:
         """A new collection; its name is taken from now on."""
-        self.pipeline.register(node.name)
+        self.pipeline.keep(node)
         return type(self)(self.pipeline, node)

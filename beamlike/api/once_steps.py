@@ -67,5 +67,5 @@ class OnceSteps(RowSteps):
     def _made(self, made: Node) -> Self:
         """A new collection; its name is taken from now on, as are those of nodes that are made for it alone."""
         for node in made_for(made):
-            self.pipeline.register(node.name)
+            self.pipeline.keep(node)
         return type(self)(self.pipeline, made)

@@ -17,7 +17,7 @@ from beamlike.expressions.describe import function_name
 from beamlike.logical.lookups import looked_up
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Read
-from beamlike.logical.side_nodes import made_for, node_called
+from beamlike.logical.side_nodes import made_for
 from beamlike.logical.sides import called
 from beamlike.rows.dtypes import SchemaLike, as_schema
 from beamlike.steps.base import Filter, Row, Select, WithColumns
@@ -54,11 +54,15 @@ class RowSteps(Handle):
             raise PlanError(
                 "the name of a source is given in read(...) or with_watermark(...)", step=self.name
             )
-        after: Node = attrs.evolve(node_called(node, name), base=name)
+        self.pipeline.new_name(
+            name, ""
+        )  # if one is called so that nobody has named, even this one, it makes way
+        node = self.pipeline.latest(node)
+        after: Node = attrs.evolve(node.called(name), base=name)
         self.pipeline.rename(node, after)
         for made in [self.pipeline.latest(made) for made in made_for(node)]:
             rest = made.name.removeprefix(node.name)
-            self.pipeline.rename(made, node_called(made, self.pipeline.free(f"{name}{rest}")))
+            self.pipeline.rename(made, made.called(self.pipeline.free(f"{name}{rest}")))
         return type(self)(self.pipeline, after)
 
     def filter(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import narwhals as nw
 import polars as pl
 
-from beamlike.expressions.tree import columns_read, expression_text
+from beamlike.expressions.tree import columns_read, expression_identity, expression_text
+from windowing.identity import Declared
 
 _VALUE: Final = "__value"
 
 
 @attrs.frozen
-class ExpressionOfRows:
+class ExpressionOfRows(Declared):
     """An expression of the user's; two with the same text are the same."""
 
     expression: nw.Expr = attrs.field(eq=expression_text)
@@ -29,6 +30,10 @@ class ExpressionOfRows:
         # Lazy, as narwhals has errors of its own for frames.
         valued = nw.from_native(frame.lazy()).with_columns(self.expression.alias(_VALUE))
         return valued.to_native().collect()[_VALUE]
+
+    def identity(self) -> Any:
+        """That of the expression."""
+        return expression_identity(self.expression)
 
     def __str__(self) -> str:
         return expression_text(self.expression)

@@ -10,9 +10,11 @@ from typing import Any
 
 import narwhals as nw
 import polars as pl
+from narwhals.dtypes import DType
 from narwhals.selectors import Selector
 
 from windowing.columns import RESERVED_PREFIX, SYSTEM_COLUMNS
+from windowing.identity import identity_of
 
 _INFIX = {
     "__eq__": ("==", 1),
@@ -156,6 +158,28 @@ def looks_at_other_rows(expression: nw.Expr) -> str | None:
             if found:
                 return found
     return None
+
+
+def expression_identity(expression: nw.Expr) -> list[Any]:
+    """The expression as plain data: its functions in order, each with its arguments that are not null or False."""
+    return [_node_identity(node) for node in expression._nodes]
+
+
+def _node_identity(node: Any) -> dict[str, Any]:
+    given = {name: value for name, value in node.kwargs.items() if value is not None and value is not False}
+    arguments = [
+        expression_identity(each) if isinstance(each, nw.Expr) else identity_of(each) for each in node.exprs
+    ]
+    found = {
+        "function": node.name,
+        "arguments": arguments,
+        "named": {n: _value_identity(v) for n, v in given.items()},
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _value_identity(value: Any) -> Any:
+    return str(value) if isinstance(value, DType | type) else identity_of(value)
 
 
 def expression_text(expression: nw.Expr) -> str:

@@ -57,6 +57,7 @@ class LiveRun(Shown):
         self._held.enter_context(self.checkpoint.lock(f"the run of {self.plan.name!r}"))
         try:
             self._opened = Opened.of(self.plan, self.runner, self.checkpoint, self._held)
+            self.plan = self._opened.plan
         except BaseException:
             self._held.close()
             raise

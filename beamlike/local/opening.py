@@ -17,7 +17,8 @@ from beamlike.local.engine import Engine
 from beamlike.local.feed import Feed, feed_of, require_resumable
 from beamlike.local.journal import Journal
 from beamlike.logical.overlaps import require_outside
-from beamlike.plan.manifest import Runner, describe
+from beamlike.plan.manifest import Runner
+from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.plan.tables import with_tables
@@ -79,8 +80,10 @@ def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> No
     sources = {name: source.source for name, source in plan.sources.items()}
     require_outside(sources, checkpoint.path, _FILES, "the checkpoint of the run; give it a folder beside")
     check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
+    require_told_apart(plan)
     if (saved := saved_manifest(checkpoint.path)) is not None:
-        require_fitting(saved, describe(plan, 1, Runner.LOCAL), checkpoint.path, draining=draining)
+        fit = fitted(plan, saved, 1, Runner.LOCAL)
+        require_fitting(saved, fit, checkpoint.path, draining=draining)
 
 
 @attrs.frozen(eq=False)
@@ -103,7 +106,8 @@ class Opened:
         before = checkpoint.manifest()
         require_files(plan, globs=before is None and options.trigger == AVAILABLE_NOW)
         require_run(before, checkpoint, options.continue_as)
-        manifest = checkpoint.open(describe(plan, 1, Runner.LOCAL), draining=options.drain)
+        fit = fitted(plan, before, 1, Runner.LOCAL)
+        plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
         run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))

@@ -20,7 +20,8 @@ from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.feed import require_resumable
 from beamlike.local.journal import Journal
-from beamlike.plan.manifest import Runner, describe, new_manifest
+from beamlike.plan.manifest import Runner, new_manifest
+from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.checkpoint import stored
 from beamlike.runtime.envelope import Topology
@@ -89,8 +90,10 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
     target = LocalCheckpoint.of(checkpoint)
     require_resumable(plan)
     saved = load(absolute(savepoint), target.files.latest)
-    described = describe(plan, 1, Runner.LOCAL)
-    saved.require_fitting(described)
+    require_told_apart(plan)
+    fit = fitted(plan, saved.manifest, 1, Runner.LOCAL)
+    saved.require_fitting(fit)
+    plan, described = fit.plan, fit.described
     if os.path.isdir(target.path) and os.listdir(target.path):
         raise not_empty(target.path, "restore")
     with ExitStack() as held:

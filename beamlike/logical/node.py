@@ -6,6 +6,7 @@ import attrs
 import polars as pl
 
 from beamlike.logical.origins import Origin
+from beamlike.steps.base import Step
 from beamlike.steps.infer import Shape
 from windowing.columns import PANE_RETRACTED
 from windowing.windowing import Windowing
@@ -30,6 +31,12 @@ class Node:
     """Whether its rows come to an end."""
     repeats: bool = False
     """Whether a row may have again what an earlier one had, as an accumulating pane does."""
+
+    def called(self, name: str) -> Node:
+        """The node by another name."""
+        origin = attrs.evolve(self.origin, name=name) if isinstance(self.origin, Step) else self.origin
+        renamed: Node = attrs.evolve(self, name=name, origin=origin)
+        return renamed
 
     @property
     def schema(self) -> pl.Schema:

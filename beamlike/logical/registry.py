@@ -35,6 +35,12 @@ class Registry:
     writes: list[Write] = attrs.field(factory=list, init=False, repr=False)
     _names: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
     _renamed: dict[Node, Node] = attrs.field(factory=dict, init=False, repr=False)
+    _given: dict[str, bool] = attrs.field(factory=dict, init=False, repr=False)
+    """Names by whether the user has given them."""
+    _nodes: dict[str, Node] = attrs.field(factory=dict, init=False, repr=False)
+    """Nodes by their names, of those that steps have made."""
+    parts: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
+    """Of the name of a part of a step what comes after that of the step: `.pairs`."""
 
     @name.validator
     def _is_a_name(self, attribute: attrs.Attribute[str], value: object) -> None:
@@ -52,20 +58,48 @@ class Registry:
         """A name that is free: the given one, else the derived one, with a number where that is taken."""
         if name is not None:
             require_name(name, "step")
+            if name in self._nodes and not self._given.get(name, True):
+                self._make_way(self._nodes[name])
             if name in self._names:
                 by = f"by {self._names[name]}"
                 raise DuplicateName(
                     f"the name is taken in pipeline {self.name!r}, {by}; give another", step=name
                 )
+            self._given[name] = True
             return name
         number, free = 2, derived
         while free in self._names:
             number, free = number + 1, f"{derived}_{number}"
+        self._given[free] = False
         return free
 
+    def _make_way(self, node: Node) -> None:
+        """A name that nobody has given goes to the step that is given it: a user may ask for one of a checkpoint."""
+        other = self.new_name(None, node.name)
+        self._given.pop(node.name)
+        self._replace(node, node.called(other))
+        self._given[other] = False
+
     def free(self, derived: str) -> str:
-        """A name that is free, for a step that nobody names."""
-        return self.new_name(None, derived)
+        """A free name for a part of a step, such as `pairs.left`; as good as given, if that of the step is."""
+        owner = max((name for name in self._given if derived.startswith(f"{name}.")), key=len, default="")
+        given = self._given.get(owner, False)
+        if given and not self._given.get(derived, True) and derived in self._nodes:
+            self._make_way(self._nodes[derived])
+        free = self.new_name(None, derived)
+        self._given[free] = given
+        self.parts[free] = derived.removeprefix(owner) if owner else ""
+        return free
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The names that the user has not given. They depend on the order in which steps are declared."""
+        return frozenset(name for name, given in self._given.items() if not given)
+
+    def keep(self, node: Node) -> None:
+        """The name of a node that a step has made is taken from now on."""
+        self.register(node.name)
+        self._nodes[node.name] = node
 
     def register(self, name: str, by: str = "a step") -> None:
         """The name is taken from now on, by something of this kind."""
@@ -74,8 +108,12 @@ class Registry:
     def rename(self, before: Node, after: Node) -> None:
         """A step gives up its name for another: `after` takes its place, also where it has been used already."""
         self.new_name(after.name, "")
-        latest = self.latest(before)
+        self._replace(self.latest(before), after)
+
+    def _replace(self, latest: Node, after: Node) -> None:
+        self._nodes.pop(latest.name, None)
         self.register(after.name, self._names.pop(latest.name, "a step"))
+        self._nodes[after.name] = after
         self._renamed[latest] = after
 
     def latest(self, node: Node) -> Node:

@@ -12,7 +12,6 @@ from beamlike.logical.joins import Free
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
 from beamlike.logical.sides import Made
-from beamlike.steps.base import Step
 from beamlike.steps.sides import Dropped, InPanes
 from stages.sides.operator import SideInputs
 
@@ -24,12 +23,6 @@ def made_for(node: Node) -> Iterator[Node]:
         yield stage
     for panes in _panes_of(stage):
         yield from (panes.inputs[0].inputs[0], panes.inputs[0], panes)
-
-
-def node_called(made: Node, name: str) -> Node:
-    """A node by another name."""
-    origin = attrs.evolve(made.origin, name=name) if isinstance(made.origin, Step) else made.origin
-    return attrs.evolve(made, name=name, origin=origin)
 
 
 def _panes_of(stage: Node) -> Iterator[Node]:

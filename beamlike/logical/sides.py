@@ -139,7 +139,7 @@ def _side(
             step=step,
         )
     feed, timed = _feed(node, step), EVENT_TIME in node.shape.system
-    side = Side(name, node.schema, node.windowing.windows, feed, timed, limit)
+    side = Side(name, node.schema, node.windowing.windows, feed, timed, limit, name != node.base)
     if feed != "panes":
         return side, node, ()
     made = _in_panes(node, name, step, free)

@@ -53,6 +53,10 @@ class Draft:
     operators: Mapping[str, Operator] = attrs.field(factory=dict)
     routes: Mapping[str, tuple[Route, ...]] = attrs.field(factory=dict)
     tables: Mapping[str, tuple[Node, Side]] = attrs.field(factory=dict)
+    made: frozenset[str] = frozenset()
+    """Names that the user has not given."""
+    parts: Mapping[str, str] = attrs.field(factory=dict)
+    """What names of parts of a step have after that of the step."""
 
     def plan(self) -> Plan:
         """What all passes together have found."""
@@ -68,7 +72,7 @@ class Draft:
     def _table(self, name: str, side: Side) -> TablePlan:
         routes = {one: [way for way in found if way.consumer == name] for one, found in self.routes.items()}
         sources = [self._source(self.nodes[one]).only(own) for one, own in routes.items() if own]
-        return TablePlan(name, side, tuple(sources))
+        return TablePlan(name, side, tuple(sources), name not in self.made)
 
     def _source(self, node: Node) -> SourcePlan:
         read = node.origin
@@ -86,6 +90,7 @@ class Draft:
             read.max_future,
             self.on_error,
             self.is_whole(node),
+            node.name not in self.made,
         )
 
     def is_whole(self, node: Node) -> bool:
@@ -125,6 +130,8 @@ class Draft:
             {upstream: skew for upstream, skew in skews.items() if skew},
             self.on_error,
             self._roles(name),
+            name not in self.made,
+            self.parts.get(name, ""),
         )
 
     def _roles(self, name: str) -> dict[str, tuple[str, ...]]:
@@ -143,7 +150,14 @@ def compile_plan(pipeline: Registry) -> Plan:
     """The plan of everything that leads to a sink. Raises `PlanError` where nothing does."""
     if not pipeline.writes:
         raise PlanError(f"pipeline {pipeline.name!r} writes to no sink; call collection.write('name', sink)")
-    draft = Draft(pipeline.name, pipeline.on_error, pipeline.max_dead_letters, tuple(pipeline.written()))
+    draft = Draft(
+        pipeline.name,
+        pipeline.on_error,
+        pipeline.max_dead_letters,
+        tuple(pipeline.written()),
+        made=pipeline.made,
+        parts=pipeline.parts,
+    )
     draft = reduce(lambda made, take: take(made), PASSES, draft)
     if (looked := look_up_in_tables(draft)).tables:
         draft = reduce(lambda made, take: take(made), PASSES, looked)

@@ -46,6 +46,8 @@ class SourcePlan:
     max_future: int | None = None
     on_error: OnError = "dead_letters"
     whole: bool = False
+    named: bool = True
+    """Whether the user has given the name."""
 
     @property
     def timed(self) -> bool:
@@ -85,6 +87,8 @@ class TablePlan:
     name: str
     side: Side
     sources: tuple[SourcePlan, ...]
+    named: bool = True
+    """Whether the user has given the name."""
 
     @property
     def schema(self) -> pl.Schema:
@@ -112,6 +116,10 @@ class StagePlan:
     skews: dict[str, int] = attrs.field(factory=dict)
     on_error: OnError = "dead_letters"
     roles: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    named: bool = True
+    """Whether the user has given the name."""
+    part: str = ""
+    """What its name has after that of its step, if that makes several things: `.pairs`."""
 
     @property
     def python(self) -> bool:

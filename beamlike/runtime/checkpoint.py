@@ -12,7 +12,9 @@ import attrs
 import polars as pl
 
 from beamlike.errors import CheckpointError
-from beamlike.plan.manifest import Remedy, Runner, differences, new_manifest, parse, refusal
+from beamlike.plan.differences import Remedy, refusal
+from beamlike.plan.manifest import Runner, new_manifest, parse
+from beamlike.plan.matching import Fit
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
 
@@ -89,14 +91,14 @@ class CheckpointFolder:
             "another checkpoint"
         )
 
-    def open(self, described: Mapping[str, Any], *, draining: bool) -> dict[str, Any]:
+    def open(self, fit: Fit, *, draining: bool) -> dict[str, Any]:
         """The manifest of this plan: the one that is there, if the plan may go on with it, or a new one.
 
         Raises `CheckpointError`, which names each stage, what differs, and what can be done.
         """
-        saved = self.manifest() or new_manifest(described)
-        require_fitting(saved, described, self.path, draining=draining)
-        manifest = {**saved, **described, "whole": False}
+        saved = self.manifest() or new_manifest(fit.described)
+        require_fitting(saved, fit, self.path, draining=draining)
+        manifest = {**saved, **fit.described, "whole": False}
         self.save(manifest)
         return manifest
 
@@ -119,15 +121,14 @@ def saved_manifest(path: str) -> dict[str, Any] | None:
     return parse(text, f"the checkpoint {path}")
 
 
-def require_fitting(
-    saved: Mapping[str, Any], described: Mapping[str, Any], path: str, *, draining: bool
-) -> None:
+def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: bool) -> None:
     """Raises `CheckpointError` where a plan cannot go on with the checkpoint that has this manifest."""
     if saved["restoring"]:
         raise CheckpointError(
             f"the checkpoint {path} was not restored to its end; remove it, and restore the savepoint again"
         )
-    if found := differences(saved, described):
+    if found := fit.differences:
+        described = fit.described
         made = f"beamlike savepoint {path} SAVEPOINT"
         to = f"--shards {described['shards']}" if described["runner"] == Runner.SPARK else "--runner local"
         put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE {to}"

@@ -9,7 +9,9 @@ from typing import Any, Final
 import attrs
 
 from beamlike.errors import CheckpointError
-from beamlike.plan.manifest import Remedy, checked, differences, refusal
+from beamlike.plan.differences import Remedy, refusal
+from beamlike.plan.manifest import checked
+from beamlike.plan.matching import Fit
 from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.system.path_names import file_name
 from stages.facts import SPARSE, from_facts, to_facts
@@ -61,9 +63,9 @@ class Savepoint:
         facts = {name: fact for name, fact in to_facts(self).items() if name != "path"}
         return json.dumps(facts, indent=1, sort_keys=True)
 
-    def require_fitting(self, described: Mapping[str, Any]) -> None:
-        """Raises `CheckpointError` where a plan with this description cannot go on with its state."""
-        refused = [found for found in differences(self.manifest, described) if found.remedy != Remedy.RESTORE]
+    def require_fitting(self, fit: Fit) -> None:
+        """Raises `CheckpointError` where the plan cannot go on with its state."""
+        refused = [found for found in fit.differences if found.remedy != Remedy.RESTORE]
         if refused:
             raise CheckpointError(refusal(refused, f"the savepoint {self.path}", {}))
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.io import JSONLines
 from beamlike.io.files.paths import uri
-from beamlike.plan.manifest import describe
+from beamlike.plan.matching import Fit, fitted
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
@@ -89,7 +89,8 @@ class Opened:
         """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
         before = checkpoint.manifest()
         require_run(before, checkpoint, options.continue_as)
-        manifest = _manifest(plan, options, session, checkpoint)
+        fit = _fit(plan, options, session, checkpoint)
+        plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         manifest, sinks = _sinks(plan, options, manifest, checkpoint, held)
         # Sources first: what cannot be read must not cost what an earlier run has written.
         plan = with_rows_as_files(sinks.plan, checkpoint)
@@ -172,8 +173,8 @@ class Opened:
         return query.trigger(processingTime=self.options.trigger).start()
 
 
-def _manifest(plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint) -> dict[str, Any]:
-    """That of the checkpoint, with which the plan fits."""
+def _fit(plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint) -> Fit:
+    """The plan as one that goes on with the checkpoint."""
     saved = checkpoint.manifest()
     if saved is not None:
         make_ready(checkpoint, saved)
@@ -182,7 +183,7 @@ def _manifest(plan: Plan, options: Options, session: SparkSession, checkpoint: C
     # With an interval, or on another run of the checkpoint, what a glob matches may come later, or be gone.
     require_files(plan, globs=saved is None and options.trigger == "available_now")
     shards = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
-    return checkpoint.open(describe(plan, shards), draining=options.drain)
+    return fitted(plan, saved, shards)
 
 
 def _records(checkpoint: Checkpoint, options: Options) -> str | None:

@@ -5,6 +5,7 @@ The system columns (event time, window, pane) travel through every step beside t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -14,10 +15,11 @@ import polars as pl
 
 from beamlike.errors import StepError
 from beamlike.expressions.describe import describe
-from beamlike.expressions.tree import columns_read, expression_text
+from beamlike.expressions.tree import columns_read, copied, expression_identity, expression_text
 from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS
 from windowing.custom import CustomWindows
+from windowing.identity import Declared, fields_of
 from windowing.windowing import Windowing
 
 Row = dict[str, Any]
@@ -36,12 +38,22 @@ def _wanted(
     return tuple(column for column, _ in kept), tuple(names for _, names in kept)
 
 
+def _computed(kind: str, columns: Sequence[nw.Expr], gives: Sequence[tuple[str, ...]]) -> Any:
+    """Expressions by the names that they give, without columns that stay as they are; None if all of them do."""
+    found = {
+        ", ".join(names): expression_identity(column)
+        for column, names in zip(columns, gives, strict=True)
+        if copied(column) != [*names]
+    }
+    return {"kind": kind, "columns": found} if found else None
+
+
 def _read(columns: tuple[nw.Expr, ...]) -> frozenset[str]:
     return frozenset(chain.from_iterable(map(columns_read, columns)))
 
 
 @attrs.frozen
-class Step:
+class Step(Declared):
     """A rewrite of rows that needs no state. `name` is unique in the pipeline.
 
     Law: applying a step to parts of a frame and putting the results together gives what applying it to the
@@ -92,6 +104,13 @@ class Step:
         """What it does, in a few words: the expressions, the windows, the function's name."""
         raise NotImplementedError
 
+    def identity(self) -> Any:
+        """The kind and the declared fields without the name; None for a step that leaves rows as they are."""
+        return {**fields_of(self, without=("name", *self.inferred)), "kind": self.kind}
+
+    inferred: ClassVar[tuple[str, ...]] = ()
+    """Its fields that follow from the steps before it."""
+
 
 @attrs.frozen
 class Relational(Step):
@@ -140,6 +159,10 @@ class Filter(Relational):
     kind: ClassVar[str] = "filter"
     predicates: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
 
+    def identity(self) -> Any:
+        """The expressions."""
+        return {"kind": self.kind, "predicates": list(map(expression_identity, self.predicates))}
+
     @property
     def keeps_rows(self) -> bool:
         """It may leave all of them out."""
@@ -166,6 +189,10 @@ class Select(Relational):
     columns: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
     gives: tuple[tuple[str, ...], ...]
     kept: tuple[str, ...]
+
+    def identity(self) -> Any:
+        """The expressions by the names that they give."""
+        return _computed(self.kind, self.columns, self.gives)
 
     @property
     def everything(self) -> frozenset[str]:
@@ -199,6 +226,10 @@ class WithColumns(Relational):
     columns: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
     gives: tuple[tuple[str, ...], ...]
 
+    def identity(self) -> Any:
+        """The expressions by the names that they give."""
+        return _computed(self.kind, self.columns, self.gives)
+
     @property
     def everything(self) -> frozenset[str]:
         """Those of its expressions."""
@@ -228,6 +259,10 @@ class WindowInto(Step):
 
     kind: ClassVar[str] = "window_into"
     windowing: Windowing
+
+    def identity(self) -> Any:
+        """The windows: all other choices are those of the stage."""
+        return {"kind": self.kind, "windows": self.windowing.windows.identity()}
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The frame with window start and end; windows that it had are replaced."""

@@ -24,6 +24,7 @@ class AsSide(Step):
     """
 
     kind: ClassVar[str] = "side"
+    inferred: ClassVar[tuple[str, ...]] = ("sides", "kept")
     keys: Mapping[str, str]
     sides: Mapping[str, pl.Schema]
     side: str
@@ -62,6 +63,7 @@ class Paired(Step):
     """
 
     kind: ClassVar[str] = "pairs"
+    inferred: ClassVar[tuple[str, ...]] = ("left", "kept")
     keys: tuple[str, ...]
     left: tuple[str, ...]
     right: Mapping[str, str]
@@ -102,6 +104,7 @@ class Matched(Paired):
     """
 
     kind: ClassVar[str] = "join"
+    inferred: ClassVar[tuple[str, ...]] = ("left", "kept", "sides")
     how: How
     sides: Mapping[str, pl.Schema]
 

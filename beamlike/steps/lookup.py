@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
@@ -13,6 +13,10 @@ from beamlike.steps.base import Step
 from stages.operator import Refused
 from stages.sides.contents import Seen
 from stages.sides.lookup import LookedUp, Lookup
+from windowing.identity import fields_of
+
+TABLE: Final = "@table"
+"""The key in the identity of a lookup under which the name of its table is."""
 
 
 @attrs.frozen(eq=False)
@@ -26,6 +30,14 @@ class LookUp(Step):
     use: LookedUp
     tables: Mapping[str, str]
     seen: Mapping[str, Seen] = attrs.field(factory=dict)
+
+    def identity(self) -> Any:
+        """What is looked up in which table."""
+        found = [
+            {**fields_of(lookup, without=("side",)), TABLE: self.tables[lookup.side]}
+            for lookup in self.use.lookups
+        ]
+        return {"kind": self.kind, "lookups": found} if found else None
 
     @property
     def everything(self) -> frozenset[str]:

@@ -61,6 +61,8 @@ class PythonStep(Step):
     reads: tuple[str, ...]
     schema: pl.Schema
 
+    inferred: ClassVar[tuple[str, ...]] = ("reads", "schema")
+
     by_row: ClassVar[bool] = True
     """Whether the function gets values as Python has them."""
 

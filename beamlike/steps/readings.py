@@ -17,6 +17,7 @@ class RowsOfReadings(Step):
     """Makes rows of each reading, with its time."""
 
     kind: ClassVar[str] = "rows"
+    inferred: ClassVar[tuple[str, ...]] = ("columns",)
     columns: tuple[str, ...]
 
     @property

@@ -16,6 +16,7 @@ from stages.operator import Refused
 from stages.sides.contents import Seen
 from stages.sides.declarations import IS_ROW
 from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, SYSTEM_COLUMNS, WINDOW_COLUMNS
+from windowing.identity import Declared, identity_of
 from windowing.python_rows import BEYOND, each, python_has
 
 CONTENT: Final = "content"
@@ -27,6 +28,7 @@ class AsContent(Step):
     """Gives a row of a side as a struct, with its event time."""
 
     kind: ClassVar[str] = "side"
+    inferred: ClassVar[tuple[str, ...]] = ("columns", "kept")
     columns: tuple[str, ...]
     kept: tuple[str, ...]
 
@@ -52,6 +54,7 @@ class InPanes(Step):
     """Makes rows of panes with lists of them; of a pane without any, one that says so."""
 
     kind: ClassVar[str] = "panes"
+    inferred: ClassVar[tuple[str, ...]] = ("columns",)
     columns: tuple[str, ...]
     retracts: bool
 
@@ -86,6 +89,7 @@ class Dropped(Step):
     """Makes rows of a side of the structs that their grouping has dropped, with the reason."""
 
     kind: ClassVar[str] = "late"
+    inferred: ClassVar[tuple[str, ...]] = ("columns", "kept")
     columns: tuple[str, ...]
     kept: tuple[str, ...]
 
@@ -199,7 +203,7 @@ class Raised(Failures):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Called:
+class Called(Declared):
     """What a step makes of rows whose function also gets views of sides, by keyword."""
 
     step: PythonStep
@@ -210,6 +214,10 @@ class Called:
     def schema(self) -> pl.Schema:
         """The columns that the function gives."""
         return self.step.schema
+
+    def identity(self) -> Any:
+        """The function, and how it sees each side."""
+        return {"kind": self.step.kind, "step": self.step.identity(), "views": identity_of(self.views)}
 
     @cached_property
     def _hows(self) -> dict[str, tuple[Any, ...]]:

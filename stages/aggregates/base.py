@@ -6,7 +6,7 @@ Merging is associative, and the accumulator of nothing is its identity, so how e
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 import polars as pl
@@ -14,6 +14,7 @@ from polars.exceptions import PolarsError
 
 from stages.errors import ResultError
 from windowing.columns import EVENT_TIME
+from windowing.identity import Declared, fields_of
 
 Schema = pl.Schema
 
@@ -51,7 +52,7 @@ class Condition(Protocol):
 
 
 @attrs.frozen
-class Aggregate:
+class Aggregate(Declared):
     """What a grouping computes of each window. Accumulator columns of the result `name` begin with `name + "."`."""
 
     where: Condition | None = attrs.field(default=None, kw_only=True)
@@ -76,6 +77,15 @@ class Aggregate:
     def kind(self) -> str:
         """What it is called: `arg_max`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+
+    def identity(self) -> Any:
+        """What it is called, and what it was given. The types of its accumulators are told elsewhere."""
+        types = [
+            field.name
+            for field in attrs.fields(type(self))
+            if isinstance(getattr(self, field.name), pl.DataType)
+        ]
+        return {**fields_of(self, without=tuple(types)), "kind": self.kind}
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from stages.operator import (
     PENDING,
     Admitted,
     Advanced,
+    Declaration,
     Input,
     OneTable,
     Spread,
@@ -47,6 +48,7 @@ from stages.progress.watermarks import Times, Watermarks
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.overlap import in_company, meets
+from windowing.time import Microseconds
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.triggers.base import ROOT, WATERMARK, Moment
 from windowing.windowing import Windowing
@@ -93,13 +95,37 @@ class Grouping(OneTable):
         return self.windowing.windows.merging and self.merge_windows
 
     @property
+    def declared(self) -> Declaration:
+        """The windowing and the aggregates."""
+        windowing = self.windowing
+        choices = {
+            "windows": windowing.windows,
+            "merging": self.merging,
+            "trigger": windowing.trigger,
+            "accumulation": windowing.accumulation,
+            "timestamp combiner": windowing.timestamp_combiner,
+            "allowed lateness": Microseconds(windowing.allowed_lateness),
+            "on_time": windowing.on_time,
+            "closing": windowing.closing,
+        }
+        parts = {name: part.dtype for name, part in self.layout.parts.items()}
+        return Declaration("grouping", choices, self.aggregates, accumulators=parts)
+
+    def needed(self, role: str) -> frozenset[str]:
+        """Columns that are only shown of late and refused rows are left out."""
+        return frozenset((*self._read, EVENT_TIME, *WINDOW_COLUMNS))
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The user's columns that it reads: keys, what aggregates and windowing need, what is shown of late rows."""
+        return tuple(dict.fromkeys([*self._read, *(self.late_columns or ()), *self.letter_columns]))
+
+    @property
+    def _read(self) -> tuple[str, ...]:
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
         # Where windows were assigned before, what they were made from may be gone.
         needed += [column for column in self.windowing.columns if column in self.schema]
-        needed += [*(self.late_columns or ()), *self.letter_columns]
-        return tuple(dict.fromkeys([*self.keys, *needed]))
+        return (*self.keys, *needed)
 
     @property
     def late_schema(self) -> pl.Schema:

@@ -9,8 +9,10 @@ import attrs
 import polars as pl
 
 from stages.dropped import LATE, late_schema, with_reason
-from stages.operator import MAIN, Input, Operator
+from stages.operator import MAIN, Declaration, Input, Operator, Said
 from windowing.columns import EVENT_TIME
+from windowing.identity import fields_of
+from windowing.time import Microseconds
 from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
@@ -36,6 +38,13 @@ class TimeJoin(Operator):
     def text(self) -> str:
         """Which join it is, in words."""
         raise NotImplementedError
+
+    @property
+    def declared(self) -> Declaration:
+        """The join with its bounds."""
+        join = fields_of(self, without=("keys", "schema", "allowed_lateness", "late"))
+        choices = {"join": Said(join, self.text), "allowed lateness": Microseconds(self.allowed_lateness)}
+        return Declaration(join["kind"], choices)
 
     @cached_property
     def inputs(self) -> dict[str, Input]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
@@ -15,6 +15,7 @@ from stages.process.frames import fitting, two_frames
 from stages.process.keyed import CELL, Clocks, Result, touched
 from stages.process.stateful import Stateful
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.identity import function_of
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
@@ -54,6 +55,12 @@ class KeyedBatches(Stateful):
 
     function: Function
     output: pl.Schema
+    kind: ClassVar[str] = "process_batches"
+
+    @property
+    def does(self) -> object:
+        """The user's function."""
+        return function_of(self.function)
 
     @property
     def windowed(self) -> bool:

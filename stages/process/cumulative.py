@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from stages.aggregates.base import Aggregate
 from stages.aggregates.builtin import Count, First, Last, Max, Min
 from stages.aggregates.totals import Mean, Sum
+from windowing.identity import Declared
 
 Columns = dict[str, pl.Expr]
 
@@ -69,7 +70,7 @@ class Previous:
 
 
 @attrs.frozen
-class OfAggregate:
+class OfAggregate(Declared):
     """The cumulative form of an aggregate of groupings."""
 
     aggregate: Count | Sum | Mean | Min | Max | First | Last
@@ -77,6 +78,10 @@ class OfAggregate:
 
     def __str__(self) -> str:
         return self.text
+
+    def identity(self) -> Any:
+        """That of the aggregate."""
+        return self.aggregate.identity()
 
     def dtype(self, schema: pl.Schema) -> pl.DataType:
         """That of the aggregate."""

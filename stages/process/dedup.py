@@ -6,7 +6,7 @@ from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import attrs
 import polars as pl
@@ -17,7 +17,7 @@ from stages.progress.watermarks import Times
 from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
-from windowing.time import MAX_TIME, format_duration
+from windowing.time import MAX_TIME, Microseconds, format_duration
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 from windowing.windows import GlobalWindows
 
@@ -111,6 +111,7 @@ class Dedup(Keyed):
 
     within: int | None
     by: By
+    kind: ClassVar[str] = "dedup"
 
     @cached_property
     def cells(self) -> Seen:
@@ -124,9 +125,9 @@ class Dedup(Keyed):
         return self.cells.clocks
 
     @property
-    def kept(self) -> Mapping[str, str]:
+    def kept(self) -> Mapping[str, object]:
         """The time of each row that passed; for how long says where it lies."""
-        return {self.by: "window" if self.within is None else format_duration(self.within)}
+        return {self.by: "window" if self.within is None else Microseconds(self.within)}
 
     @property
     def content(self) -> pl.Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import numpy as np
@@ -86,6 +86,12 @@ class IntoBatches(Keyed):
     """
 
     limits: Limits
+    kind: ClassVar[str] = "group_into_batches"
+
+    @property
+    def does(self) -> object:
+        """When a batch is given."""
+        return self.limits
 
     @cached_property
     def cells(self) -> Collected:
@@ -98,7 +104,7 @@ class IntoBatches(Keyed):
         return self.cells.clocks
 
     @property
-    def kept(self) -> Mapping[str, str]:
+    def kept(self) -> Mapping[str, object]:
         """Rows."""
         return {ROWS: "collected"}
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import attrs
 import polars as pl
 
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Declaration, Given, Input, Kept, Operator, Refused, State
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.lateness import collected_at, in_time
 from windowing.placing import place
-from windowing.time import MAX_TIME
+from windowing.time import MAX_TIME, Microseconds
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 from windowing.windowing import Windowing
 
@@ -118,8 +118,23 @@ class Keyed(Operator):
         taken_back = {PANE_RETRACTED: pl.Boolean()} if self.retracted else {}
         return pl.Schema({**self.schema, **taken_back})
 
+    kind: ClassVar[str]
+    """What it is, for a checkpoint."""
+
     @property
-    def kept(self) -> Mapping[str, str]:
+    def declared(self) -> Declaration:
+        """The order of rows, their windows, and all that is kept."""
+        lateness = Microseconds(self.windowing.allowed_lateness)
+        choices = {"order": self.order, "windows": self.windowing.windows, "allowed lateness": lateness}
+        return Declaration(self.kind, choices, fields=self.kept, accumulators=self.content, does=self.does)
+
+    @property
+    def does(self) -> object:
+        """The rest of what tells it from others of its kind."""
+        return None
+
+    @property
+    def kept(self) -> Mapping[str, object]:
         """What it keeps, by the name that the user has given it, with its kind."""
         raise NotImplementedError
 

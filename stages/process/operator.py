@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import polars as pl
@@ -14,6 +14,7 @@ from stages.process.keyed import CELL, TURN, Clocks, Result, touched
 from stages.process.play import Played, Player, Script
 from stages.process.stateful import Stateful
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
+from windowing.identity import fields_of, function_of
 from windowing.python_rows import BEYOND, python_has
 
 AsColumns = Callable[[Sequence[Any]], tuple[pl.DataFrame, Mapping[int, str]]]
@@ -26,6 +27,12 @@ class KeyedProcess(Stateful):
 
     process: Process
     results: AsColumns
+    kind: ClassVar[str] = "process"
+
+    @property
+    def does(self) -> object:
+        """The user's class, and what its object was made with."""
+        return {"class": function_of(type(self.process)), "with": fields_of(self.process)}
 
     def usable(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refused, ...]]:
         """A method can only be given what Python can hold."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import ClassVar
 
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
+from stages.operator import HOLD, PENDING, Kept, Said, State, Table, Visit
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
 from stages.progress.watermarks import Times, Watermarks
@@ -52,6 +53,7 @@ class Running(Keyed):
     """Rows with more columns: cumulative `aggregates` by name."""
 
     aggregates: Mapping[str, Cumulative]
+    kind: ClassVar[str] = "running"
 
     @cached_property
     def parts(self) -> dict[str, pl.DataType]:
@@ -69,9 +71,9 @@ class Running(Keyed):
         return Totals(self.keys, pl.Schema({**ids, **self.parts}), self.windowing.allowed_lateness)
 
     @property
-    def kept(self) -> Mapping[str, str]:
+    def kept(self) -> Mapping[str, object]:
         """Totals."""
-        return {name: str(aggregate) for name, aggregate in self.aggregates.items()}
+        return {name: Said(aggregate, str(aggregate)) for name, aggregate in self.aggregates.items()}
 
     @property
     def content(self) -> pl.Schema:

@@ -36,7 +36,7 @@ class Stateful(Keyed):
         return Cells(self.layout)
 
     @property
-    def kept(self) -> Mapping[str, str]:
+    def kept(self) -> Mapping[str, object]:
         """Fields and timers."""
         return self.layout.kinds
 

@@ -36,6 +36,8 @@ class Side:
     feed: Feed
     timed: bool = True
     limit: int = LIMIT
+    numbered: bool = False
+    """Whether its name depends on the order in which steps are declared."""
 
     @property
     def clock(self) -> str:

@@ -15,6 +15,7 @@ from stages.keys import key_hash
 from stages.operator import Refused
 from stages.sides.contents import Seen
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.identity import Declared, identity_of
 
 Places = npt.NDArray[np.int64]
 
@@ -132,13 +133,17 @@ class Lookup:
 
 
 @attrs.frozen(slots=False, eq=False)
-class LookedUp:
+class LookedUp(Declared):
     """Rows of these columns, with what is looked up for them."""
 
     own: pl.Schema
     lookups: tuple[Lookup, ...]
     types: pl.Schema
     python: ClassVar[bool] = False
+
+    def identity(self) -> Any:
+        """What is looked up, by which keys."""
+        return {"kind": "lookup", "lookups": identity_of(self.lookups)}
 
     @cached_property
     def schema(self) -> pl.Schema:

@@ -10,13 +10,14 @@ import attrs
 import polars as pl
 
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Declaration, Given, Input, Kept, Operator, Refused, State
 from stages.progress.watermarks import Times, Watermarks
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, Versions, Waits
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
+from windowing.time import Microseconds
 from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
@@ -53,6 +54,18 @@ class SideInputs(Operator):
     allowed_lateness: int = 0
     late: bool = attrs.field(default=False, kw_only=True)
     title: str = attrs.field(default="", kw_only=True)
+
+    @property
+    def declared(self) -> Declaration:
+        """The windows of each side, and how it arrives."""
+        sides = {side.name: {"windows": side.windows, "feed": side.feed} for side in self.sides}
+        choices = {"sides": sides, "allowed lateness": Microseconds(self.allowed_lateness)}
+        return Declaration("sides", choices, does=self.use)
+
+    @property
+    def numbered(self) -> tuple[str, ...]:
+        """The sides whose names depend on the order in which steps are declared."""
+        return tuple(side.name for side in self.sides if side.numbered)
 
     @property
     def inputs(self) -> dict[str, Input]:

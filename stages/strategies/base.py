@@ -16,6 +16,7 @@ from stages.strategies import validators
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
 from stages.strategies.lateness import HALF_LIFE, Lateness, learn, percentile_watermark
 from windowing.columns import EVENT_TIME
+from windowing.identity import Declared
 from windowing.time import MIN_TIME, Microseconds, microseconds
 
 Summary = dict[str, Any]
@@ -25,7 +26,7 @@ Summary = dict[str, Any]
 
 
 @attrs.frozen
-class WatermarkStrategy:
+class WatermarkStrategy(Declared):
     """How complete a source is: W says that no element with an event time before W is still to come.
 
     A user's own is a subclass with three functions: `observe`, `merge` and `watermark`; fields make it an attrs

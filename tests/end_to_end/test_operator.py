@@ -17,8 +17,9 @@ import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.io import Source
 from beamlike.plan.compiler import Plan
+from beamlike.plan.differences import differences
 from beamlike.plan.explain import explain
-from beamlike.plan.manifest import describe, differences
+from beamlike.plan.manifest import describe
 from beamlike.records.model import BatchRecord
 from tests.support.examples import share
 from tests.support.hold_back import HoldBack, with_stage

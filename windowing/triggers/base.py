@@ -18,6 +18,7 @@ import attrs
 import polars as pl
 
 from windowing.columns import WINDOW_END
+from windowing.identity import Declared
 from windowing.time import MIN_TIME
 
 Env = Mapping[str, pl.Expr]
@@ -88,7 +89,7 @@ class Moment:
 
 
 @attrs.frozen(repr=False)
-class Trigger:
+class Trigger(Declared):
     """When a window emits a pane. `at` names the place of a trigger in the whole, so that its cells are its own.
 
     Laws: more elements never make a ready trigger unready. If without further elements a look with later clocks

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
-from beamlike.plan.manifest import describe
+from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import CheckpointFolder, require_fitting, saved_manifest
 from beamlike.runtime.dead_letter_limit import Counted
@@ -141,5 +141,6 @@ def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -
     """
     sources = {name: source.source for name, source in plan.sources.items()}
     require_outside(sources, path, _FILES, "the checkpoint of the run; give it a folder beside")
+    require_told_apart(plan)
     if (saved := saved_manifest(path)) is not None:
-        require_fitting(saved, describe(plan, shards or saved["shards"]), path, draining=draining)
+        require_fitting(saved, fitted(plan, saved, shards or saved["shards"]), path, draining=draining)

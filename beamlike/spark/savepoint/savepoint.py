@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import PlacedOnSpark, Planned, ReadInFiles
-from beamlike.plan.manifest import describe, needs_processing_time, new_manifest
+from beamlike.plan.manifest import needs_processing_time, new_manifest
+from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
 from beamlike.runtime.kept_inputs import INPUTS
@@ -133,12 +134,14 @@ def restore(
     master: str | None = None,
 ) -> list[str]:
     """Makes a new checkpoint, with which a run of the plan on Spark goes on. Users call `bl.savepoint.restore`."""
+    require_told_apart(plan)
     opened = _open(session, master, shards, plan.name)
     ship(opened, modules_of(plan))
     saved = load(absolute(savepoint), HadoopFiles(opened).read)
     opened.conf.set("spark.sql.shuffle.partitions", str(shards or saved.manifest["shards"]))
-    described = describe(plan, shards or saved.manifest["shards"])
-    saved.require_fitting(described)
+    fit = fitted(plan, saved.manifest, shards or saved.manifest["shards"])
+    saved.require_fitting(fit)
+    plan, described = fit.plan, fit.described
     target = Checkpoint(opened, absolute(checkpoint))
     if target.files.names(target.path):
         raise not_empty(target.path, "restore")

@@ -69,14 +69,11 @@ def test_it_is_a_source_of_its_own_with_the_steps_in_front() -> None:
     assert (list(source.raw), list(source.schema)) == (["line"], ["user", "at"])
     assert source.needed == (EVENT_TIME, "user")
     assert [step.name for route in source.routes for step in route.steps] == ["raw.filter", "raw.select"]
-    assert manifest(plan, 2)["sources"] == {
-        "raw.with_watermark": {
-            "kind": "Rows",
-            "event time": "at: Int64 s",
-            "watermark": "BoundedOutOfOrderness",
-            "files listed by": "the driver",  # on Spark, rows in memory are files
-        }
-    }
+    facts = manifest(plan, 2)["sources"]["raw.with_watermark"]
+    assert (facts["named"], facts["kind"], facts["files listed by"]) == (False, "Rows", "the driver")
+    assert facts["event time"] == {"kind": "EventTime", "column": "at", "dtype": "Int64", "unit": "s"}
+    assert facts["watermark"] == {"kind": "BoundedOutOfOrderness"}
+    assert [step["kind"] for step in facts["ways"][0]] == ["map"]
     text = rows.pipeline.explain()
     assert "before event time\n│     │  └─ raw.map  parse\n" in text
     assert "event time  at Int64 in s\n" in text

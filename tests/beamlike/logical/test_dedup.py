@@ -8,7 +8,8 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import DuplicateName, UnboundedGrouping, UnknownColumn, UnknownName, WrongType
-from beamlike.plan.manifest import describe, differences
+from beamlike.plan.differences import differences
+from beamlike.plan.manifest import describe
 from tests.support.pipelines import plays
 
 MINUTES = bl.FixedWindows("1m")

@@ -1,0 +1,194 @@
+"""The differences between the manifest of a run and that of a plan that is to go on with it, and their remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import attrs
+
+from stages.state.store import BROUGHT_ALONG
+from windowing.identity import as_text
+
+
+class Remedy(StrEnum):
+    """What a user can do about a plan that does not fit; the strongest is last."""
+
+    NAME = "give the step that name, which keeps its state whatever leads to it now, or another one to begin without"
+    TABLE = "give the side another name, as with .named(...), to have it read anew, or go on with what it was"
+    RESTORE = "take a savepoint of it and restore that with this plan"
+    ANEW = "start anew with another checkpoint, or go on with what it was"
+    VERSION = "go on with the version of beamlike that made it, or start anew with another checkpoint"
+
+
+@attrs.frozen
+class Difference:
+    """One way in which a plan does not fit a run that it is to go on with, and what can be done about it."""
+
+    what: str
+    remedy: Remedy
+
+    def __str__(self) -> str:
+        return self.what
+
+
+TICKS: Final = "batches without input"
+"""The fact that there are some, as processing time must pass."""
+
+_OF_RUN: Final = ("runner", "encoding", "shards", "levels", TICKS)
+_OF_SOURCE: Final = {
+    "kind": Remedy.ANEW,
+    "event time": Remedy.ANEW,
+    "watermark": Remedy.ANEW,
+    "files listed by": Remedy.RESTORE,
+}
+_OF_STAGE: Final = {
+    "level": Remedy.RESTORE,
+    "inputs": Remedy.RESTORE,
+    "kind": Remedy.ANEW,
+    "keys": Remedy.ANEW,
+}
+"""The facts of which each must stay as it was, and what can be done about one that has changed."""
+
+_SINCE: Final = {"files listed by": "Spark"}
+"""Facts that older manifests lack, as they were then."""
+
+PARTS: Final = {"aggregates": "aggregate", "fields": "state field or timer"}
+"""The parts of a stage of which more may be added, and what one is called."""
+
+
+def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
+    """How a plan does not fit the run that a checkpoint or savepoint is of; nothing if it may go on with it.
+
+    Both have the same names for the same things (`matching`). What is not told may change: watermark delays, stages
+    that are new on a level that was there, aggregates that are new, and whatever has no state, such as steps and sinks.
+    """
+    if saved["encoding"] not in (now["encoding"], *BROUGHT_ALONG):
+        # What else differs cannot be known: a manifest of another encoding may have other facts.
+        return [_of_run("encoding", saved, now, Remedy.VERSION)]
+    found = [_of_run(fact, saved, now, Remedy.RESTORE) for fact in _OF_RUN if saved[fact] != now[fact]]
+    found += _of_all("source", saved["sources"], now["sources"], _OF_SOURCE)
+    found += _of_all("stage", saved["stages"], now["stages"], _OF_STAGE)
+    found += [
+        Difference(f"source {name!r} is new", Remedy.RESTORE)
+        for name in now["sources"]
+        if name not in saved["sources"]
+    ]
+    found += [
+        Difference(f"stage {name!r} is new, on level {stage['level']}", Remedy.RESTORE)
+        for name, stage in now["stages"].items()
+        if name not in saved["stages"] and stage["level"] > saved["levels"]
+    ]
+    found += _of_tables(saved, now)
+    for name in saved["stages"].keys() & now["stages"].keys():
+        found += _of_stage(f"stage {name!r}", saved["stages"][name], now["stages"][name])
+    return in_order(found)
+
+
+def in_order(found: Iterable[Difference]) -> list[Difference]:
+    """Differences by remedy, then by the alphabet; each once."""
+    return sorted({*found}, key=lambda difference: (list(Remedy).index(difference.remedy), difference.what))
+
+
+def _of_run(fact: str, saved: Mapping[str, Any], now: Mapping[str, Any], remedy: Remedy) -> Difference:
+    before, after = saved[fact], now[fact]
+    if fact == TICKS:
+        before, after = ("some, for processing time" if each else "none" for each in (before, after))
+    return Difference(f"{fact}: it has {before}, this run {after}", remedy)
+
+
+def _of_all(
+    kind: str, saved: Mapping[str, Any], now: Mapping[str, Any], facts: Mapping[str, Remedy]
+) -> Iterator[Difference]:
+    yield from (Difference(f"{kind} {name!r} is gone", Remedy.RESTORE) for name in saved if name not in now)
+    for name in saved.keys() & now.keys():
+        older = _SINCE if saved[name].get("kind") == now[name].get("kind") else {}
+        before, after = older | saved[name], older | now[name]
+        for fact, remedy in facts.items():
+            if before.get(fact, after.get(fact)) != after.get(fact, before.get(fact)):
+                was, is_now = (_text(each, fact) for each in (before, after))
+                yield Difference(f"{kind} {name!r}: {fact} was {was}, now {is_now}", remedy)
+
+
+def _of_tables(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    """What was read before the first batch stays as it was, and is not read again for a stage."""
+    tables = now["tables"]
+    for name, before in saved.get("tables", {}).items():
+        if name in tables and tables[name]["columns"] != before["columns"]:
+            told = f"columns was {shown(before['columns'])}, now {shown(tables[name]['columns'])}"
+            yield Difference(f"side {name!r}: {told}", Remedy.ANEW)
+        elif name in tables and tables[name]["ways"] != before["ways"]:
+            told = f"it keeps the rows of {ways_changed(before, tables[name])}"
+            yield Difference(f"side {name!r}: {told}", Remedy.TABLE)
+        for stage, facts in now["stages"].items() if name not in tables else ():
+            if read := sorted({*before["sources"]}.intersection(facts["inputs"])):
+                told = f"stage {stage!r}: it keeps side {name!r}, which was a table, and {read[0]!r} is not read again"
+                yield Difference(told, Remedy.ANEW)
+
+
+def _of_stage(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    """Aggregates may be added: windows that are open then have of them what no elements give."""
+    before, after = saved["choices"], now["choices"]
+    for name in sorted(before.keys() | after.keys()) if saved["kind"] == now["kind"] else ():
+        if before.get(name) != after.get(name):
+            yield _changed(where, name, "choices", name, saved, now)
+    for part, called in PARTS.items():
+        for name in saved[part]:
+            if saved[part][name] != now[part].get(name):
+                yield _changed(where, f"{called} {name}", part, name, saved, now)
+    for column, dtype in saved["accumulators"].items():
+        # Of one that is gone, its aggregate has been told.
+        if now["accumulators"].get(column, dtype) != dtype:
+            told = f"{where}: column {column} was {dtype}, now {now['accumulators'][column]}"
+            yield Difference(told, Remedy.ANEW)
+    for column in saved["state"].keys() | now["state"].keys():
+        was, is_now = saved["state"].get(column, "missing"), now["state"].get(column, "gone")
+        if was != is_now:
+            yield Difference(f"{where}: column {column} was {was}, now {is_now}", Remedy.ANEW)
+
+
+def _changed(
+    where: str, what: str, part: str, name: str, saved: Mapping[str, Any], now: Mapping[str, Any]
+) -> Difference:
+    """The texts of both; the data, where it differs and the texts do not."""
+    before = saved["text"][part].get(name, "not there")
+    after = now["text"][part].get(name, "gone")
+    if before == after:
+        before, after = as_text(saved[part].get(name)), as_text(now[part].get(name))
+    return Difference(f"{where}: {what} was {before}, now {after}", Remedy.ANEW)
+
+
+def _text(facts: Mapping[str, Any], fact: str) -> str:
+    return str(facts.get("text", {}).get(fact, shown(facts[fact])))
+
+
+def ways_changed(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The ways to a stage or side as they were, and as they are: those that differ."""
+    before, after = saved["text"]["ways"], now["text"]["ways"]
+    if before == after:
+        before, after = ([as_text(one["ways"])] for one in (saved, now))
+    gone = [way for way in before if way not in after]
+    new = [way for way in after if way not in before]
+    return f"{'; '.join(gone) or 'nothing more'}, now {'; '.join(new) or 'nothing in its place'}"
+
+
+def shown(fact: Any) -> str:
+    """A fact for people."""
+    if isinstance(fact, list):
+        return ", ".join(map(shown, fact))
+    if isinstance(fact, Mapping):
+        return ", ".join(f"{name}: {shown(each)}" for name, each in fact.items()) or "none"
+    return str(fact)
+
+
+def refusal(found: Iterable[Difference], what: str, remedies: Mapping[Remedy, str]) -> str:
+    """The differences from `what`, by what can be done about them. `remedies` may say more of one."""
+    lines = [f"this plan does not fit {what}:"]
+    by_remedy: dict[Remedy, list[str]] = {}
+    for difference in found:
+        by_remedy.setdefault(difference.remedy, []).append(difference.what)
+    for remedy, told in by_remedy.items():
+        lines += [f"  {line}" for line in told]
+        lines.append(f"  -> {remedies.get(remedy, remedy)}")
+    return "\n".join(lines)

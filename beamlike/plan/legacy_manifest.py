@@ -1,0 +1,159 @@
+"""Manifests of version 1, in which facts are text: `repr` of windows and triggers, and words for the rest.
+
+Nothing is parsed. A plan is described in the same words (`_stage`), and each fact of the manifest that reads as it did
+becomes the fact of today; another one stays text, which is unlike all of today's. Only these functions know the words,
+so they must not change: `repr` of what has got a new attribute since is corrected here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from beamlike.expressions.describe import aggregate_text
+from beamlike.expressions.describe import describe as text
+from beamlike.plan.manifest import texts_of
+from beamlike.plan.model import Plan, StagePlan
+from stages.grouping.grouping import Grouping
+from stages.joins.base import TimeJoin
+from stages.operator import Operator, Said
+from stages.process.dedup import Dedup
+from stages.process.keyed import Keyed
+from stages.sides.operator import SideInputs
+from windowing.time import format_duration
+from windowing.windows import FixedWindows, Sessions, SlidingWindows, WindowFn
+
+_CHOICES: Final = (
+    *("order", "join", "sides", "windows", "merging", "trigger", "accumulation", "timestamp combiner"),
+    *("allowed lateness", "on_time", "closing"),
+)
+
+
+def upgraded(saved: Mapping[str, Any], plan: Plan, now: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest of version 1 as one of today, where `now` is that of the plan which it is compared with."""
+    stages = {
+        name: _upgraded(facts, _stage(plan.stages[name]), now["stages"][name])
+        if name in plan.stages
+        else {**facts, "named": True}
+        for name, facts in saved["stages"].items()
+    }
+    tables = {
+        name: {**facts, **_table(plan, name, facts, now)} for name, facts in saved.get("tables", {}).items()
+    }
+    sources = {
+        name: _source(facts, texts_of(plan.sources[name]), now["sources"][name])
+        if name in plan.sources
+        else facts
+        for name, facts in saved["sources"].items()
+    }
+    return {**saved, "sources": sources, "stages": stages, "tables": tables}
+
+
+def _source(saved: Mapping[str, Any], then: Mapping[str, str], now: Mapping[str, Any]) -> dict[str, Any]:
+    same = {fact: now[fact] for fact, words in then.items() if saved.get(fact, words) == words}
+    return {
+        **saved,
+        "ways": now["ways"],
+        "text": {fact: saved.get(fact, then[fact]) for fact in then},
+        **same,
+    }
+
+
+def _upgraded(saved: Mapping[str, Any], then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a stage; `then` and `now` are those of the plan, in the words of version 1 and as data of today."""
+    same_kind = _kind(saved) == _kind(then)
+    found: dict[str, Any] = {**now, "accumulators": saved["accumulators"], "state": saved["state"]}
+    for fact in ("level", "inputs", "keys"):
+        found[fact] = now[fact] if saved.get(fact, then[fact]) == then[fact] else saved[fact]
+    found["kind"] = now["kind"] if same_kind else _kind(saved)
+    words = {fact: saved[fact] for fact in _CHOICES if fact in saved and saved[fact] != then.get(fact)}
+    found["choices"] = {**now["choices"], **words}
+    texts = {"choices": {**now["text"]["choices"], **{fact: _shown(words[fact]) for fact in words}}}
+    for part in ("aggregates", "fields"):
+        before, after = saved.get(part, {}), then.get(part, {})
+        found[part] = {
+            name: now[part][name] if each == after.get(name) else each for name, each in before.items()
+        }
+        texts[part] = before
+    return {**found, "text": {**now["text"], **texts}}
+
+
+def _kind(facts: Mapping[str, Any]) -> str:
+    return str(
+        facts.get("operator", "join" if "join" in facts else "sides" if "sides" in facts else "grouping")
+    )
+
+
+def _shown(words: str) -> str:
+    return format_duration(int(words.removesuffix(" us"))) if words.endswith(" us") else words
+
+
+def _table(plan: Plan, name: str, facts: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """A table: the ways to it were not told."""
+    found: dict[str, Any] = {"sources": facts["sources"].split(", ")}
+    if name in plan.tables:
+        own = plan.tables[name].side.schema
+        columns = ", ".join(f"{column} {dtype}" for column, dtype in own.items())
+        found |= {"ways": now["tables"][name]["ways"]}
+        found["columns"] = now["tables"][name]["columns"] if columns == facts["columns"] else facts["columns"]
+    return found
+
+
+# The words of version 1
+
+
+def _stage(stage: StagePlan) -> dict[str, Any]:
+    table = stage.stage.operator.tables[0].table
+    return {
+        "level": str(stage.level),
+        "inputs": ", ".join(stage.inputs),
+        "keys": ", ".join(f"{key}: {table.schema[key]}" for key in table.keys),
+        **_operator(stage.stage.operator),
+    }
+
+
+def _operator(operator: Operator) -> dict[str, Any]:
+    if isinstance(operator, Keyed):
+        return {
+            "operator": type(operator).__name__,
+            "order": operator.order,
+            "windows": _windows(operator.windowing.windows),
+            "allowed lateness": f"{operator.windowing.allowed_lateness} us",
+            "fields": _fields(operator),
+        }
+    if isinstance(operator, TimeJoin):
+        return {"join": operator.text, "allowed lateness": f"{operator.allowed_lateness} us"}
+    if isinstance(operator, SideInputs):
+        sides = {side.name: f"{text(side.windows)}, {side.feed}" for side in operator.sides}
+        return {"sides": str(sides), "allowed lateness": f"{operator.allowed_lateness} us"}
+    if not isinstance(operator, Grouping):
+        return {"operator": text(operator)}
+    windowing = operator.windowing
+    return {
+        "windows": _windows(windowing.windows),
+        "merging": str(operator.merging),
+        "trigger": repr(windowing.trigger),
+        "accumulation": windowing.accumulation.value,
+        "timestamp combiner": text(windowing.timestamp_combiner),
+        "allowed lateness": f"{windowing.allowed_lateness} us",
+        "on_time": windowing.on_time,
+        "closing": windowing.closing,
+        "aggregates": {name: aggregate_text(agg) for name, agg in operator.aggregates.items()},
+    }
+
+
+def _windows(windows: WindowFn) -> str:
+    match windows:
+        case FixedWindows(size, offset):
+            return f"FixedWindows(size={int(size)}, offset={int(offset)})"
+        case SlidingWindows(size, period, offset):
+            return f"SlidingWindows(size={int(size)}, period={int(period)}, offset={int(offset)})"
+        case Sessions(gap):
+            return f"Sessions(gap={int(gap)})"
+    return repr(windows)
+
+
+def _fields(operator: Keyed) -> dict[str, str]:
+    if isinstance(operator, Dedup):
+        return {operator.by: "window" if operator.within is None else format_duration(operator.within)}
+    return {name: each.text if isinstance(each, Said) else str(each) for name, each in operator.kept.items()}

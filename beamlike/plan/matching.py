@@ -1,0 +1,236 @@
+"""Which source, stage and table of a run each of a plan is: by the names that users have given, else by what it is.
+
+A name that nobody has given depends on the order in which steps are declared. Something without a given name is known
+again by its declaration and by the ways to it, and then has the name that the run has for it, under which its state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from beamlike.errors import PlanError, listed
+from beamlike.plan import legacy_manifest
+from beamlike.plan.differences import PARTS, Difference, Remedy, differences, in_order, ways_changed
+from beamlike.plan.manifest import Runner, describe, stem
+from beamlike.plan.model import Plan
+from beamlike.plan.renaming import with_names
+from beamlike.plan.ways import renamed
+from stages.sides.operator import SideInputs
+from windowing.identity import as_text
+
+_KINDS: Final = ("sources", "tables", "stages")
+"""In this order: the ways to each are from those before it."""
+
+_OF_SOURCE: Final = ("stem", "kind", "event time", "ways")
+_OF_TABLE: Final = ("columns", "ways")
+_OF_STAGE: Final = ("kind", "keys", "choices", "does", "ways")
+"""The facts by which something without a given name is known again."""
+
+
+@attrs.frozen
+class Fit:
+    """A plan with the names that a run has for its stages, its manifest, and how it differs from that of the run."""
+
+    plan: Plan
+    described: dict[str, Any]
+    differences: tuple[Difference, ...] = ()
+
+
+def fitted(plan: Plan, saved: Mapping[str, Any] | None, shards: int, runner: Runner = Runner.SPARK) -> Fit:
+    """The plan as one that is to go on with the run of this manifest; without one, as it is."""
+    described = describe(plan, shards, runner)
+    if saved is None:
+        return Fit(plan, described)
+    if saved["version"] == 1:
+        # Its stages are known by their names alone, as they were.
+        before = legacy_manifest.upgraded(saved, plan, described)
+        return Fit(plan, described, tuple(differences(before, described)))
+    match = _Match.of(saved, described, plan.sinks)
+    plan = with_names(plan, match.all_names())
+    described = describe(plan, shards, runner)
+    told = [*differences(match.without_hinted(saved), described), *match.told()]
+    return Fit(plan, described, tuple(in_order(told)))
+
+
+@attrs.define
+class _Match:
+    """Names of the run, by those of the plan: `names` of what is alike, and `changed` of stages that are not."""
+
+    saved: Mapping[str, Any]
+    now: Mapping[str, Any]
+    beside: frozenset[str]
+    names: dict[str, str] = attrs.field(factory=dict)
+    changed: dict[str, str] = attrs.field(factory=dict)
+    unsure: set[str] = attrs.field(factory=set)
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any], now: Mapping[str, Any], beside: Iterable[str]) -> _Match:
+        """`beside`: names that are taken in the plan by something without state."""
+        match = cls(saved, now, frozenset(beside))
+        given = {name for kind in _KINDS for name, facts in now[kind].items() if facts["named"]}
+        match.names = {name: name for name in given}
+        match._find("sources", now["sources"], _OF_SOURCE)
+        match._find("tables", now["tables"], _OF_TABLE)
+        levels = sorted({facts["level"] for facts in now["stages"].values()})
+        for level in levels:
+            stages = {name: facts for name, facts in now["stages"].items() if facts["level"] == level}
+            # A name that a step before has been given tells apart what is else alike.
+            match._find("stages", stages, ("stem", *_OF_STAGE, *PARTS))
+            match._find("stages", stages, (*_OF_STAGE, *PARTS))
+            match._find("stages", stages, _OF_STAGE, _only_added)
+        match._pair()
+        return match
+
+    def _free(self, kind: str) -> dict[str, Any]:
+        """Those of the run that have no name of the user's, and that nothing has been found to be."""
+        taken = {*self.names.values(), *self.changed.values(), *self.beside}
+        return {
+            name: facts
+            for name, facts in self.saved.get(kind, {}).items()
+            if not facts["named"] and name not in taken
+        }
+
+    def _find(
+        self,
+        kind: str,
+        wanted: Mapping[str, Any],
+        facts: Iterable[str],
+        fits: Callable[[Any, Any], bool] = lambda before, after: True,
+    ) -> None:
+        """Those of the run that have the same facts, where one of the plan is like one of the run, and no other."""
+        facts = tuple(facts)
+        before = [(name, each, _key(each, facts)) for name, each in self._free(kind).items()]
+        alike: dict[str, list[str]] = {}
+        for name, each in wanted.items():
+            key = _key(self._translated(each), facts)
+            found = [old for old, its, known in before if known == key and fits(its, each)]
+            for old in found if name not in self.names else ():
+                alike.setdefault(old, []).append(name if len(found) == 1 else "")
+        for old, names in alike.items():
+            if len(names) == 1 and names[0]:
+                self.names[names[0]] = old
+            else:
+                self.unsure.add(old)
+
+    def _translated(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Facts with the names that the run has. What is new has none, and makes its ways unlike all others."""
+        known = {**self.names, **self.changed}
+        return {**facts, "ways": renamed(facts["ways"], lambda name: known.get(name, f"@new {name}"))}
+
+    def _pair(self) -> None:
+        """What is left of the stages: each with the one of the run that is most like it, as having changed."""
+        for name, facts in self.now["stages"].items():  # those before others first
+            if name in self.names or not (free := self._free("stages")):
+                continue
+            own = self._translated(facts)
+            likeness = {old: _likeness(before, own, old == name) for old, before in free.items()}
+            best = max(likeness, key=lambda old: likeness[old])
+            if likeness[best] > 0:
+                self.changed[name] = best
+
+    def told(self) -> Iterator[Difference]:
+        """The stages without a given name that have changed, and given names that hide one of the run."""
+        for name, old in self.changed.items():
+            before, after = self.saved["stages"][old], self._translated(self.now["stages"][name])
+            if before["ways"] != after["ways"]:
+                yield self._told(old, f"has changed: it was of {ways_changed(before, after)}")
+            elif before["does"] != after["does"]:
+                yield self._told(old, f"has changed: {as_text(before['does'])}, now {as_text(after['does'])}")
+        for old in sorted(self.unsure & {*self._free("stages"), *self.changed.values()}):
+            yield self._told(old, "is like several of this plan, of which it may be any")
+        for old, new in self._hinted().items():
+            yield self._told(old, f"is called {new!r} now")
+
+    def _told(self, old: str, what: str) -> Difference:
+        step = self.saved["stages"][old]["step"]
+        told = f"stage {old!r}, which has no name of yours, {what} (name={step!r} keeps its state)"
+        return Difference(told, Remedy.NAME)
+
+    def _hinted(self) -> dict[str, str]:
+        """Stages of the run by a given name that is new for what is the same."""
+        new = {name: facts for name, facts in self.now["stages"].items() if name not in self.saved["stages"]}
+        named = {
+            name: _key(self._translated(facts), _OF_STAGE) for name, facts in new.items() if facts["named"]
+        }
+        free = {old: _key(facts, _OF_STAGE) for old, facts in self._free("stages").items()}
+        found = {old: [name for name, key in named.items() if key == own] for old, own in free.items()}
+        return {old: names[0] for old, names in found.items() if len(names) == 1}
+
+    def without_hinted(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """The manifest without the stages of which `told` says more than that they are gone."""
+        hinted = self._hinted()
+        return {
+            **saved,
+            "stages": {name: each for name, each in saved["stages"].items() if name not in hinted},
+        }
+
+    def all_names(self) -> dict[str, str]:
+        """For all of the plan: what is new has a name that nothing of the run has."""
+        names = {**self.names, **self.changed}
+        of_run = (name for kind in _KINDS for name in self.saved.get(kind, ()))
+        taken = {*names.values(), *of_run, *self.beside}
+        for kind, name in ((kind, name) for kind in _KINDS for name in self.now[kind]):
+            if name not in names:
+                names[name] = _unused(self.now[kind][name].get("step", name), name, taken)
+                taken.add(names[name])
+        return names
+
+
+def _key(facts: Mapping[str, Any], which: Iterable[str]) -> str:
+    return as_text([facts.get(fact) for fact in which])
+
+
+def _only_added(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether aggregates and fields are as they were, and others beside them."""
+    return all(before[part].items() <= after[part].items() for part in PARTS)
+
+
+def _likeness(before: Mapping[str, Any], after: Mapping[str, Any], same_name: bool) -> int:
+    """How like two stages are, 0 for those that have nothing in common; what changes least often counts most."""
+    if before["kind"] != after["kind"] or before["keys"] != after["keys"]:
+        return 0
+    same = sum(
+        int(before[fact] == after[fact]) for fact in ("ways", "aggregates", "fields", "choices", "does")
+    )
+    return 1 + 2 * same + int(same_name)
+
+
+def _unused(step: str, name: str, taken: Container[str]) -> str:
+    """The name of a part of a step, with a number after that of the step if it is taken."""
+    part, base, last = name.removeprefix(step), stem(step), 1
+    while name in taken:
+        last += 1
+        name = f"{base}_{last}{part}"
+    return name
+
+
+def require_told_apart(plan: Plan) -> None:
+    """Nothing without a given name is like another: a later run could not tell which state is whose.
+
+    Raises `PlanError`, which says what to name.
+    """
+    described = describe(plan, 1)
+    for kind, facts in (("sources", _OF_SOURCE), ("stages", ("stem", *_OF_STAGE, *PARTS))):
+        seen: dict[str, str] = {}
+        for name, own in described[kind].items():
+            if own["named"]:
+                continue
+            other = seen.setdefault(_key(own, facts), name)
+            if other != name:
+                how = "the same declaration and the same ways to them"
+                raise PlanError(
+                    f"it cannot be told apart from {other!r}: both have no name of yours, {how}, and a checkpoint must "
+                    f"know which state is whose; give them name= (those of a checkpoint are {other!r} and {name!r})",
+                    step=name,
+                )
+    for name, stage in plan.stages.items():
+        operator = stage.stage.operator
+        if isinstance(operator, SideInputs) and len(operator.numbered) > 1:
+            raise PlanError(
+                f"its sides {listed(map(repr, operator.numbered))} have no names of yours, and a checkpoint must know "
+                "which rows are whose; give each one a name with .named(...)",
+                step=name,
+            )

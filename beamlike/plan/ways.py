@@ -1,0 +1,86 @@
+"""How rows come to a stage or a table, as plain data: from which producers, and through which steps.
+
+Steps are reduced to the columns that are needed at their end, so a column that is added for another consumer changes
+nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from beamlike.plan.model import Plan, SourcePlan
+from beamlike.plan.route import Route
+from beamlike.steps.base import Step
+from beamlike.steps.lookup import TABLE
+from windowing.identity import as_text
+
+FROM: Final = "@from"
+"""The key of a way under which the name of its producer is; that of a table is under `TABLE`."""
+
+Way = dict[str, Any]
+Name = Callable[[str], str]
+
+
+def ways_to(plan: Plan, consumer: str, needed: Callable[[str], frozenset[str]]) -> dict[str, list[Way]]:
+    """The ways to each input of a consumer, by role; `needed` gives the columns that an input depends on."""
+    found: dict[str, list[Way]] = {}
+    for producer, route in _routes(plan, consumer):
+        found.setdefault(route.role, []).append(_way(producer, route, needed(route.role)))
+    return {role: sorted(ways, key=as_text) for role, ways in found.items()}
+
+
+def texts_to(plan: Plan, consumer: str) -> list[str]:
+    """The same ways in words."""
+    return sorted(_text(producer, route) for producer, route in _routes(plan, consumer))
+
+
+def ways_into(source: SourcePlan) -> list[Any]:
+    """The steps of a source before and after its event time."""
+    return [_identities(source.prelude), _identities(source.interlude)]
+
+
+def renamed(identity: Any, name: Name) -> Any:
+    """Ways in which producers and tables have other names."""
+    if isinstance(identity, list):
+        return [renamed(each, name) for each in identity]
+    if not isinstance(identity, Mapping):
+        return identity
+    found = {key: renamed(each, name) for key, each in identity.items()}
+    return found | {key: name(identity[key]) for key in (FROM, TABLE) if key in identity}
+
+
+def _routes(plan: Plan, consumer: str) -> Iterator[tuple[str, Route]]:
+    for name, producer in plan.producers.items():
+        yield from ((name, route) for route in producer.routes if route.consumer == consumer)
+
+
+def _way(producer: str, route: Route, needed: frozenset[str]) -> Way:
+    steps = _narrowed(route.steps, needed)
+    found = {
+        FROM: producer,
+        "steps": _identities(steps),
+        "output": route.output,
+        "before": _identities(route.before),
+    }
+    if route.before:
+        found["of"] = route.of
+    return {name: value for name, value in found.items() if value and value != "main"}
+
+
+def _narrowed(steps: Iterable[Step], wanted: frozenset[str]) -> list[Step]:
+    found: list[Step] = []
+    for step in reversed([*steps]):
+        found.insert(0, step.narrowed(wanted))
+        wanted = step.needs(wanted)
+    return found
+
+
+def _identities(steps: Iterable[Step]) -> list[Any]:
+    return [identity for step in steps if (identity := step.identity()) is not None]
+
+
+def _text(producer: str, route: Route) -> str:
+    output = "" if route.output == "main" else f" ({route.output.replace('_', ' ')})"
+    steps = (f"{step.kind} {step.detail()}".rstrip() for step in (*route.before, *route.steps))
+    return " -> ".join([f"{producer}{output}", *steps])
