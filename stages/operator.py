@@ -288,6 +288,11 @@ class Operator(Protocol):
         """The operator as a checkpoint knows it again."""
         return Declaration(kind_of(type(self)))
 
+    @property
+    def numbered(self) -> tuple[str, ...]:
+        """The parts of its state whose names depend on the order in which steps are declared."""
+        return ()
+
     def needed(self, role: str) -> frozenset[str]:
         """The columns of an input on which the state and the results depend."""
         return frozenset(self.inputs[role].schema)

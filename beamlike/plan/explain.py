@@ -32,17 +32,23 @@ _WIDTH = 12
 def explain(plan: Plan) -> str:
     """Sources, stages by level with their windowing, sinks, and the PySpark operators of all that."""
     tree: dict[str, Tree | None] = {
-        "sources": {_title(name, source): _source(source) for name, source in plan.sources.items()}
+        "sources": {_title(source): _source(source) for source in plan.sources.values()}
     }
     if plan.tables:
         tree["tables"] = {_title_of(table): _table(table) for table in plan.tables.values()}
     for level, names in enumerate(plan.levels, start=1):
         tree[f"level {level}"] = {
-            _reads(name, plan.stages[name].inputs): _stage(plan.stages[name]) for name in names
+            _reads(_marked(plan.stages[name]), plan.stages[name].inputs): _stage(plan.stages[name])
+            for name in names
         }
     tree["sinks"] = {_reads(name, sink.inputs): _sink(sink) for name, sink in plan.sinks.items()}
     tree["on Spark"] = dict.fromkeys(_operators(plan))
     return "\n".join([f"pipeline {plan.name}", *_lines(tree)]) + "\n"
+
+
+def _marked(part: SourcePlan | StagePlan | TablePlan) -> str:
+    """The name, and whether it was made: such a name depends on the order in which steps are declared."""
+    return part.name if part.named else f"{part.name} (made name)"
 
 
 def _lines(tree: Tree, indent: str = "") -> Iterable[str]:
@@ -62,8 +68,8 @@ def _reads(name: str, inputs: Iterable[str]) -> str:
     return f"{name}  <- {', '.join(inputs)}"
 
 
-def _title(name: str, source: SourcePlan) -> str:
-    return f"{name}  {describe(source.source)}"
+def _title(source: SourcePlan) -> str:
+    return f"{_marked(source)}  {describe(source.source)}"
 
 
 def _source(source: SourcePlan) -> Tree:
@@ -79,7 +85,7 @@ def _source(source: SourcePlan) -> Tree:
 
 
 def _title_of(table: TablePlan) -> str:
-    return _reads(table.name, (source.name for source in table.sources))
+    return _reads(_marked(table), (source.name for source in table.sources))
 
 
 def _table(table: TablePlan) -> Tree:

@@ -50,7 +50,8 @@ def upgraded(saved: Mapping[str, Any], plan: Plan, now: Mapping[str, Any]) -> di
 
 
 def _source(saved: Mapping[str, Any], then: Mapping[str, str], now: Mapping[str, Any]) -> dict[str, Any]:
-    same = {fact: now[fact] for fact, words in then.items() if saved.get(fact, words) == words}
+    words = {fact: saved.get(fact, told) for fact, told in then.items()}
+    same = {fact: now[fact] for fact, told in then.items() if words[fact] == told}
     return {
         **saved,
         "ways": now["ways"],

@@ -20,7 +20,7 @@ from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles
 from beamlike.plan.differences import TICKS, Remedy
 from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.stepped import steps_of
-from beamlike.plan.ways import texts_to, ways_into, ways_to
+from beamlike.plan.ways import texts_to, way_text, ways_into, ways_to
 from stages.aggregates.base import Aggregate
 from stages.operator import Said
 from stages.state.store import BROUGHT_ALONG, ENCODING
@@ -159,7 +159,7 @@ def _source(source: SourcePlan) -> dict[str, Any]:
         "event time": identity_of(source.time),
         "watermark": _watermark(source.watermark),
         "ways": ways_into(source),
-        "text": texts_of(source),
+        "text": {**texts_of(source), "ways": [way_text(source.name, (*source.prelude, *source.interlude))]},
         **listed,
         **({"batches planned by": "the source"} if isinstance(source.source, Planned) else {}),
     }

@@ -15,10 +15,9 @@ from beamlike.errors import PlanError, listed
 from beamlike.plan import legacy_manifest
 from beamlike.plan.differences import PARTS, Difference, Remedy, differences, in_order, ways_changed
 from beamlike.plan.manifest import Runner, describe, stem
-from beamlike.plan.model import Plan
+from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.renaming import with_names
 from beamlike.plan.ways import renamed
-from stages.sides.operator import SideInputs
 from windowing.identity import as_text
 
 _KINDS: Final = ("sources", "tables", "stages")
@@ -73,6 +72,7 @@ class _Match:
         given = {name for kind in _KINDS for name, facts in now[kind].items() if facts["named"]}
         match.names = {name: name for name in given}
         match._find("sources", now["sources"], _OF_SOURCE)
+        match._pair("sources")
         match._find("tables", now["tables"], _OF_TABLE)
         levels = sorted({facts["level"] for facts in now["stages"].values()})
         for level in levels:
@@ -81,7 +81,7 @@ class _Match:
             match._find("stages", stages, ("stem", *_OF_STAGE, *PARTS))
             match._find("stages", stages, (*_OF_STAGE, *PARTS))
             match._find("stages", stages, _OF_STAGE, _only_added)
-        match._pair()
+        match._pair("stages")
         return match
 
     def _free(self, kind: str) -> dict[str, Any]:
@@ -120,10 +120,10 @@ class _Match:
         known = {**self.names, **self.changed}
         return {**facts, "ways": renamed(facts["ways"], lambda name: known.get(name, f"@new {name}"))}
 
-    def _pair(self) -> None:
-        """What is left of the stages: each with the one of the run that is most like it, as having changed."""
-        for name, facts in self.now["stages"].items():  # those before others first
-            if name in self.names or not (free := self._free("stages")):
+    def _pair(self, kind: str) -> None:
+        """What is left of the plan: each with the one of the run that is most like it, as having changed."""
+        for name, facts in self.now[kind].items():  # those before others first
+            if name in self.names or not (free := self._free(kind)):
                 continue
             own = self._translated(facts)
             likeness = {old: _likeness(before, own, old == name) for old, before in free.items()}
@@ -132,22 +132,24 @@ class _Match:
                 self.changed[name] = best
 
     def told(self) -> Iterator[Difference]:
-        """The stages without a given name that have changed, and given names that hide one of the run."""
+        """What has no given name and has changed, and given names that hide one of the run."""
         for name, old in self.changed.items():
-            before, after = self.saved["stages"][old], self._translated(self.now["stages"][name])
+            kind = "stages" if name in self.now["stages"] else "sources"
+            before, after = self.saved[kind][old], self._translated(self.now[kind][name])
             if before["ways"] != after["ways"]:
-                yield self._told(old, f"has changed: it was of {ways_changed(before, after)}")
-            elif before["does"] != after["does"]:
-                yield self._told(old, f"has changed: {as_text(before['does'])}, now {as_text(after['does'])}")
+                yield self._told(kind, old, f"has changed: it was of {ways_changed(before, after)}")
+            elif before.get("does") != after.get("does"):
+                what = f"has changed: {as_text(before['does'])}, now {as_text(after['does'])}"
+                yield self._told(kind, old, what)
         for old in sorted(self.unsure & {*self._free("stages"), *self.changed.values()}):
-            yield self._told(old, "is like several of this plan, of which it may be any")
+            yield self._told("stages", old, "is like several of this plan, of which it may be any")
         for old, new in self._hinted().items():
-            yield self._told(old, f"is called {new!r} now")
+            yield self._told("stages", old, f"is called {new!r} now")
 
-    def _told(self, old: str, what: str) -> Difference:
-        step = self.saved["stages"][old]["step"]
-        told = f"stage {old!r}, which has no name of yours, {what} (name={step!r} keeps its state)"
-        return Difference(told, Remedy.NAME)
+    def _told(self, kind: str, old: str, what: str) -> Difference:
+        step = self.saved[kind][old].get("step", old)
+        called = f"{kind.removesuffix('s')} {old!r}, which has no name of yours,"
+        return Difference(f"{called} {what} (name={step!r} keeps its state)", Remedy.NAME)
 
     def _hinted(self) -> dict[str, str]:
         """Stages of the run by a given name that is new for what is the same."""
@@ -172,7 +174,7 @@ class _Match:
         names = {**self.names, **self.changed}
         of_run = (name for kind in _KINDS for name in self.saved.get(kind, ()))
         taken = {*names.values(), *of_run, *self.beside}
-        for kind, name in ((kind, name) for kind in _KINDS for name in self.now[kind]):
+        for kind, name in ((each, name) for each in _KINDS for name in self.now[each]):
             if name not in names:
                 names[name] = _unused(self.now[kind][name].get("step", name), name, taken)
                 taken.add(names[name])
@@ -189,13 +191,11 @@ def _only_added(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _likeness(before: Mapping[str, Any], after: Mapping[str, Any], same_name: bool) -> int:
-    """How like two stages are, 0 for those that have nothing in common; what changes least often counts most."""
-    if before["kind"] != after["kind"] or before["keys"] != after["keys"]:
+    """How like two of one kind are, 0 for those that have too little in common to be the same but for a change."""
+    if before["kind"] != after["kind"] or before.get("keys") != after.get("keys"):
         return 0
-    same = sum(
-        int(before[fact] == after[fact]) for fact in ("ways", "aggregates", "fields", "choices", "does")
-    )
-    return 1 + 2 * same + int(same_name)
+    facts = ("ways", "aggregates", "fields", "choices", "does")
+    return 1 + 2 * sum(int(before.get(fact) == after.get(fact)) for fact in facts) + int(same_name)
 
 
 def _unused(step: str, name: str, taken: Container[str]) -> str:
@@ -220,17 +220,31 @@ def require_told_apart(plan: Plan) -> None:
                 continue
             other = seen.setdefault(_key(own, facts), name)
             if other != name:
-                how = "the same declaration and the same ways to them"
+                names = " and ".join(
+                    f"name={described[kind][each].get('step', each)!r}" for each in (other, name)
+                )
                 raise PlanError(
-                    f"it cannot be told apart from {other!r}: both have no name of yours, {how}, and a checkpoint must "
-                    f"know which state is whose; give them name= (those of a checkpoint are {other!r} and {name!r})",
+                    f"it cannot be told apart from {other!r}: neither has a name of yours, and both compute the same "
+                    "of the same rows, as far as can be seen, so a later run would not know which state is whose; name "
+                    f"them, such as {names}, under which a checkpoint of before has their state",
                     step=name,
                 )
     for name, stage in plan.stages.items():
-        operator = stage.stage.operator
-        if isinstance(operator, SideInputs) and len(operator.numbered) > 1:
+        _require_own_state(plan, stage)
+        if len(numbered := stage.stage.operator.numbered) > 1:
             raise PlanError(
-                f"its sides {listed(map(repr, operator.numbered))} have no names of yours, and a checkpoint must know "
-                "which rows are whose; give each one a name with .named(...)",
+                f"its sides {listed(map(repr, numbered))} have no names of yours, and a checkpoint must know which "
+                "rows are whose; give each one a name with .named(...)",
                 step=name,
             )
+
+
+def _require_own_state(plan: Plan, stage: StagePlan) -> None:
+    """State is stored under the name of the stage, a / and the name of one of its tables."""
+    tables = (kept.table.name for kept in stage.stage.operator.tables)
+    for table in (f"{stage.name}/{table}" for table in tables if table):
+        for other in plan.stages:
+            if f"{other}/".startswith(f"{table}/"):
+                raise PlanError(
+                    f"its state would be taken for that of {stage.name!r}; give it another name", step=other
+                )

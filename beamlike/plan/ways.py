@@ -82,5 +82,9 @@ def _identities(steps: Iterable[Step]) -> list[Any]:
 
 def _text(producer: str, route: Route) -> str:
     output = "" if route.output == "main" else f" ({route.output.replace('_', ' ')})"
-    steps = (f"{step.kind} {step.detail()}".rstrip() for step in (*route.before, *route.steps))
-    return " -> ".join([f"{producer}{output}", *steps])
+    return way_text(f"{producer}{output}", (*route.before, *route.steps))
+
+
+def way_text(producer: str, steps: Iterable[Step]) -> str:
+    """Steps after a producer in words."""
+    return " -> ".join([producer, *(f"{step.kind} {step.detail()}".rstrip() for step in steps)])
