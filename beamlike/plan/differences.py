@@ -116,8 +116,8 @@ def _of_tables(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Dif
     tables = now["tables"]
     for name, before in saved.get("tables", {}).items():
         if name in tables and tables[name]["columns"] != before["columns"]:
-            told = f"columns was {shown(before['columns'])}, now {shown(tables[name]['columns'])}"
-            yield Difference(f"side {name!r}: {told}", Remedy.ANEW)
+            was, is_now = (_text(each, "columns") for each in (before, tables[name]))
+            yield Difference(f"side {name!r}: columns was {was}, now {is_now}", Remedy.ANEW)
         elif name in tables and tables[name]["ways"] != before["ways"]:
             told = f"it keeps the rows of {ways_changed(before, tables[name])}"
             yield Difference(f"side {name!r}: {told}", Remedy.TABLE)

@@ -21,6 +21,7 @@ from beamlike.plan.differences import TICKS, Remedy
 from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.plan.ways import texts_to, way_text, ways_into, ways_to
+from beamlike.rows.dtypes import schema_text
 from stages.aggregates.base import Aggregate
 from stages.operator import Said
 from stages.state.store import BROUGHT_ALONG, ENCODING
@@ -144,7 +145,7 @@ def _table(plan: Plan, table: TablePlan) -> dict[str, Any]:
         "sources": [source.name for source in table.sources],
         "columns": types_of(table.side.schema),
         "ways": ways_to(plan, table.name, lambda _: columns),
-        "text": {"ways": texts_to(plan, table.name)},
+        "text": {"columns": schema_text(table.side.schema), "ways": texts_to(plan, table.name)},
     }
 
 

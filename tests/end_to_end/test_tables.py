@@ -59,7 +59,7 @@ def rated(folder: Path, out: bl.Memory | bl.Parquet, rate: type = float) -> bl.P
     orders = read(p, "orders", bl.CSV(folder / "orders", {"currency": str, "at": int}, 1))
     rates = p.read("rates", bl.CSV(folder / "rates", {"currency": str, "rate": rate}))
     row = bl.lookup(rates, on="currency")
-    counts = orders.filter(row.found()).group_by("currency").aggregate(n=bl.count())
+    counts = orders.filter(row.found()).group_by("currency", name="counts").aggregate(n=bl.count())
     counts.with_columns(rate=row["rate"]).write("out", out)
     return p
 
@@ -130,7 +130,9 @@ def test_a_side_that_was_gone_for_a_while_is_read_again(folder: Path) -> None:
     go_on(folder)
     alone = bl.Pipeline("rated")
     orders = read(alone, "orders", bl.CSV(folder / "orders", {"currency": str, "at": int}, 1))
-    orders.group_by("currency").aggregate(n=bl.count()).write("out", bl.Parquet(folder / "alone"))
+    orders.group_by("currency", name="counts").aggregate(n=bl.count()).write(
+        "out", bl.Parquet(folder / "alone")
+    )
     told = restored(folder, "checkpoint", "without", alone.plan())
     assert told == ["source 'rates' is gone: what the savepoint has of it is left out"]
     assert restored(folder, "without", "next", rated(folder, bl.Parquet(folder / "out")).plan()) == []
