@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol
 import attrs
 import polars as pl
 
+from stages.declared import Declaration
 from stages.progress.watermarks import Times, Watermarks
 from windowing.identity import kind_of
 
@@ -237,31 +238,6 @@ class Given:
     late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
     refused: tuple[Refused, ...] = ()
     fired: int = 0
-
-
-@attrs.frozen
-class Said:
-    """A fact with a text of its own for people; `value` alone is compared."""
-
-    value: object
-    text: str
-
-
-@attrs.frozen
-class Declaration:
-    """A declared operator, as a checkpoint knows it again.
-
-    Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and more may
-    be added to a run; `accumulators` are the columns that they keep. `does` is the rest of what tells it from other
-    operators, such as a user's function: it may change, as state does not depend on it.
-    """
-
-    kind: str
-    choices: Mapping[str, object] = attrs.field(factory=dict)
-    aggregates: Mapping[str, object] = attrs.field(factory=dict)
-    fields: Mapping[str, object] = attrs.field(factory=dict)
-    accumulators: Mapping[str, pl.DataType] = attrs.field(factory=dict)
-    does: object = None
 
 
 class Operator(Protocol):

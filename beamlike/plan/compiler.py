@@ -21,7 +21,6 @@ from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.paths import Path, paths_to
 from beamlike.plan.route import Route
 from beamlike.plan.tables import as_step, is_table, sides_of
-from beamlike.rows.dead_letters import OnError
 from beamlike.steps.base import WindowInto
 from stages.graph import StageGraph
 from stages.grouping.grouping import Grouping
@@ -42,9 +41,7 @@ class Draft:
     consumer, and `routes` what each producer sends on them. `tables` are sides that are read before it runs.
     """
 
-    name: str
-    on_error: OnError
-    max_dead_letters: int | float | None
+    pipeline: Registry
     writes: tuple[Write, ...]
     nodes: Mapping[str, Node] = attrs.field(factory=dict)
     to_stages: Mapping[str, tuple[Path, ...]] = attrs.field(factory=dict)
@@ -53,10 +50,6 @@ class Draft:
     operators: Mapping[str, Operator] = attrs.field(factory=dict)
     routes: Mapping[str, tuple[Route, ...]] = attrs.field(factory=dict)
     tables: Mapping[str, tuple[Node, Side]] = attrs.field(factory=dict)
-    made: frozenset[str] = frozenset()
-    """Names that the user has not given."""
-    parts: Mapping[str, str] = attrs.field(factory=dict)
-    """What names of parts of a step have after that of the step."""
 
     def plan(self) -> Plan:
         """What all passes together have found."""
@@ -67,12 +60,13 @@ class Draft:
         sinks = {write.name: self._sink(write) for write in self.writes}
         levels = self.graph.levels()[1:]
         tables = {name: self._table(name, side) for name, (_, side) in self.tables.items()}
-        return Plan(self.name, sources, stages, sinks, self.graph, levels, self.max_dead_letters, tables)
+        limit = self.pipeline.max_dead_letters
+        return Plan(self.pipeline.name, sources, stages, sinks, self.graph, levels, limit, tables)
 
     def _table(self, name: str, side: Side) -> TablePlan:
         routes = {one: [way for way in found if way.consumer == name] for one, found in self.routes.items()}
         sources = [self._source(self.nodes[one]).only(own) for one, own in routes.items() if own]
-        return TablePlan(name, side, tuple(sources), name not in self.made)
+        return TablePlan(name, side, tuple(sources), name not in self.pipeline.made)
 
     def _source(self, node: Node) -> SourcePlan:
         read = node.origin
@@ -88,9 +82,9 @@ class Draft:
             read.prelude,
             read.interlude,
             read.max_future,
-            self.on_error,
+            self.pipeline.on_error,
             self.is_whole(node),
-            node.name not in self.made,
+            node.name not in self.pipeline.made,
         )
 
     def is_whole(self, node: Node) -> bool:
@@ -128,10 +122,10 @@ class Draft:
             self.nodes[name].schema,
             self.routes[name],
             {upstream: skew for upstream, skew in skews.items() if skew},
-            self.on_error,
+            self.pipeline.on_error,
             self._roles(name),
-            name not in self.made,
-            self.parts.get(name, ""),
+            name not in self.pipeline.made,
+            self.pipeline.parts.get(name, ""),
         )
 
     def _roles(self, name: str) -> dict[str, tuple[str, ...]]:
@@ -150,14 +144,7 @@ def compile_plan(pipeline: Registry) -> Plan:
     """The plan of everything that leads to a sink. Raises `PlanError` where nothing does."""
     if not pipeline.writes:
         raise PlanError(f"pipeline {pipeline.name!r} writes to no sink; call collection.write('name', sink)")
-    draft = Draft(
-        pipeline.name,
-        pipeline.on_error,
-        pipeline.max_dead_letters,
-        tuple(pipeline.written()),
-        made=pipeline.made,
-        parts=pipeline.parts,
-    )
+    draft = Draft(pipeline, tuple(pipeline.written()))
     draft = reduce(lambda made, take: take(made), PASSES, draft)
     if (looked := look_up_in_tables(draft)).tables:
         draft = reduce(lambda made, take: take(made), PASSES, looked)

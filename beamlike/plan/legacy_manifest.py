@@ -14,9 +14,10 @@ from beamlike.expressions.describe import aggregate_text
 from beamlike.expressions.describe import describe as text
 from beamlike.plan.manifest import texts_of
 from beamlike.plan.model import Plan, StagePlan
+from stages.declared import Said
 from stages.grouping.grouping import Grouping
 from stages.joins.base import TimeJoin
-from stages.operator import Operator, Said
+from stages.operator import Operator
 from stages.process.dedup import Dedup
 from stages.process.keyed import Keyed
 from stages.sides.operator import SideInputs

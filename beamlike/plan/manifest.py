@@ -23,7 +23,7 @@ from beamlike.plan.stepped import steps_of
 from beamlike.plan.ways import texts_to, way_text, ways_into, ways_to
 from beamlike.rows.dtypes import schema_text
 from stages.aggregates.base import Aggregate
-from stages.operator import Said
+from stages.declared import Said, choices_of
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
 from windowing.identity import identity_of, kind_of
@@ -55,13 +55,7 @@ _SHAPE: Final[Mapping[str, type]] = {
 _SHAPE_OF_STAGE: Final = ("level", "aggregates", "accumulators", "state")
 _PUT_BACK: Final = "put it back from a copy, or start anew with another checkpoint"
 
-_USUAL: Final = {
-    "trigger": Windowing().trigger,
-    "accumulation": Windowing().accumulation,
-    "timestamp combiner": Windowing().timestamp_combiner,
-    "on_time": Windowing().on_time,
-    "closing": Windowing().closing,
-}
+_USUAL: Final = {**choices_of(Windowing()), "windows": None}
 """Choices at their default, which are left out; so are those that are false, zero or empty."""
 
 

@@ -20,7 +20,7 @@ from windowing.columns import (
 )
 from windowing.lateness import collected_at
 from windowing.panes import ALWAYS, NEXT_INDEX, ON_TIME, Accumulation, describe, number_next, timing
-from windowing.triggers.base import ROOT, Moment
+from windowing.triggers.base import ROOT, WATERMARK, Moment
 
 
 def ready(layout: Layout, moment: Moment) -> pl.Expr:
@@ -170,3 +170,15 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
 def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     """What is taken back first, then by end, start and key, so that a replayed bundle gives the same bytes."""
     return sorting.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
+
+
+def deadline(layout: Layout, moment: Moment, clock: str) -> pl.Expr:
+    """The time after `moment` at which a window may fire, is collected, or lets go of what it may take back."""
+    trigger = layout.windowing.trigger
+    env = {name: pl.col(name) for name in trigger.cells()}
+    due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))
+    if clock != WATERMARK:
+        return due
+    holds = pl.col(OUTSTANDING_HOLD).is_not_null() if layout.retracts else pl.lit(False)
+    ends = pl.when(holds & ~moment.window_is_over()).then(WINDOW_END)
+    return pl.min_horizontal(collected_at(layout.windowing.allowed_lateness), due, ends)

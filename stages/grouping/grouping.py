@@ -14,6 +14,7 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import ARRIVAL, Aggregate
+from stages.declared import Declaration, choices_of
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
 from stages.grouping.combiner_lifting import (
     count_in,
@@ -26,18 +27,16 @@ from stages.grouping.combiner_lifting import (
     place,
 )
 from stages.grouping.dropped import Dropped, Late, LeftOut
-from stages.grouping.firing import collect, fire, in_order, let_go, ready, shown
+from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
 from stages.operator import (
     HOLD,
     MAIN,
-    OUTSTANDING_HOLD,
     PENDING,
     Admitted,
     Advanced,
-    Declaration,
     Input,
     OneTable,
     Spread,
@@ -48,7 +47,6 @@ from stages.progress.watermarks import Times, Watermarks
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.overlap import in_company, meets
-from windowing.time import Microseconds
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.triggers.base import ROOT, WATERMARK, Moment
 from windowing.windowing import Windowing
@@ -97,35 +95,22 @@ class Grouping(OneTable):
     @property
     def declared(self) -> Declaration:
         """The windowing and the aggregates."""
-        windowing = self.windowing
-        choices = {
-            "windows": windowing.windows,
-            "merging": self.merging,
-            "trigger": windowing.trigger,
-            "accumulation": windowing.accumulation,
-            "timestamp combiner": windowing.timestamp_combiner,
-            "allowed lateness": Microseconds(windowing.allowed_lateness),
-            "on_time": windowing.on_time,
-            "closing": windowing.closing,
-        }
-        parts = {name: part.dtype for name, part in self.layout.parts.items()}
-        return Declaration("grouping", choices, self.aggregates, accumulators=parts)
+        choices = {"merging": self.merging, **choices_of(self.windowing)}
+        types = {name: part.dtype for name, part in self.layout.parts.items()}
+        return Declaration("grouping", choices, self.aggregates, accumulators=types)
 
     def needed(self, role: str) -> frozenset[str]:
         """Columns that are only shown of late and refused rows are left out."""
-        return frozenset((*self._read, EVENT_TIME, *WINDOW_COLUMNS))
+        return frozenset(attrs.evolve(self, late_columns=None, letter_columns=()).inputs[role].schema)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The user's columns that it reads: keys, what aggregates and windowing need, what is shown of late rows."""
-        return tuple(dict.fromkeys([*self._read, *(self.late_columns or ()), *self.letter_columns]))
-
-    @property
-    def _read(self) -> tuple[str, ...]:
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
         # Where windows were assigned before, what they were made from may be gone.
         needed += [column for column in self.windowing.columns if column in self.schema]
-        return (*self.keys, *needed)
+        needed += [*(self.late_columns or ()), *self.letter_columns]
+        return tuple(dict.fromkeys([*self.keys, *needed]))
 
     @property
     def late_schema(self) -> pl.Schema:
@@ -411,15 +396,5 @@ class Grouping(OneTable):
 
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
         """Of each clock the time after `times` at which a window must be looked at."""
-        return {clock: self._deadline(Moment(times.times, self.merging), clock) for clock in self.clocks}
-
-    def _deadline(self, moment: Moment, clock: str) -> pl.Expr:
-        """After `moment`, when its trigger may be ready, it is collected, or lets go of what it may take back."""
-        trigger = self.windowing.trigger
-        env = {name: pl.col(name) for name in trigger.cells()}
-        due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))
-        if clock != WATERMARK:
-            return due
-        holds = pl.col(OUTSTANDING_HOLD).is_not_null() if self.layout.retracts else pl.lit(False)
-        let_go = pl.when(holds & ~moment.window_is_over()).then(WINDOW_END)
-        return pl.min_horizontal(collected_at(self.windowing.allowed_lateness), due, let_go)
+        now = Moment(times.times, self.merging)
+        return {clock: deadline(self.layout, now, clock) for clock in self.clocks}

@@ -8,8 +8,9 @@ from typing import Final
 import attrs
 import polars as pl
 
+from stages.declared import Declaration, Said
 from stages.dropped import LATE, late_schema, with_reason
-from stages.operator import MAIN, Declaration, Input, Operator, Said
+from stages.operator import MAIN, Input, Operator
 from windowing.columns import EVENT_TIME
 from windowing.identity import fields_of
 from windowing.time import Microseconds

@@ -9,8 +9,9 @@ from typing import ClassVar, Final, Literal
 import attrs
 import polars as pl
 
+from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Declaration, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS

@@ -9,7 +9,8 @@ from typing import ClassVar
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Said, State, Table, Visit
+from stages.declared import Said
+from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
 from stages.progress.watermarks import Times, Watermarks

@@ -40,7 +40,7 @@ class Tally(bl.CombineFn):
 
 def draft(pipeline: bl.Pipeline) -> Draft:
     """What the first pass begins with: what is written, and nothing found yet."""
-    return Draft(pipeline.name, pipeline.on_error, pipeline.max_dead_letters, tuple(pipeline.written()))
+    return Draft(pipeline, tuple(pipeline.written()))
 
 
 def counted() -> tuple[bl.Pipeline, bl.Collection]:

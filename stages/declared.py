@@ -1,0 +1,49 @@
+"""Declared operators, as a checkpoint knows them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import polars as pl
+
+from windowing.time import Microseconds
+from windowing.windowing import Windowing
+
+
+@attrs.frozen
+class Said:
+    """A fact with a text of its own for people; `value` alone is compared."""
+
+    value: object
+    text: str
+
+
+@attrs.frozen
+class Declaration:
+    """A declared operator, as a checkpoint knows it again.
+
+    Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and more may
+    be added to a run; `accumulators` are the columns that they keep. `does` is the rest of what tells it from other
+    operators, such as a user's function: it may change, as state does not depend on it.
+    """
+
+    kind: str
+    choices: Mapping[str, object] = attrs.field(factory=dict)
+    aggregates: Mapping[str, object] = attrs.field(factory=dict)
+    fields: Mapping[str, object] = attrs.field(factory=dict)
+    accumulators: Mapping[str, pl.DataType] = attrs.field(factory=dict)
+    does: object = None
+
+
+def choices_of(windowing: Windowing) -> dict[str, object]:
+    """The choices of a windowing on which the state of a grouping depends."""
+    return {
+        "windows": windowing.windows,
+        "trigger": windowing.trigger,
+        "accumulation": windowing.accumulation,
+        "timestamp combiner": windowing.timestamp_combiner,
+        "allowed lateness": Microseconds(windowing.allowed_lateness),
+        "on_time": windowing.on_time,
+        "closing": windowing.closing,
+    }
