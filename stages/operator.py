@@ -15,7 +15,7 @@ import polars as pl
 
 from stages.declared import Declaration
 from stages.progress.watermarks import Times, Watermarks
-from windowing.identity import kind_of
+from windowing.identity import fields_of, kind_of
 
 MAIN: Final = "main"
 """The role of an operator's only input, or of the one that others go beside."""
@@ -261,8 +261,8 @@ class Operator(Protocol):
 
     @property
     def declared(self) -> Declaration:
-        """The operator as a checkpoint knows it again."""
-        return Declaration(kind_of(type(self)))
+        """The operator as a checkpoint knows it again: by all that it was made with, if it says nothing else."""
+        return Declaration(kind_of(type(self)), {"operator": fields_of(self)})
 
     @property
     def numbered(self) -> tuple[str, ...]:
