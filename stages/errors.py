@@ -7,6 +7,10 @@ class ResultError(ValueError):
     """A value that the column of a result cannot hold; the stage says in which step."""
 
 
+class UnreadableState(ResultError):
+    """State that cannot be read, so that going on would lose it: the run stops."""
+
+
 class StepError(RuntimeError):
     """A step got a value that it cannot use: from a user's function, or a sum that its type cannot hold.
 

@@ -227,7 +227,8 @@ class Given:
     `elements` came in all; `placed` counts each as often as the state does, those that are dropped included. `emitted`
     of them, and of those that waited, are in what is given, or have had their effect, for the first time. How many were
     `dropped`, why, and which, if somebody wants to see them as `late`. Those that were `refused` are in no count.
-    `fired`: how many timers.
+    `fired`: how many timers. `used`: how many rows the user's function could use, where it is called for rows that may
+    have waited; None where all elements count as used.
     """
 
     panes: pl.DataFrame
@@ -238,6 +239,7 @@ class Given:
     late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
     refused: tuple[Refused, ...] = ()
     fired: int = 0
+    used: int | None = None
 
 
 class Operator(Protocol):

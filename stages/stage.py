@@ -30,7 +30,7 @@ class StageResult:
     or pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
     `late` has the arrivals that were dropped, if the operator shows them. `percentiles` are those of the input, and
     where there are any, `holds` is where pending elements hold those of the output. What was `refused` is not among the
-    elements. `timers` are pending, and `fired` have fired.
+    elements. `timers` are pending, and `fired` have fired. The operator could use `used` rows.
     """
 
     panes: pl.DataFrame
@@ -50,6 +50,7 @@ class StageResult:
     refused: tuple[Refused, ...] = ()
     timers: int = 0
     fired: int = 0
+    used: int = 0
 
     def report(self, *, idle: bool) -> Report:
         """What the shard tells those downstream; `idle`: all that is upstream is."""
@@ -111,4 +112,5 @@ class Stage:
             refused=given.refused,
             timers=sum(index.timers for index in kept),
             fired=given.fired,
+            used=given.elements if given.used is None else given.used,
         )

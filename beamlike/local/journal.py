@@ -123,6 +123,17 @@ class Journal:
         with self._telling(), self._transaction():
             self._connection.execute("INSERT INTO batches VALUES (?, ?, 0)", (batch.number, batch.to_json()))
 
+    def forget(self, batch: Begun) -> None:
+        """Takes back that a batch has begun, of which nothing was written anywhere."""
+        self._changed = {}
+        self.later(partial(self._forget, batch))
+        self.settle()
+        self._last = self._found_last()
+
+    def _forget(self, batch: Begun) -> None:
+        with self._telling(), self._transaction():
+            self._connection.execute("DELETE FROM batches WHERE number = ? AND done = 0", (batch.number,))
+
     def commit(self, batch: Begun) -> None:
         """The batch is done: its state and positions count from now on, all or nothing."""
         self._last, changed = (batch, True), self._changed

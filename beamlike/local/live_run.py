@@ -47,6 +47,7 @@ class LiveRun(Shown):
     _asked: threading.Event = attrs.field(factory=threading.Event, init=False)
     _over: threading.Event = attrs.field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
+    _writing: bool = attrs.field(default=False, init=False)
     _within: int | None = attrs.field(default=None, init=False)
     _failure: BaseException | None = attrs.field(default=None, init=False)
 
@@ -62,6 +63,7 @@ class LiveRun(Shown):
             self._held.close()
             raise
         self._opened.engine.between = self._require_wanted
+        self._opened.engine.noted = self._write
 
     @property
     def dead_letters(self) -> str:
@@ -177,6 +179,7 @@ class LiveRun(Shown):
 
     def _take(self, batch: Begun, *, again: bool = False) -> None:
         self._opened.desk.begin(batch.number)
+        self._writing = False
         take = partial(self._opened.process, batch, again=again)
         self.batches.append(in_one_thread(take) if self._few else take())
         self._opened.finish(batch, self.batches[-1])
@@ -193,14 +196,35 @@ class LiveRun(Shown):
         if self._phase is not Phase.GOING:
             return
         if self.runner.drain and not self._has_ended():
-            opened.run.note("draining")
-            self._take(self._begun(Next({}, ended=True)))
-            opened.journal.settle()
+            self._drain()
         if self._phase is Phase.GOING:
             opened.run.observers.end()
         if self._has_ended():
             self._go_to(Phase.DRAINED)
             opened.run.note("drained")
+
+    def _drain(self) -> None:
+        """Takes the batch that closes all windows.
+
+        If it fails before sinks get anything, it is taken back: with mended code, a plain run and a savepoint can
+        follow as well as another drain.
+        """
+        opened = self._opened
+        opened.run.note("draining")
+        batch = self._begun(Next({}, ended=True))
+        try:
+            self._take(batch)
+        except Exception:
+            if not self._writing:
+                opened.journal.forget(batch)
+                opened.run.note("draining", holds=False)
+            raise
+        opened.journal.settle()
+
+    def _write(self) -> None:
+        """The batch in hand is about to be written: from now on only the same batch may follow."""
+        self._opened.journal.settle()
+        self._writing = True
 
     @property
     def _few(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from types import MemberDescriptorType
 from typing import Any
@@ -23,6 +24,27 @@ from stages.process.layout import Layout
 from stages.process.operator import KeyedProcess
 
 _FIRING = "on_"
+
+_OPTIONS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "order": (str, "process(..., order=...)"),
+    "keep_forever": (bool, "process(..., keep_forever=...)"),
+    "retractions": (bool, "process(..., retractions=...)"),
+    "state": (
+        (dict, list, tuple),
+        "a state field: n = bl.Value(int); state= is an argument of process_batches",
+    ),
+    "timers": (
+        (dict, list, tuple),
+        "a timer: quiet = bl.EventTimer(); timers= is an argument of process_batches",
+    ),
+    "output": (object, "the call that sets a timer: self.quiet.after('10m', output=...)"),
+    "hold": (bool, "the timer: bl.ProcessingTimer(hold=...)"),
+    "ttl": ((str, timedelta), "the state field: bl.Value(int, ttl=...)"),
+    "allowed_lateness": (object, "window_into(allowed_lateness=...) before the process"),
+    "watermark": (object, "read(..., watermark=...)"),
+    "at_end": (object, "the timer: bl.EventTimer(at_end=...)"),
+}
+"""The options that do nothing as attributes of a class: the values that are taken for one, and where it belongs."""
 
 
 def processed(
@@ -84,6 +106,7 @@ def _require_process(process: object, step: str) -> None:
             raise PlanError(
                 f"{own}.{name} hides self.{name}, which every Process has; choose another name", step=step
             )
+    _require_no_options(kind, step)
     _require_parameters(process, declared, step)
     if kind.element is Process.element:
         raise PlanError(f"{own} has no method element(self, row), which is called for each row", step=step)
@@ -91,6 +114,26 @@ def _require_process(process: object, step: str) -> None:
     for name in [name for name in dir(kind) if not name.startswith("__")]:
         _require_called(name, getattr(kind, name), own, step)
     _require_methods(process, timers_of(process), step)
+
+
+def _require_no_options(kind: type[Process], step: str) -> None:
+    """Raises `PlanError` for a plain attribute of the class that is meant as an option, or hides what a Process has."""
+    for base in kind.__mro__[: kind.__mro__.index(Process)]:
+        for name, value in vars(base).items():
+            if isinstance(value, Field | Timer | property) or callable(value):
+                continue
+            what, belongs = _OPTIONS.get(name, ((), ""))
+            if isinstance(value, what):
+                raise PlanError(
+                    f"{base.__name__}.{name} = {value!r} does nothing as an attribute of the class: it belongs into "
+                    f"{belongs}",
+                    step=step,
+                )
+            if isinstance(getattr(Process, name, None), property):
+                raise PlanError(
+                    f"{base.__name__}.{name} hides self.{name}, which every Process has; choose another name",
+                    step=step,
+                )
 
 
 def _require_parameters(process: Process, declared: Mapping[str, object], step: str) -> None:

@@ -65,7 +65,7 @@ class OpenRun:
         observers = Observers.of(plan, limit, outcome, progress, on_batch)
         return cls(checkpoint, manifest, sinks, outcome, progress, observers, may_replay)
 
-    def note(self, fact: str) -> None:
-        """From now on this is so, also for later runs on the checkpoint."""
-        self.manifest[fact] = True
+    def note(self, fact: str, *, holds: bool = True) -> None:
+        """From now on this is so, or is no longer, also for later runs on the checkpoint."""
+        self.manifest[fact] = holds
         self.checkpoint.save(self.manifest)

@@ -104,7 +104,12 @@ def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoi
             )
     if manifest["restoring"]:
         raise CheckpointError(f"{where} was not restored to its end; restore its savepoint again")
-    if manifest["draining"]:
+    if manifest["draining"] and not manifest["drained"]:
+        raise CheckpointError(
+            f"{where} was stopped while it was drained, and sinks may have a part of that; run it with drain=True to "
+            "its end: no state is left then to go on with"
+        )
+    if manifest["drained"]:
         raise CheckpointError(
             f"{where} was drained: its windows are closed, and no state is left to go on with"
         )

@@ -20,7 +20,7 @@ def route_step(plan: StagePlan, step: StageResult) -> Iterator[tuple[Output, Rou
         error.add_note(f"in step {plan.name!r}")
         raise error
     panes = _routed(plan, step.panes, "main")
-    used = DeadLetterCounts(used=[plan.name] if step.elements else ())
+    used = DeadLetterCounts(used=[plan.name] if step.used else ())
     yield "main", Routed(panes.frames, used.plus(panes.letters))
     yield "late", _routed(plan, step.late, "late")
     if step.refused:

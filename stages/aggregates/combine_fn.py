@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 import reprlib
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
 from polars.exceptions import PolarsError
 
+from stages import pickled
 from stages.aggregates.base import Aggregate, Part, Schema
 from stages.errors import ResultError
 from windowing.python_rows import Failed, for_each_value
@@ -123,23 +125,33 @@ class Combine(Aggregate):
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         # A list per group, and one call for all of them: as an aggregation it would be a call for each.
         lists = acc[PICKLE].drop_nulls().implode()
-        return {PICKLE: lists.map_batches(self._merge, return_dtype=pl.Binary, is_elementwise=True)}
+        merge = partial(self._merge, what=self._what(acc))
+        return {PICKLE: lists.map_batches(merge, return_dtype=pl.Binary, is_elementwise=True)}
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        return acc[PICKLE].map_batches(self._extract, return_dtype=self.result, is_elementwise=True)
+        extract = partial(self._extract, what=self._what(acc))
+        return acc[PICKLE].map_batches(extract, return_dtype=self.result, is_elementwise=True)
 
-    def _merge(self, groups: pl.Series) -> pl.Series:
+    def _what(self, acc: dict[str, pl.Expr]) -> str:
+        """What the accumulators are of, for errors: the column has the name of the aggregate, if that has one."""
+        fn = type(self.fn).__name__
+        column = acc[PICKLE].meta.output_name()
+        if column == PICKLE:
+            return f"the CombineFn {fn}"
+        return f"aggregate {column.removeprefix('__acc.').removesuffix(f'.{PICKLE}')!r}, the CombineFn {fn},"
+
+    def _merge(self, groups: pl.Series, what: str) -> pl.Series:
         """The accumulator of each list of them: an only one as it is, null for none."""
         several = groups.list.len() > 1
-        merge, loads, dumps = self.fn.merge_accumulators, pickle.loads, pickle.dumps
+        merge, dumps, loads = self.fn.merge_accumulators, pickle.dumps, partial(pickled.load, what=what)
         merged = [dumps(merge(list(map(loads, group)))) for group in groups.filter(several).to_list()]
         only = groups.list.first()
         return only.scatter(several.arg_true(), pl.Series(merged, dtype=pl.Binary)) if merged else only
 
-    def _extract(self, column: pl.Series) -> pl.Series:
+    def _extract(self, column: pl.Series, what: str) -> pl.Series:
         fn = self.fn
         results = [
-            fn.extract_output(fn.create_accumulator() if data is None else pickle.loads(data))
+            fn.extract_output(fn.create_accumulator() if data is None else pickled.load(data, what))
             for data in column.to_list()
         ]
         try:

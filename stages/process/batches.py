@@ -47,6 +47,7 @@ class _Outcome:
     panes: list[pl.DataFrame] = attrs.field(factory=list)
     refused: list[Refused] = attrs.field(factory=list)
     fired: int = 0
+    refused_rows: int = 0
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -90,7 +91,7 @@ class KeyedBatches(Stateful):
             left.append(self.layout.kept(after.filter(~expired).drop(CELL), clocks.times))
         state.leave(self.cells, pl.concat(left))
         panes = pl.concat(outcome.panes) if outcome.panes else self._nothing
-        return Result(panes, tuple(outcome.refused), outcome.fired)
+        return Result(panes, tuple(outcome.refused), outcome.fired, outcome.refused_rows)
 
     def _calls(self, batch: Batch, clocks: Clocks, outcome: _Outcome) -> pl.DataFrame:
         """The cells after all calls of a step; a processing-time timer fires only in the first.
@@ -159,6 +160,7 @@ class KeyedBatches(Stateful):
         except Exception as error:
             if len(batch.cells) == 1:
                 outcome.refused += self._refused(batch, error)
+                outcome.refused_rows += len(batch.rows)
                 return batch.cells.select(CELL, *self.id, *self.layout.content)
             middle = batch.cells[CELL][len(batch.cells) // 2]
             parts = (pl.col(CELL) < middle, pl.col(CELL) >= middle)

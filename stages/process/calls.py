@@ -23,7 +23,9 @@ class Window(NamedTuple):
 class Call:
     """The call in hand. Times are in microseconds; `now` is that of the row or timer, `stamp` of what it emits.
 
-    `expiry` is when the window is collected. `keys` has a list per key column, of which `cell` is in hand.
+    `expiry` is when the window is collected. `hops` is 0 for a row; for a firing it is one more than the hops of that.
+    `endless`: no row follows, and time goes on without an end. `keys` has a list per key column, of which `cell` is in
+    hand.
     """
 
     key_type: Any
@@ -39,6 +41,8 @@ class Call:
     expiry: int = GLOBAL_WINDOW_END
     late: bool = False
     retracted: bool = False
+    hops: int = 0
+    endless: bool = False
 
     @property
     def key(self) -> Any:

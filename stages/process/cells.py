@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from stages.errors import UnreadableState
 from stages.process.calls import Call
 from stages.process.columns import MISFITS, as_column, one_by_one
 from stages.process.declarations import Process
@@ -22,6 +23,8 @@ class CellState:
 
     def __init__(self, process: Process, layout: Layout, cells: pl.DataFrame, call: Call) -> None:
         self.layout, self.cells, self.call = layout, cells, call
+        self.unreadable: UnreadableState | None = None
+        """A field that a method has asked for in vain, whatever the method made of the error."""
         self.timers: list[Single | Family] = [
             (Family if declared.family else Single)(name, declared, call)
             for name, declared in layout.timers.items()
@@ -43,9 +46,11 @@ class CellState:
             for one in self.lasting
         ]
         self._firings = [
-            (timer, [cells[column].to_list() for column in layout.timer_columns(timer.name)])
-            for timer in self.timers
+            (timer, [cells[column].to_list() for column in self._columns_of(timer)]) for timer in self.timers
         ]
+
+    def _columns_of(self, timer: Single | Family) -> list[str]:
+        return [*self.layout.timer_columns(timer.name), *self.layout.hold_columns(timer.name)]
 
     def _object(self, declared: Process) -> Process:
         process = copy(declared)
@@ -66,7 +71,11 @@ class CellState:
 
         def load() -> Any:
             raw = column[self.call.cell]
-            return field.load(raw.to_list() if isinstance(raw, pl.Series) else raw)
+            try:
+                return field.load(raw.to_list() if isinstance(raw, pl.Series) else raw)
+            except UnreadableState as error:
+                self.unreadable = error
+                raise
 
         return load
 
@@ -109,6 +118,8 @@ class CellState:
 
     def called(self) -> None:
         """A method has returned. None in a field with a default is as if nothing had been written."""
+        if self.unreadable is not None:
+            raise self.unreadable
         for field in self._with_default:
             if self._attributes.get(field.name) is None:
                 self._attributes[field.name] = deepcopy(field.default)
@@ -171,10 +182,9 @@ class CellState:
             ]
         columns += [self._merged(field, misfits) for field in self.lazy if self._changed[field.name]]
         for timer, lists in self._firings:
-            names = self.layout.timer_columns(timer.name)
             columns += [
-                pl.Series(name, values, dtype=self.layout.content[name])
-                for name, values in zip(names, lists, strict=True)
+                pl.Series(name, values, dtype=self.layout.cells[name])
+                for name, values in zip(self._columns_of(timer), lists, strict=True)
             ]
         cells = self.cells.with_columns(columns)
         dead = list(dead)
@@ -212,7 +222,7 @@ def _require(field: FieldColumn, stored: Callable[[], Any]) -> None:
     """Raises `TypeError` where the column of a field cannot hold what is stored in it."""
     try:
         as_column(field.column, [stored()], field.dtype)
-    except MemoryError:
+    except (MemoryError, UnreadableState):
         raise
     except Exception as error:  # pickle raises errors of many kinds
         known = isinstance(error, MISFITS)

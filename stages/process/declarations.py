@@ -204,7 +204,8 @@ class ProcessingTimer(Timer):
     """Fires when processing time reaches its time, at most once in a batch; and once at the end of input.
 
     By default it does not hold the watermark, and what it emits has the output watermark as its time. With
-    `hold=True` it holds the watermark at the time of the row that set it, and emits at that time.
+    `hold=True` it holds the watermark at the time of the row that set it, and emits at that time. Where it is set with
+    an `output=`, it holds and emits there.
 
     Example:
         >>> class Flush(bl.Process):

@@ -10,6 +10,8 @@ from typing import Any
 import attrs
 import polars as pl
 
+from stages import pickled
+from stages.aggregates.combine_fn import Combine
 from stages.process.columns import MISFITS, as_column, require_kept
 from stages.process.combining import Combined
 from stages.process.declarations import Combining, Field, List, Map, OrderedList, Set, Value
@@ -61,7 +63,7 @@ def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) ->
     """How a field is kept; `schema` has the columns of the rows. Raises `TypeError` for a type that is none."""
     if isinstance(field, Combining):
         return _combining(name, field, schema)
-    dtype, load, store = _stored(field, as_type)
+    dtype, load, store = _stored(name, field, as_type)
     default = _default(field, dtype) if isinstance(field, Value) else None
     plain = isinstance(field, Value) and field.type is not object
     lasting: Any = field
@@ -94,18 +96,20 @@ def _hashable(what: str, kind: Any, as_type: AsType) -> pl.DataType:
     return dtype
 
 
-def _stored(field: Field, as_type: AsType) -> tuple[pl.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
-    dtype, load, store = _conversions(field, as_type)
+def _stored(
+    name: str, field: Field, as_type: AsType
+) -> tuple[pl.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
+    dtype, load, store = _conversions(name, field, as_type)
     require_kept(dtype)
     return dtype, load, store
 
 
 def _conversions(
-    field: Field, as_type: AsType
+    name: str, field: Field, as_type: AsType
 ) -> tuple[pl.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
     match field:
         case Value(type=kind) if kind is object:
-            return pl.Binary(), _unpickled(field.default), _pickled(field.default)
+            return pl.Binary(), _unpickled(name, field.default), _pickled(field.default)
         case Value():
             return as_type(field.type), _same, _same
         case List():
@@ -127,6 +131,11 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
         if column not in schema:
             raise TypeError(f"{name} reads the column {column!r}, which the rows do not have")
     field.aggregate.dtype(schema)
+    if isinstance(field.aggregate, Combine):
+        raise TypeError(
+            f"a CombineFn such as {type(field.aggregate.fn).__name__} is for groupings; keep its accumulator in a "
+            "bl.Value(object), and call its functions in the methods"
+        )
     if any(EVENT_TIME in part.meta.root_names() for part in field.aggregate.lift(schema).values()):
         raise TypeError(
             f"{type(field.aggregate).__name__.lower()} looks at event times, which what is added does not have; keep "
@@ -157,8 +166,8 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _unpickled(default: Any) -> Callable[[Any], Any]:
-    return lambda raw: deepcopy(default) if raw is None else pickle.loads(raw)
+def _unpickled(name: str, default: Any) -> Callable[[Any], Any]:
+    return lambda raw: deepcopy(default) if raw is None else pickled.load(raw, f"field {name!r}")
 
 
 def _pickled(default: Any) -> Callable[[Any], Any]:

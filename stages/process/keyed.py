@@ -53,11 +53,12 @@ class Clocks:
 
 @attrs.frozen
 class Result:
-    """What comes of rows that are played: `panes`, the rows that were `refused`, and how many timers `fired`."""
+    """The `panes` of rows that are played, what was `refused`, how many rows of that, and how many timers `fired`."""
 
     panes: pl.DataFrame
     refused: tuple[Refused, ...] = ()
     fired: int = 0
+    refused_rows: int = 0
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -191,6 +192,7 @@ class Keyed(Operator):
             self._shown(late, nowhere) if self.late else pl.DataFrame(),
             (*refused, *result.refused),
             result.fired,
+            len(rows) - result.refused_rows,
         )
 
     def _judged(self, rows: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame]:

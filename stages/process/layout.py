@@ -58,6 +58,10 @@ class Layout:
         tags = [f"__g.{name}"] if self.timers[name].family else []
         return [*tags, f"__t.{name}", f"__o.{name}"]
 
+    def hold_columns(self, name: str) -> list[str]:
+        """The column with the holds of a processing-time timer for which an output timestamp was given."""
+        return [f"__h.{name}"] if isinstance(self.timers[name], ProcessingTimer) else []
+
     @cached_property
     def content(self) -> pl.Schema:
         """The columns of fields and timers: a cell in which all of these are null need not be kept."""
@@ -74,6 +78,17 @@ class Layout:
         return pl.Schema(columns)
 
     @cached_property
+    def holding(self) -> pl.Schema:
+        """The columns of `hold_columns`. State of earlier versions lacks them: nothing there was to hold."""
+        return pl.Schema(
+            {
+                column: pl.List(pl.Int64()) if timer.family else pl.Int64()
+                for name, timer in self.timers.items()
+                for column in self.hold_columns(name)
+            }
+        )
+
+    @cached_property
     def id_schema(self) -> pl.Schema:
         """The columns of `id` with their types."""
         return pl.Schema(
@@ -84,7 +99,7 @@ class Layout:
     def cells(self) -> pl.Schema:
         """All columns of a cell."""
         held = {PENDING: pl.Int64(), HOLD: pl.Int64(), HOLDER: pl.String(), UNTIL: pl.Int64()}
-        return pl.Schema({**self.id_schema, **self.content, **held})
+        return pl.Schema({**self.id_schema, **self.content, **self.holding, **held})
 
     @property
     def expiry(self) -> pl.Expr:
@@ -114,7 +129,8 @@ class Layout:
 
     def kept(self, cells: pl.DataFrame, now: Mapping[str, int]) -> pl.DataFrame:
         """Cells as they are kept when the clocks stand so: those with something in them, and what of them holds."""
-        cells = cells.with_columns(self._forgotten(now))
+        lacks = [pl.lit(None, dtype).alias(name) for name, dtype in self.holding.items() if name not in cells]
+        cells = cells.with_columns(*self._forgotten(now), *lacks)
         if not self.expires:
             something = [pl.col(name).is_not_null() for name in self.content]
             cells = cells.filter(pl.any_horizontal(False, *something))
@@ -158,14 +174,15 @@ class Layout:
     def _holds(self) -> Iterator[tuple[str, pl.Expr, pl.Expr]]:
         """Of each timer that holds: its name, its least output timestamp, and when that one fires."""
         for name, timer in self.timers.items():
-            if isinstance(timer, ProcessingTimer) and not timer.hold:
-                continue
             *_, time, output = (pl.col(column) for column in self.timer_columns(name))
-            if not timer.family:
+            if isinstance(timer, ProcessingTimer) and not timer.hold:
+                output = pl.col(*self.hold_columns(name))
+                hold = _least(output, time) if timer.family else (output, time)
+                yield name, *hold
+            elif timer.family:
+                yield name, *_least(output, time)
+            else:
                 yield name, pl.when(time.is_not_null()).then(pl.coalesce(output, time)), time
-                continue
-            first = output.list.arg_min()
-            yield name, output.list.get(first), time.list.get(first)
 
     @property
     def pending(self) -> pl.Expr:
@@ -188,3 +205,9 @@ class Layout:
             if field.ttl is not None:
                 due[WATERMARK if field.by_event else PROCESSING_TIME].append(self._gone(field))
         return {clock: pl.min_horizontal(times) for clock, times in due.items() if times}
+
+
+def _least(outputs: pl.Expr, times: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """(the least output timestamp of a family, the time at which that one fires)."""
+    first = outputs.list.arg_min()
+    return outputs.list.get(first), times.list.get(first)

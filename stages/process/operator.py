@@ -53,7 +53,7 @@ class KeyedProcess(Stateful):
         script = self._script(cells, rows)
         played, panes, after = self._until_it_fits(script, clocks)
         state.leave(self.cells, pl.concat([idle, layout.kept(after, clocks.times)]))
-        return Result(panes, self._refused(played, script), played.fired)
+        return Result(panes, self._refused(played, script), played.fired, len(played.refused_rows))
 
     def _script(self, cells: pl.DataFrame, rows: pl.DataFrame) -> Script:
         """Rows by cell, those of each in the order in which they are played."""

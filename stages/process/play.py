@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from stages.errors import ResultError
+from stages.errors import ResultError, UnreadableState
 from stages.operator import PENDING
 from stages.process.calls import Call
 from stages.process.cells import CellState
@@ -21,11 +21,14 @@ from stages.process.declarations import Process, TimestampedValue
 from stages.process.keyed import Clocks
 from stages.process.layout import Layout
 from stages.process.moments import from_datetime
-from stages.process.timers import Family, Single
-from windowing.time import MAX_TIME, MIN_TIME, format_time
+from stages.process.timers import SOON, Family, Single
+from windowing.time import MAX_TIME, MIN_TIME, format_duration, format_time
 
-MOST_FIRINGS: Final = 10_000
-"""Of one key at the end of input, or without its time going on."""
+MOST_HOPS: Final = 10_000
+"""The firings that may set each other at the end of input, or while time hardly goes on."""
+
+MOST_IN_A_STEP: Final = 1_000_000
+"""The firings of one key in a step that other firings of the step have set: what they emit is in memory."""
 
 _CHUNK: Final = 10_000  # rows as dicts at a time
 
@@ -44,6 +47,9 @@ Invoke = Callable[[Any, tuple[Any, ...], "Firing | int"], None]
 
 class RunawayTimer(ResultError):
     """A timer fires again and again."""
+
+
+_NO_FAULT_OF_ROWS: Final = (MemoryError, RunawayTimer, UnreadableState)
 
 
 @attrs.frozen
@@ -117,7 +123,7 @@ class Player:
         self._chunk: list[dict[str, Any]] = []
         self._first = 0
         self._invoke: Invoke = self._trusted
-        self._firings, self._latest = 0, MIN_TIME
+        self._chained = 0
         self._touched = False
 
     def play(self) -> Played:
@@ -129,9 +135,8 @@ class Player:
             mark = self.played.mark()
             try:
                 self._play(cell, self._trusted, True)
-            except (MemoryError, RunawayTimer):
-                raise
-            except Exception:
+            except Exception as error:
+                self._give_up(error)
                 self.played.back_to(mark)
                 self._chunk = []  # a method may have changed a row that it was given
                 self.state.as_declared()
@@ -144,7 +149,7 @@ class Player:
         script, call, clocks = self.script, self.call, self.clocks
         call.cell, call.start, call.end = cell, self.starts[cell], self.ends[cell]
         call.expiry = self.expiries[cell]
-        self._firings, self._latest = 0, MIN_TIME
+        self._chained, call.endless = 0, False
         self.state.load(cell)
         begin, turn, end = script.begins[cell], script.turns[cell], script.begins[cell + 1]
         if begin < turn:
@@ -166,6 +171,7 @@ class Player:
         """Time goes on to where the clocks stand, and over the end of the window, perhaps."""
         call, clocks = self.call, self.clocks
         firing = self.event_timers
+        call.endless = clocks.at_end
         if clocks.at_end:
             firing = [timer for timer in firing if not timer.drops]
         self._fire_until(clocks.now, firing)
@@ -195,11 +201,9 @@ class Player:
     def _row(self, row: int, time: int, given: dict[str, Any]) -> None:
         call = self.call
         call.now = call.stamp = time
-        call.late = time < self.clocks.before
+        call.late, call.hops = time < self.clocks.before, 0
         if self.script.retracted is not None:
             call.retracted = self.script.retracted[row]
-        if not call.at_end:
-            self._firings = 0
         self._invoke(self.element, (given,), row)
 
     def _fire_until(self, limit: int, timers: Sequence[Single | Family]) -> None:
@@ -212,69 +216,74 @@ class Player:
                     found = timer
             if found is None:
                 return
-            tag, time, output = found.take()
-            self._fire(found, tag, time, output, time)
+            tag, (time, output, _, hops) = found.take()
+            self._fire(found, tag, time, output, time, hops)
 
-    def _fire(self, timer: Single | Family, tag: str | None, now: int, stamp: int | None, time: int) -> None:
-        self._count(timer, time)
+    def _fire(
+        self, timer: Single | Family, tag: str | None, now: int, stamp: int | None, time: int, hops: int
+    ) -> None:
+        self._count(timer, time, hops)
         call = self.call
+        call.hops = hops + 1
         call.now, call.stamp = now, now if stamp is None else stamp
         call.late = call.retracted = False
         self.played.fired += 1
         self._invoke(self.methods[timer.name], () if tag is None else (tag,), (timer.name, tag, time))
 
-    def _count(self, timer: Single | Family, time: int) -> None:
-        """No key may fire forever."""
-        if time > self._latest and not self.call.at_end:
-            self._firings, self._latest = 0, time
-        self._firings += 1
-        if self._firings > MOST_FIRINGS:
-            when = "at the end of input" if self.call.at_end else "without its time going on"
-            hint = "; EventTimer(at_end='drop') is for timers that set themselves again" * self.call.at_end
-            key = ", ".join(map(str, self.call.key))
-            raise RunawayTimer(
-                f"timer {timer.name!r} of key {key} has fired {MOST_FIRINGS:,} times {when}, the last time for "
-                f"{format_time(time)}{hint}"
-            )
+    def _count(self, timer: Single | Family, time: int, hops: int) -> None:
+        """Raises `RunawayTimer` for a chain of firings that would not end, or fill the memory."""
+        if not hops:
+            return
+        self._chained += 1
+        if hops < MOST_HOPS and self._chained < MOST_IN_A_STEP:
+            return
+        key = ", ".join(map(str, self.call.key))
+        runs = f"timer {timer.name!r} of key {key} sets itself or others again and again: it has fired"
+        if hops < MOST_HOPS:
+            why = f"{MOST_IN_A_STEP:,} times in one batch"
+            hint = "set it further ahead"
+        elif self.call.endless:
+            why = f"{MOST_HOPS:,} times at the end of input"
+            hint = "EventTimer(at_end='drop') is for timers that set themselves again"
+            hint = hint if timer.event else "set none where self.at_end is true"
+        else:
+            why = f"{MOST_HOPS:,} times in a row with less than {format_duration(SOON)} between"
+            hint = "set it further ahead"
+        raise RunawayTimer(f"{runs} {why}, the last time for {format_time(time)}; {hint}")
 
     def _by_processing_time(self, event_timers: Sequence[Single | Family]) -> None:
         """Each timer that is due fires once: what it sets for now is for the next step."""
-        done = set[tuple[str, str | None]]()
-        while due := sorted(self._due(done), key=lambda firing: (*firing[:2], firing[2] or "")):
+        latest = MAX_TIME if self.clocks.at_end else self.clocks.processing_time
+        done = set[tuple[int, str | None]]()
+        while due := self._due(latest, done):
             for _, number, tag in due:
                 timer = self.processing_timers[number]
-                done.add((timer.name, tag))
+                done.add((number, tag))
                 # Another one may have cleared it, or set it anew.
-                pending = dict.fromkeys(other[1:] for other in self._due(set()))
-                if (number, tag) in pending:
-                    time, output = timer.take_of(tag)
+                if timer.is_due(tag, latest):
+                    time, output, hold, hops = timer.take_of(tag)
                     stamp = self._output_watermark()
-                    if output is not None and (timer.holds or stamp <= MIN_TIME):
+                    if output is not None and (hold is not None or stamp <= MIN_TIME):
                         stamp = output
-                    self._fire(timer, tag, stamp, stamp, time)
+                    self._fire(timer, tag, stamp, stamp, time, hops)
                     self._fire_until(self.clocks.now, event_timers)
             if not self.clocks.at_end:
                 return
 
-    def _due(self, done: set[tuple[str, str | None]]) -> list[tuple[int, int, str | None]]:
-        """(time, number, tag) of the processing-time timers that are due, and not done."""
-        latest = MAX_TIME if self.clocks.at_end else self.clocks.processing_time
-        return [
+    def _due(self, latest: int, done: set[tuple[int, str | None]]) -> list[tuple[int, int, str | None]]:
+        """(time, number, tag) of the processing-time timers that are due and not done, in their order."""
+        due = [
             (time, number, tag)
             for number, timer in enumerate(self.processing_timers)
-            for tag, (time, _) in timer.firings()
-            if time <= latest and (timer.name, tag) not in done
+            for time, tag in timer.due(latest)
+            if (number, tag) not in done
         ]
+        return sorted(due, key=lambda firing: (*firing[:2], firing[2] or ""))
 
     def _output_watermark(self) -> int:
         """Where the stage stood before the step, as far as this key alone holds it: the same on any shard."""
-        holds = [
-            time if output is None else output
-            for timer in self.timers
-            if timer.event or timer.holds
-            for _, (time, output) in timer.firings()
-        ]
-        return min([self.clocks.before, *holds])
+        holds = [timer.least_hold() for timer in self.timers]
+        return min([self.clocks.before, *(hold for hold in holds if hold is not None)])
 
     def _trusted(self, method: Any, args: tuple[Any, ...], origin: Firing | int) -> None:
         result = method(*args)
@@ -290,15 +299,21 @@ class Player:
                 raise ResultError(why)
             self.state.require_fitting()
             self._touched = True
-        except (MemoryError, RunawayTimer):
-            raise
         except Exception as error:
+            self._give_up(error)
             self.state.restore(saved)
             self.played.back_to(mark)
             if isinstance(origin, int):
                 self.played.refused_rows.append((origin, error))
             else:
                 self.played.refused_firings.append((self.call.cell, origin, error))
+
+    def _give_up(self, error: Exception) -> None:
+        """Raises what is no fault of a row or firing, so that nothing may become a dead letter for it."""
+        if self.state.unreadable is not None:
+            raise self.state.unreadable
+        if isinstance(error, _NO_FAULT_OF_ROWS):
+            raise error
 
     def _emit(self, result: Any) -> None:
         if type(result) is not GeneratorType and (

@@ -48,7 +48,7 @@ class Stateful(Keyed):
     @property
     def content(self) -> pl.Schema:
         """Their columns."""
-        return self.layout.content
+        return pl.Schema({**self.layout.content, **self.layout.holding})
 
     def facts(self, type_name: TypeName) -> dict[str, str]:
         """What it keeps, in words."""

@@ -29,7 +29,10 @@ class Cells(Kept):
             (HOLD, UNTIL),
             self.layout.cells,
             self.layout.id_schema,
-            missing={name: pl.lit(None, dtype) for name, dtype in self.layout.content.items()},
+            missing={
+                name: pl.lit(None, dtype)
+                for name, dtype in (*self.layout.content.items(), *self.layout.holding.items())
+            },
             holder=HOLDER,
             timers=self.layout.pending,
             visited_by_key=True,

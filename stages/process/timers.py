@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from heapq import heapify, heappop, heappush
+from itertools import repeat
+from typing import Any, Final
 
 from stages.process.calls import Call
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
 from stages.process.moments import from_datetime, length, to_datetime
 from windowing.time import MAX_TIME, Duration, format_time
 
-Firing = tuple[int, int | None]
-"""The time at which it fires, and its output timestamp (us) where that is another."""
+Firing = tuple[int, int | None, int | None, int]
+"""The time at which it fires, its output timestamp where that is another, where it holds (us), and its hops.
+
+Hops: 0 where a row or an earlier step set it; else the length of the chain of firings that set each other and in which
+time hardly went on.
+"""
+
+SOON: Final = 1_000
+"""The time (us) by which a firing must go on so that its chain is not endless."""
+
+_STALE: Final = 100
+"""The outdated entries that a queue may have besides as many as are pending."""
 
 
 class Pending:
@@ -34,7 +47,7 @@ class Pending:
                 f"timer {self.name!r} was set for {format_time(at)}, after its window is collected at "
                 f"{format_time(self.call.expiry)}"
             )
-        return at, self._output(at, output)
+        return self._firing(at, output)
 
     def firing_after(self, duration: Duration, output: datetime | None) -> Firing:
         """So long after the time of the row or timer; not after the window is collected."""
@@ -43,13 +56,31 @@ class Pending:
             at = call.now + length(duration)
             if at > call.expiry:
                 at = call.expiry
-            return at, None if output is None else self._output(at, output)
-        at = min(call.processing_time + length(duration), MAX_TIME)
-        return at, self._output(at, output)
+            return self._firing(at, output)
+        return self._firing(min(call.processing_time + length(duration), MAX_TIME), output)
+
+    def held(self, time: int | None, output: int | None, hold: int | None = None) -> int | None:
+        """Where a firing holds that is in the columns as `time`, `output` and, by processing time, `hold`."""
+        if self.event:
+            return time if output is None else output
+        return output if self.holds else hold
 
     def too_late(self) -> bool:
         """Whether the window is collected at the time of the firing in hand, so that nothing can fire after it."""
         return self.event and self.call.now >= self.call.expiry
+
+    def _firing(self, at: int, output: datetime | None) -> Firing:
+        stamp = self._output(at, output)
+        given = stamp if self.event or self.holds or output is not None else None
+        return at, stamp, self.held(at, stamp, given), self._hops(at)
+
+    def _hops(self, at: int) -> int:
+        """The hops of a firing that is set for this time by the row or firing in hand."""
+        call = self.call
+        if not call.hops:
+            return 0
+        since = call.now if self.event else call.processing_time
+        return call.hops if call.endless or at - since < SOON else 1
 
     def _output(self, at: int, output: datetime | None) -> int | None:
         """Where it holds, if not at its own time: by processing time, at the row that set it."""
@@ -69,22 +100,25 @@ class Pending:
 class Single(Pending):
     """One timer: `self.quiet.after("10m")`, `.at(time)`, `.clear()`, `.pending()`."""
 
-    __slots__ = ("output",)
+    __slots__ = ("hold", "hops", "output")
     output: int | None
+    hold: int | None
+    hops: int
 
     def after(self, duration: Duration, output: datetime | None = None) -> None:
         """Fires so long after the row or firing in hand, in place of what was set before; not after the window is over.
 
         A firing of the moment in which the window is collected sets nothing: no time is left.
 
-        `output`: the time of what it emits, and where it holds the watermark until then; by default its own.
+        `output`: the time of what it emits, and where it holds the watermark until then. By default that is its own
+        time; by processing time it is the output watermark, at which nothing is held unless the timer has `hold=True`.
         """
         firing = self.firing_after(duration, output)
-        self.time, self.output = (None, None) if self.too_late() else firing
+        self.time, self.output, self.hold, self.hops = (None, None, None, 0) if self.too_late() else firing
 
     def at(self, time: datetime, output: datetime | None = None) -> None:
         """Fires at this time, in place of what was set before; `output` as for `after`."""
-        self.time, self.output = self.firing_at(time, output)
+        self.time, self.output, self.hold, self.hops = self.firing_at(time, output)
 
     def clear(self) -> None:
         """Does not fire, if it was set."""
@@ -94,43 +128,103 @@ class Single(Pending):
         """The time at which it fires; None if it is not set."""
         return None if self.time is None else to_datetime(self.time)
 
-    def take(self) -> tuple[str | None, int, int | None]:
-        """(no tag, time, output timestamp) of the firing, which is no longer pending."""
+    def take(self) -> tuple[str | None, Firing]:
+        """(no tag, the firing), which is no longer pending."""
+        return None, self.take_of(None)
+
+    def take_of(self, tag: str | None) -> Firing:
+        """The firing, which is no longer pending."""
         time, self.time = self.time, None
         assert time is not None
-        return None, time, self.output
+        return time, self.output, self.hold, self.hops
 
-    def load(self, cell: int, times: list[int | None], outputs: list[int | None]) -> None:
-        """As it is in the columns."""
-        self.time, self.output = times[cell], outputs[cell]
+    def load(self, cell: int, *columns: list[int | None]) -> None:
+        """As it is in the columns: the time, the output timestamp and, by processing time, where it holds."""
+        time, output, *held = (column[cell] for column in columns)
+        self.time, self.output, self.hops = time, output, 0
+        self.hold = self.held(time, output, *held)
 
-    def leave(self, cell: int, times: list[int | None], outputs: list[int | None]) -> None:
+    def leave(self, cell: int, *columns: list[int | None]) -> None:
         """Into the columns."""
-        times[cell], outputs[cell] = self.time, None if self.time is None else self.output
+        pending = (None,) * 3 if self.time is None else (self.time, self.output, self.hold)
+        for column, value in zip(columns, pending, strict=False):
+            column[cell] = value
 
     def saved(self) -> Any:
         """What `restore` takes."""
-        return self.time, self.output
+        return self.time, self.output, self.hold, self.hops
 
     def restore(self, saved: Any) -> None:
         """As it was then."""
-        self.time, self.output = saved
+        self.time, self.output, self.hold, self.hops = saved
 
-    def take_of(self, tag: str | None) -> Firing:
-        """The same of the firing of a tag, without it."""
-        _, time, output = self.take()
-        return time, output
+    def due(self, latest: int) -> list[tuple[int, str | None]]:
+        """(time, no tag), if it fires by then."""
+        return [(self.time, None)] if self.is_due(None, latest) and self.time is not None else []
 
-    def firings(self) -> list[tuple[str | None, Firing]]:
-        """All that are pending, by tag."""
-        return [] if self.time is None else [(None, (self.time, self.output))]
+    def is_due(self, tag: str | None, latest: int) -> bool:
+        """True if it is pending and fires by then."""
+        return self.time is not None and self.time <= latest
+
+    def least_hold(self) -> int | None:
+        """Where it holds (us), if it is pending and holds."""
+        return None if self.time is None else self.hold
+
+
+class Queue:
+    """The tags of pending firings, in order of a number of each, of which the least is asked for.
+
+    An entry counts while its tag is pending with that number. Others stay until they come up, or are too many. What
+    has no number is left out.
+    """
+
+    __slots__ = ("_entries", "_number", "_pending")
+
+    def __init__(self, pending: dict[str, Firing], number: Callable[[Firing], int | None]) -> None:
+        self._pending, self._number = pending, number
+        self._fill()
+
+    def _fill(self) -> None:
+        numbers = ((self._number(firing), tag) for tag, firing in self._pending.items())
+        self._entries = [(number, tag) for number, tag in numbers if number is not None]
+        heapify(self._entries)
+
+    def add(self, tag: str) -> None:
+        """The firing of this tag is another one now."""
+        number = self._number(self._pending[tag])
+        if len(self._entries) > 2 * len(self._pending) + _STALE:
+            self._fill()
+        elif number is not None:
+            heappush(self._entries, (number, tag))
+
+    def first(self) -> tuple[int, str] | None:
+        """The least number and its tag; of equal ones the first tag."""
+        entries, pending = self._entries, self._pending
+        while entries:
+            number, tag = entries[0]
+            firing = pending.get(tag)
+            if firing is not None and self._number(firing) == number:
+                return number, tag
+            heappop(entries)
+        return None
+
+
+def _time(firing: Firing) -> int:
+    return firing[0]
+
+
+def _hold(firing: Firing) -> int | None:
+    return firing[2]
 
 
 class Family(Pending):
     """Timers by tag: `self.retries.after("5s", tag="a")`, `.at(time, tag="a")`, `.clear("a")`, `.pending("a")`."""
 
-    __slots__ = ("by_tag",)
+    __slots__ = ("_holding", "_queue", "_undo", "by_tag")
     by_tag: dict[str, Firing]
+    _queue: Queue | None
+    _holding: Queue | None
+    _undo: list[tuple[str, Firing | None]] | None
 
     def after(self, duration: Duration, output: datetime | None = None, *, tag: str) -> None:
         """The timer of this tag fires so long after the row or firing in hand; see `Single.after`."""
@@ -146,64 +240,101 @@ class Family(Pending):
 
     def clear(self, tag: str | None = None) -> None:
         """The timer of this tag does not fire; without a tag, none does."""
-        if tag is None:
-            self.by_tag.clear()
-        else:
-            self.by_tag.pop(tag, None)
+        for one in list(self.by_tag) if tag is None else [tag]:
+            self._put(one, None)
         self._first()
 
     def pending(self, tag: str) -> datetime | None:
         """The time at which the timer of this tag fires; None if it is not set."""
         return to_datetime(self.by_tag[tag][0]) if tag in self.by_tag else None
 
-    def take(self) -> tuple[str | None, int, int | None]:
-        """(tag, time, output timestamp) of the first firing, which is no longer pending."""
-        tag = min(self.by_tag, key=lambda tag: (self.by_tag[tag][0], tag))
-        time, output = self.by_tag.pop(tag)
-        self._first()
-        return tag, time, output
-
-    def load(self, cell: int, *columns: list[Any]) -> None:
-        """As they are in the columns: tags, times, output timestamps."""
-        tags, times, outputs = (column[cell] for column in columns)
-        self.by_tag = {} if tags is None else dict(zip(tags, zip(times, outputs, strict=True), strict=True))
-        self._first()
-
-    def saved(self) -> Any:
-        """What `restore` takes."""
-        return dict(self.by_tag)
-
-    def restore(self, saved: Any) -> None:
-        """As they were then."""
-        self.by_tag = dict(saved)
-        self._first()
+    def take(self) -> tuple[str | None, Firing]:
+        """(tag, firing) of the first one, which is no longer pending."""
+        first = self._by_time().first()
+        assert first is not None
+        return first[1], self.take_of(first[1])
 
     def take_of(self, tag: str | None) -> Firing:
-        """The same of the firing of a tag, without it."""
+        """The firing of a tag, which is no longer pending."""
         assert tag is not None
-        firing = self.by_tag.pop(tag)
+        firing = self.by_tag[tag]
+        self._put(tag, None)
         self._first()
         return firing
+
+    def load(self, cell: int, *columns: list[Any]) -> None:
+        """As they are in the columns: tags, times, output timestamps and, by processing time, where they hold."""
+        tags, times, outputs, *held = (column[cell] or () for column in columns)
+        holds = held[0] if held and held[0] else repeat(None)
+        self.by_tag = {
+            tag: (time, output, self.held(time, output, hold), 0)
+            for tag, time, output, hold in zip(tags, times, outputs, holds, strict=False)
+        }
+        self._queue = self._holding = self._undo = None
+        self.time = min(times) if times else None
 
     def leave(self, cell: int, *columns: list[Any]) -> None:
         """Into the columns; null where nothing is pending."""
         firings = self.by_tag.values()
-        times, outputs = (
-            [time for time, _ in firings],
-            [time if out is None else out for time, out in firings],
-        )
-        for column, value in zip(columns, (list(self.by_tag), times, outputs), strict=True):
+        times = [firing[0] for firing in firings]
+        outputs = [firing[0] if firing[1] is None else firing[1] for firing in firings]
+        pending = (list(self.by_tag), times, outputs, list(map(_hold, firings)))
+        for column, value in zip(columns, pending, strict=False):
             column[cell] = value or None
 
-    def firings(self) -> list[tuple[str | None, Firing]]:
-        """All that are pending, by tag."""
-        return list(self.by_tag.items())
+    def saved(self) -> Any:
+        """Notes from now on what changes, for `restore`."""
+        self._undo = []
+
+    def restore(self, saved: Any) -> None:
+        """As they were then."""
+        for tag, firing in reversed(self._undo or []):
+            self._put(tag, firing)
+        self._undo = []
+        self._first()
+
+    def due(self, latest: int) -> list[tuple[int, str | None]]:
+        """(time, tag) of those that fire by then."""
+        if self.time is None or self.time > latest:
+            return []
+        return [(firing[0], tag) for tag, firing in self.by_tag.items() if firing[0] <= latest]
+
+    def is_due(self, tag: str | None, latest: int) -> bool:
+        """True if the timer of this tag is pending and fires by then."""
+        return tag in self.by_tag and self.by_tag[tag][0] <= latest
+
+    def least_hold(self) -> int | None:
+        """The least time (us) at which one that is pending holds, if any does."""
+        if self._holding is None:
+            self._holding = Queue(self.by_tag, _hold)
+        first = self._holding.first()
+        return None if first is None else first[0]
 
     def _set(self, tag: str, firing: Firing) -> None:
         if not isinstance(tag, str):
             raise TypeError(f"timers {self.name!r}: a tag is text, not {tag!r}")
-        self.by_tag[tag] = firing
+        self._put(tag, firing)
         self._first()
 
+    def _put(self, tag: str, firing: Firing | None) -> None:
+        """Sets the firing of a tag, or removes it; `_first` must follow."""
+        queue = self._by_time()
+        if self._undo is not None:
+            self._undo.append((tag, self.by_tag.get(tag)))
+        if firing is None:
+            self.by_tag.pop(tag, None)
+            return
+        self.by_tag[tag] = firing
+        queue.add(tag)
+        if self._holding is not None:
+            self._holding.add(tag)
+
+    def _by_time(self) -> Queue:
+        """The queue of what fires first: made where it is needed, as most loaded families are not changed."""
+        if self._queue is None:
+            self._queue = Queue(self.by_tag, _time)
+        return self._queue
+
     def _first(self) -> None:
-        self.time = min((time for time, _ in self.by_tag.values()), default=None)
+        first = self._by_time().first()
+        self.time = None if first is None else first[0]

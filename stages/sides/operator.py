@@ -132,6 +132,7 @@ class SideInputs(Operator):
         later, refused = self._give(waited, contents)
         lost = sum(len(part.rows) for part in unused)
         released = int(fresh[_READY].sum()) - lost + len(waited)
+        lost_later = sum(len(part.rows) for part in refused)
         return Given(
             pl.concat([self.nothing, *later, *at_once]),
             len(came) - lost,
@@ -140,6 +141,7 @@ class SideInputs(Operator):
             {LATE: len(late)} if len(late) else {},
             self._shown(late),
             (*refused, *unused),
+            used=released - lost_later,
         )
 
     def _placed(self, rows: pl.DataFrame) -> pl.DataFrame:

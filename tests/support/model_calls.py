@@ -44,6 +44,7 @@ class Firing:
 
     time: float
     output: float
+    held: bool = False  # an output timestamp was given
 
 
 Timer = tuple[str, str | None]  # its name, and its tag in a family
@@ -165,7 +166,7 @@ class Call:
             raise ValueError(
                 f"timer {name!r}: output timestamp {out} is before {self.moment.stamp} or after it fires"
             )
-        self.cell.timers[name, tag] = Firing(time, output)
+        self.cell.timers[name, tag] = Firing(time, output, out is not None)
 
     def after(self, name: str, duration: float, out: float | None = None, tag: str | None = None) -> None:
         """From the time of the call on; by event time not beyond the window."""

@@ -44,7 +44,8 @@ class Model:
         self.out: list[Out] = []
         self.late: list[Any] = []
         self.letters: list[str] = []
-        self.firings, self.last = 0, START  # of the cell in hand, since its time went on to that
+        self.firings: dict[Timer, int] = {}  # of the cell in hand, since a row came
+        self.last = START
 
     def step(
         self, rows: Iterable[Row] = (), watermark: float | None = None, processing_time: float | None = None
@@ -87,7 +88,7 @@ class Model:
 
     def _play(self, cell: Cell, row: Row) -> None:
         """The row, and what is set for the past right after it."""
-        self.firings, self.last = 0, START
+        self.firings, self.last = {}, START
         late = row.time < self.watermark
         self._call(cell, row.do or self.script.element, row.time, row.time, value=row.value, late=late)
         self._fire_past(cell)
@@ -95,7 +96,7 @@ class Model:
     # Clocks
 
     def _move_clocks(self, cell: Cell) -> None:
-        self.firings, self.last = 0, START
+        self.firings, self.last = {}, START
         self._play_in_order(cell)
         self._fire_by_processing_time(cell)
         if self._expiry(cell.window) <= self.watermark:
@@ -174,7 +175,7 @@ class Model:
 
     def _stamp(self, cell: Cell, timer: Timer, firing: Firing) -> float:
         """What emits by processing time has the output watermark as its time, unless it holds."""
-        if self.script.timers[timer[0]] == "processing hold" or self.before == START:
+        if firing.held or self.script.timers[timer[0]] == "processing hold" or self.before == START:
             return firing.output
         return min([self.before, *self._holds(cell)])
 
@@ -183,15 +184,17 @@ class Model:
         held = [
             firing.output
             for timer, firing in cell.timers.items()
-            if self.script.timers[timer[0]] != "processing"
+            if firing.held or self.script.timers[timer[0]] != "processing"
         ]
         return held + [row.time for row in cell.waiting]
 
     def _count(self, cell: Cell, timer: Timer, time: float) -> None:
         """Before the end of input only where time stands still."""
-        self.firings = self.firings + 1 if self.watermark == END or time <= self.last else 1
+        if self.watermark != END and time > self.last:
+            self.firings = {}
+        self.firings[timer] = self.firings.get(timer, 0) + 1
         self.last = time
-        if self.firings > MOST_FIRINGS:
+        if self.firings[timer] > MOST_FIRINGS:
             raise Endless(f"timer {timer[0]!r} of key {cell.key!r} fired {MOST_FIRINGS} times")
 
     # Calls

@@ -38,8 +38,8 @@ EXPIRING = ["emit(f'{key} gone {s.n}')", "emit(key + join(s.bag)); 1 / (s.n % 3)
 # What depends on when it was.
 AT_ONCE = [
     "emit(f'{key}{late}')", "emit(f'{key}{W}')", "emit(f'{key}{P}')",
-    "after('p', 3)", "after('h', 4)", "after('h', 4, out=now + 2)", "clear('p')", "clear('h')", "after('d', 6)",
-    "set('p', 5)", "emit(f'{key}{timer(\"p\")}')",
+    "after('p', 3)", "after('p', 3, out=now + 1)", "after('h', 4)", "after('h', 4, out=now + 2)", "clear('p')",
+    "clear('h')", "after('d', 6)", "set('p', 5)", "emit(f'{key}{timer(\"p\")}')",
 ]  # fmt: skip
 AFTER_ONCE = [
     "emit(at_end)", "s.c += 1\nif s.c < 9: after('p', 2)",

@@ -34,6 +34,20 @@ def made(**attributes: Any) -> bl.Process:
     return type("Own", (Good,), attributes)()
 
 
+class Adds(bl.CombineFn):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, element: int) -> int:
+        return accumulator + element
+
+    def merge_accumulators(self, accumulators: list[int]) -> int:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
 def on(self: Any) -> None:
     """A firing of which nothing comes."""
 
@@ -97,6 +111,30 @@ PROCESSES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: made(key=bl.Value(int)),
         "Own.key hides self.key, which every Process has; choose another name",
     ),
+    "an order in the class": (
+        lambda: made(order="arrival"),
+        r"Own.order = 'arrival' does nothing as an attribute of the class: it belongs into process\(..., order=...\)",
+    ),
+    "an output in the class": (
+        lambda: made(output={"n": int}),
+        r"Own.output = .* does nothing as an attribute of the class: it belongs into the call that sets a timer",
+    ),
+    "state as an argument has it": (
+        lambda: made(state={"n": int}),
+        r"Own.state = .* it belongs into a state field: n = bl.Value\(int\); state= is an argument of process_batches",
+    ),
+    "an end of input in the class": (
+        lambda: made(at_end="drop"),
+        r"Own.at_end = 'drop' .* it belongs into the timer: bl.EventTimer\(at_end=...\)",
+    ),
+    "a constant that hides what there is": (
+        lambda: made(late=True),
+        "Own.late hides self.late, which every Process has; choose another name",
+    ),
+    "a CombineFn in state": (
+        lambda: made(n=bl.Combining(bl.combine(Adds(), "at", int))),
+        r"a CombineFn such as Adds is for groupings; keep its accumulator in a bl.Value\(object\)",
+    ),
     "an aggregate of a column that is not there": (
         lambda: made(total=bl.Combining(bl.sum("points"))),
         "state field Own.total: total reads the column 'points', which the rows do not have",
@@ -109,6 +147,11 @@ def test_a_process_that_cannot_be_played_is_refused_with_what_was_meant(case: st
     process, text = PROCESSES[case]
     with pytest.raises(bl.PlanError, match=text):
         rows().group_by("user").process(process(), SCHEMA)
+
+
+def test_a_class_may_have_constants_fields_and_methods_of_such_names() -> None:
+    own = made(order=bl.Value(str), hold=3, ttl=lambda self: 5, schema=SCHEMA, name="own")
+    rows().group_by("user").process(own, SCHEMA, keep_forever=True)
 
 
 CALLS: dict[str, tuple[Callable[[bl.Collection], Any], str]] = {

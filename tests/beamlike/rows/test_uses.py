@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import narwhals as nw
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +60,26 @@ class Own(bl.CustomWindows):
         return [(time, time + int(row["text"]))]
 
 
+class Parsed(bl.Process):
+    def element(self, row: dict[str, Any]) -> Any:
+        yield parse(row)
+
+
+def parsed(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    return rows.select("at", "event_time", value=pl.col("text").cast(pl.Int64)), state
+
+
+def with_side(rows: bl.Collection) -> bl.Collection:
+    """Rows that wait for the window of a side to be over."""
+    times = bl.MonotonousTimestamps()
+    side = rows.pipeline.read(
+        "side", bl.Rows([{"n": n} for n in range(4)]), timestamp="n", timestamp_unit="s", watermark=times
+    )
+    day = bl.FixedWindows("1d")
+    known = {"known": bl.as_list(side.window_into(day))}
+    return rows.window_into(day).map(lambda row, known: parse(row), {"value": int}, side=known, name="it")
+
+
 KINDS: dict[str, Callable[[bl.Collection], bl.Collection]] = {
     "map": lambda rows: rows.map(parse, {"value": int}, name="it"),
     "flat_map": lambda rows: rows.flat_map(lambda row: [parse(row)] * 0, {"value": int}, name="it"),
@@ -74,6 +95,17 @@ KINDS: dict[str, Callable[[bl.Collection], bl.Collection]] = {
         .group_by("at", name="it")
         .aggregate(total=bl.combine(Picky(), "text", int))
     ),
+    "process": lambda rows: rows.group_by("at", name="it").process(Parsed(), {"value": int}),
+    "process by arrival": lambda rows: (
+        rows.group_by("at", name="it").process(Parsed(), {"value": int}, order="arrival")
+    ),
+    "process in windows": lambda rows: (
+        rows.window_into(bl.FixedWindows("1m")).group_by("at", name="it").process(Parsed(), {"value": int})
+    ),
+    "process_batches": lambda rows: (
+        rows.group_by("at", name="it").process_batches(parsed, {"at": int, "value": int}, state={"n": int})
+    ),
+    "with a side": with_side,
     "windows": lambda rows: (
         rows.window_into(Own(), name="it").group_by("at").aggregate(n=bl.count())
     ),
