@@ -27,7 +27,7 @@ from beamlike.errors import (
 )
 from beamlike.local.runner import LocalRunner
 from beamlike.plan.manifest import Runner
-from beamlike.runtime.summary import Run, lost_rows
+from beamlike.runtime.summary import Run, left_open, lost_rows
 from beamlike.runtime.tables import totals_table, watermarks_table
 from beamlike.system.printable import printable
 from beamlike.system.signals import Interrupted
@@ -177,6 +177,8 @@ def _show(done: Run) -> None:
     for line in lost_rows(done):
         # Whole lines, as there are paths in them to be copied.
         console.print(printable(line), style="bold yellow", highlight=False, markup=False, soft_wrap=True)
+    for line in left_open(done):
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
 
 @main.command()

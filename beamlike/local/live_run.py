@@ -21,7 +21,7 @@ from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, seconds
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.readings import with_readings_as_files
-from beamlike.runtime.summary import Shown
+from beamlike.runtime.summary import Shown, tell_of_open
 from beamlike.system.in_hand import seated
 from beamlike.system.threads import in_one_thread
 
@@ -66,6 +66,11 @@ class LiveRun(Shown):
         self._opened.engine.noted = self._write
 
     @property
+    def last(self) -> BatchRecord | None:
+        """The record of the last batch on the checkpoint, if it is known."""
+        return self.batches[-1] if self.batches else self._opened.run.outcome.last
+
+    @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes."""
         return dead_letters_of(self.checkpoint)
@@ -78,6 +83,7 @@ class LiveRun(Shown):
                 self._take_all()
                 self._opened.journal.settle()
                 self._end()
+            tell_of_open(self, goes_on=True)
             self._opened.run.sinks.conclude(outcome, self._phase.ending)
         except _GivenUp:
             outcome.close("stopped")
@@ -150,9 +156,18 @@ class LiveRun(Shown):
             if not self._goes_on:
                 # What has come meanwhile is for the next run, unless this one is to leave nothing.
                 if not (self.runner.drain and found.has_input):
+                    self._see_to_what_is_due(found)
                     return
             elif self._phase is Phase.GOING:
                 self._rest(due)
+
+    def _see_to_what_is_due(self, found: Next) -> None:
+        """Has a batch without input if the run has begun none, as the clock has moved on since the last run."""
+        last = self._opened.journal.last
+        if last is None or last[0].started == self._opened.started or self.runner.drain:
+            return
+        if needs_processing_time(self.plan):
+            self._take(self._begun(found))
 
     def _rest(self, due: float) -> None:
         """Until it is time to look for input again, or the run is to stop."""

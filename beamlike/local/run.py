@@ -68,6 +68,11 @@ class LocalRun(Shown):
         self._desk = Desk(self.runner.clock, simulated=steps_of(self.plan) is not None)
 
     @property
+    def last(self) -> BatchRecord | None:
+        """The record of its last batch."""
+        return self.batches[-1] if self.batches else None
+
+    @property
     def run_id(self) -> str:
         """The name under which sinks know it."""
         return self.runner.run_id or self.plan.name

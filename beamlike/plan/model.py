@@ -10,6 +10,8 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Sink, Source
+from beamlike.io.in_process import InProcess
+from beamlike.io.sources import ReadBySpark
 from beamlike.logical.origins import EventTime
 from beamlike.logical.watermark import NoEventTime
 from beamlike.plan.route import Route
@@ -158,6 +160,13 @@ class Plan:
     levels: tuple[tuple[str, ...], ...]
     max_dead_letters: int | float | None = None
     tables: Mapping[str, TablePlan] = attrs.field(factory=dict)
+
+    @property
+    def ends(self) -> bool:
+        """True if a run without a checkpoint can come to the end of all sources, as none is Spark's own without one."""
+        sources = [plan.source for plan in self.sources.values()]
+        own = [one for one in sources if isinstance(one, ReadBySpark) and not isinstance(one, InProcess)]
+        return all(one.bounded for one in own)
 
     @property
     def producers(self) -> dict[str, SourcePlan | StagePlan]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
@@ -14,11 +15,19 @@ from beamlike.runtime.drops import dropped_rows
 from beamlike.runtime.html import bullets, page, table
 from beamlike.runtime.tables import TOTALS, total_rows
 
+_LOG = logging.getLogger("beamlike")
+
 
 class Run(Protocol):
-    """A run on either runner. `dead_letters`: the folder of those that no collection takes."""
+    """A run on either runner. `dead_letters`: the folder of those that no collection takes.
+
+    `last` is the record of the last batch, which may be of an earlier run on the checkpoint.
+    """
 
     plan: Plan
+
+    @property
+    def last(self) -> BatchRecord | None: ...
 
     @property
     def batches(self) -> Sequence[BatchRecord]: ...
@@ -43,7 +52,7 @@ def run_text(run: Run) -> str:
     """The run in a line: `<LocalRun of 'scores': 3 batches; 2 rows that parse could not use: see bad>`."""
     count = len(run.batches)
     batches = "1 batch" if count == 1 else f"{count:,} batches"
-    return f"<{type(run).__name__} of {run.plan.name!r}: {'; '.join([batches, *lost_rows(run)])}>"
+    return f"<{type(run).__name__} of {run.plan.name!r}: {'; '.join([batches, *lost_rows(run), *left_open(run)])}>"
 
 
 def _run_html(run: Run) -> str:
@@ -58,7 +67,7 @@ def _run_html(run: Run) -> str:
         f"{type(run).__name__} of {run.plan.name!r}: {count:,} batch{'es' if count != 1 else ''}",
         table(TOTALS, total_rows(run.batches)),
         table(("sink", "rows"), sinks),
-        *bullets(lost_rows(run)),
+        *bullets([*lost_rows(run), *left_open(run)]),
     )
 
 
@@ -70,6 +79,29 @@ def lost_rows(run: Run) -> Iterator[str]:
         where = ", ".join(sorted(takers.get(name, ()))) or run.dead_letters
         yield f"{rows_text(count)} that {name} could not use: see {where}"
     yield from dropped_rows(run.plan, run.batches)
+
+
+def left_open(run: Run) -> Iterator[str]:
+    """For each stage the elements that wait in it for a pane or their turn, and its pending timers."""
+    record = run.last
+    for name, stage in record.stages.items() if record else ():
+        counts = [(stage.pending or 0, "element", "waits", "wait"), (stage.timers, "timer", "is", "are")]
+        told = [
+            f"{count:,} {what} {one}" if count == 1 else f"{count:,} {what}s {several}"
+            for count, what, one, several in counts
+            if count
+        ]
+        if told:
+            yield f"{' and '.join(told)} {'pending ' if stage.timers else ''}in {name}, whose windows are open"
+
+
+def tell_of_open(run: Run, *, goes_on: bool) -> None:
+    """Logs what is left open at the end of a run; `goes_on`: a later run can take it up."""
+    for text in left_open(run):
+        if goes_on:
+            _LOG.info("%s: %s; the next run goes on there, and drain=True closes them", run.plan.name, text)
+        else:
+            _LOG.warning("%s: %s; without a checkpoint they are lost", run.plan.name, text)
 
 
 def _takers(plan: Plan) -> dict[str, set[str]]:

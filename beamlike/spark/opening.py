@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.io import JSONLines
 from beamlike.io.files.paths import uri
+from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.matching import Fit, fitted
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
@@ -125,10 +126,18 @@ class Opened:
         return steps_of(self.plan) is not None
 
     @property
+    def drains(self) -> bool:
+        """True if the run closes all windows at its end: it is asked to, or no run can go on from it."""
+        options = self.options
+        return options.drain or (
+            options.checkpoint is None and options.trigger == "available_now" and self.plan.ends
+        )
+
+    @property
     def goes_on(self) -> bool:
         """Whether the query goes on when it has taken all input: its end can follow, or what a source plans next."""
         planned = self.options.trigger == "available_now" and bool(self.listings.waiting)
-        return (self.options.drain or planned) and not self.plays
+        return (self.drains or planned) and not self.plays
 
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> Gate:
         """What the query does with each batch; `on_batch` gets its record."""
@@ -148,11 +157,18 @@ class Opened:
         if self.options.trigger == "available_now":
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+            self._see_to_what_is_due()
         self.checkpoint.prepare()
         if not reads_rows(self.plan):
             interpret(self.session)
         with worker_environment(self.session):
             return self._query(parts, gate)
+
+    def _see_to_what_is_due(self) -> None:
+        """Has a batch even if nothing comes, as the clock has moved on since the last run."""
+        done = last_batch(self.checkpoint, "commits")
+        if done >= 0 and not self.drains and needs_processing_time(self.plan):
+            self.checkpoint.tick(done)
 
     def _parts(self) -> PartWriter:
         return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])

@@ -21,7 +21,7 @@ from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import is_positive, is_run_id, is_trigger
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.sinks import check_sinks
-from beamlike.runtime.summary import Shown
+from beamlike.runtime.summary import Shown, tell_of_open
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.failures import failure
 from beamlike.spark.opening import Opened, dead_letters_of
@@ -41,13 +41,14 @@ class SparkRunner:
     """Runs a pipeline on Spark Structured Streaming.
 
     `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one was.
-    Without one, a temporary folder is made and the run cannot be continued: the next one replaces its files, as a run
-    in process does. With a new checkpoint, file sinks add to what is in their folders, and so they do without one
-    where there is a `SparkSource` or `SparkSink`.
+    Without one, a temporary folder is made and the run cannot be continued: it closes all windows at the end of its
+    input, and the next one replaces its files, as a run in process does. With a new checkpoint, file sinks add to what
+    is in their folders, and so they do without one where there is a `SparkSource` or `SparkSink`.
     `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
-    Triggers of processing time are looked at in every batch; an interval has batches also when nothing comes, but
-    "available_now" has none then: what waits for processing time waits for the next run.
-    `drain`: when no new input is left, closes all windows; the checkpoint is finished with that.
+    Triggers of processing time are looked at in every batch. An interval has batches also when nothing comes, and a run
+    with "available_now" on a checkpoint has one then, so that what has become due since the last run is done.
+    `drain`: when no new input is left, closes all windows; the checkpoint is finished with that. Without a checkpoint a
+    run with "available_now" does so anyway, unless one of its sources is a `SparkSource`, which may have no end.
     Test streams are played a step a batch, whatever the trigger, and drained; processing time is theirs.
     `shards`: how many parts each keyed stage is cut into; by default those of the checkpoint, or for a new one
     the cores of the cluster, at most 200.
@@ -187,6 +188,11 @@ class SparkRun(Shown):
         self._started.set()
 
     @property
+    def last(self) -> BatchRecord | None:
+        """The record of the last batch on the checkpoint, if it is known."""
+        return self.batches[-1] if self.batches else self._opened.run.outcome.last
+
+    @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes."""
         return dead_letters_of(self.checkpoint)
@@ -195,15 +201,16 @@ class SparkRun(Shown):
         """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
         try:
             self._take_all()
-            if self.runner.drain and not self._opened.plays and self._phase is Phase.GOING:
+            if self._opened.drains and not self._opened.plays and self._phase is Phase.GOING:
                 self._end()
             if self._phase is Phase.GOING:
                 self._opened.run.observers.end()
-            if (self.runner.drain or self._opened.plays) and self._phase is Phase.GOING:
+            if (self._opened.drains or self._opened.plays) and self._phase is Phase.GOING:
                 self._halt(Phase.DRAINED)
                 self._opened.run.note("drained")
             elif self._opened.goes_on and self._phase is Phase.GOING:
                 self._halt(Phase.GOING)
+            tell_of_open(self, goes_on=self.runner.checkpoint is not None)
             self._conclude(self._phase.ending)
         except KeyboardInterrupt:
             self._opened.run.outcome.close("stopped")
@@ -230,7 +237,7 @@ class SparkRun(Shown):
             return
         self._query.processAllAvailable()
         listings = self._opened.listings
-        while listings.look() if self.runner.drain else listings.look_on():
+        while listings.look() if self._opened.drains else listings.look_on():
             self._query.processAllAvailable()
         if listings.waiting:  # of which the last may have moved a watermark only
             self._query.processAllAvailable()

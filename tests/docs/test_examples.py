@@ -177,7 +177,7 @@ def test_the_code_of_the_docs_prints_what_is_shown_below_it(name: str, tmp_path:
 @pytest.mark.spark
 def test_the_recipes_of_the_cookbook_print_the_same_on_spark(spark: Any, tmp_path: Path) -> None:
     def on_spark(checkpoint: str | None = None, drain: bool = False) -> bl.SparkRunner:
-        return bl.SparkRunner(checkpoint, session=spark, shards=2, drain=drain or checkpoint is None)
+        return bl.SparkRunner(checkpoint, session=spark, shards=2, drain=drain)
 
     require_printed("cookbook.md", tmp_path, {"replaced": on_spark}, replaced="bl.LocalRunner")
 

@@ -30,6 +30,8 @@ _FILES = (
 )
 """Some of a checkpoint, of each kind that readers may take for theirs."""
 _ENDED = "_ended.json"  # a hidden name, which Spark does not read
+_TICK = "tick-"
+_TICKS_KEPT = 2  # batches after which an order is not read again
 _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
 
 
@@ -107,6 +109,21 @@ class Checkpoint(CheckpointFolder):
             order = order_text(EndSources(tuple(new)))
             self.files.write(f"{self.control()}/whole-{len(before):06d}.json", order, _FIRST_TIME)
             self.files.write(f"{self.control()}/{_ENDED}", json.dumps([*before, *new]))
+
+    def tick(self, done: int) -> None:
+        """Has a run begin with a batch even if nothing comes; `done` is the last batch that is committed.
+
+        Its order ends no source. Spark looks at no file that is much older than one it has seen, so its time is that of
+        the other orders. Those of earlier runs, whose batches will not be done again, are removed.
+        """
+        for name in self.files.names(self.control()):
+            if (
+                name.startswith(_TICK)
+                and int(name.removeprefix(_TICK).partition(".")[0]) + _TICKS_KEPT <= done
+            ):
+                self.files.remove(f"{self.control()}/{name}")
+        order = order_text(EndSources(()))
+        self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, _FIRST_TIME)
 
     def has_ended(self, source: str) -> bool:
         """Whether this was said of the source."""
