@@ -19,6 +19,8 @@ from stages.state.index import Holder
 from stages.state.store import StateStore
 from stages.state.tables import Tables
 from stages.strategies.histogram import Histogram, merge_histograms
+from windowing.columns import PANE_DRAINED, PANE_RETRACTED, WINDOW_END
+from windowing.time import MAX_TIME
 
 
 @attrs.frozen
@@ -95,7 +97,7 @@ class Stage:
         state.save(store, self.name, watermarks, arrived + given.placed)
         kept = list(state.indices.values())
         return StageResult(
-            given.panes,
+            _with_drained(given.panes, before.input, clock),
             watermarks,
             dict(given.dropped),
             holder,
@@ -114,3 +116,16 @@ class Stage:
             fired=given.fired,
             used=given.elements if given.used is None else given.used,
         )
+
+
+def _with_drained(panes: pl.DataFrame, before: int, clock: Clock) -> pl.DataFrame:
+    """Panes with whether the end of the run closed their window, which the watermark `before` had not passed.
+
+    Those that are taken back are as they were. This is not in state: nothing follows a run that was drained.
+    """
+    if PANE_RETRACTED not in panes.columns:  # which all panes of a grouping have, inside a step
+        return panes
+    drained = pl.lit(clock.drained and clock.watermark >= MAX_TIME)
+    return panes.with_columns(
+        (drained & (pl.col(WINDOW_END) > before) & ~pl.col(PANE_RETRACTED)).alias(PANE_DRAINED)
+    )

@@ -21,10 +21,12 @@ PANE_FIRST: Final = "__pane_first"
 PANE_LAST: Final = "__pane_last"
 PANE_RETRACTED: Final = "__pane_retracted"
 """Boolean: the pane takes back one that was emitted before."""
+PANE_DRAINED: Final = "__pane_drained"
+"""Boolean: the end of a run closed the window before its watermark had passed, so elements of it may be missing."""
 
 WINDOW_COLUMNS: Final = (WINDOW_START, WINDOW_END)
 PANE_COLUMNS: Final = (
-    PANE_TIMING, PANE_INDEX, PANE_NONSPECULATIVE_INDEX, PANE_FIRST, PANE_LAST, PANE_RETRACTED
+    PANE_TIMING, PANE_INDEX, PANE_NONSPECULATIVE_INDEX, PANE_FIRST, PANE_LAST, PANE_RETRACTED, PANE_DRAINED
 )  # fmt: skip
 SYSTEM_COLUMNS: Final = (EVENT_TIME, *WINDOW_COLUMNS, PREVIOUS_END, *PANE_COLUMNS)
 RESERVED_PREFIX: Final = "__"

@@ -11,6 +11,7 @@ from beamlike.errors import PlanError, WrongType
 from beamlike.expressions.tree import extracted
 from windowing.columns import (
     EVENT_TIME,
+    PANE_DRAINED,
     PANE_FIRST,
     PANE_INDEX,
     PANE_LAST,
@@ -151,6 +152,24 @@ def pane_retracted() -> nw.Expr:
         [(2, False), (2, True), (3, False)]
     """
     return _read(PANE_RETRACTED)
+
+
+def pane_drained() -> nw.Expr:
+    """Whether a drain closed the window before the watermark had passed its end, as Boolean; only after a grouping.
+
+    Elements of such a window may be missing, whatever its timing says. It is False for a pane of input that was read to
+    its end, by a run without a checkpoint.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> minutes = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
+        >>> minutes.select("n", drained=bl.pane_drained()).write("out", result := bl.Memory())
+        <Collection ...>
+        >>> p.run(bl.LocalRunner(checkpoint="checkpoint", drain=True))
+        <LiveRun of 'scores': 4 batches>
+        >>> result.frame().sort("window_start")["drained"].to_list()
+        [False, True]
+    """
+    return _read(PANE_DRAINED)
 
 
 def timestamp_of(column: str) -> TimestampOf:

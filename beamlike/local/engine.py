@@ -33,7 +33,8 @@ class Engine:
 
     Each stage is one shard; those of a level take their steps at once, on `threads`. `last` is the record of the batch
     before. `between` is called between two parts of a batch, and may raise, to give it up; `noted` before anything of
-    it is written, to wait until it is on disk what it takes.
+    it is written, to wait until it is on disk what it takes. `drains`: the end of the run may come before that of its
+    input.
     """
 
     plan: Plan
@@ -44,6 +45,7 @@ class Engine:
     between: Callable[[], object] = lambda: None
     noted: Callable[[], object] = lambda: None
     threads: Threads = ALONE
+    drains: bool = False
     _arrived: dict[str, list[tuple[str, pl.DataFrame]]] = attrs.field(factory=dict, init=False)
     _sources: SourceTurns = attrs.field(init=False)
 
@@ -102,7 +104,11 @@ class Engine:
         upstream = [name for name in plan.inputs if name in reports]
         times = [bundle.times[name] for name in sources] + [self.inputs[name].now for name in upstream]
         task = StageTask(
-            plan, sources, {name: [shard_name(name, 0)] for name in upstream}, started=bundle.started
+            plan,
+            sources,
+            {name: [shard_name(name, 0)] for name in upstream},
+            started=bundle.started,
+            drains=self.drains,
         )
         told = {shard_name(name, 0): reports[name] for name in upstream}
         inputs = task.receive(self.inputs.get(plan.name, Inputs()), bundle.arrived(sources, max(times), told))

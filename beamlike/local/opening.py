@@ -139,7 +139,10 @@ class Opened:
         )
         run.outcome.later = journal.later
         last = _record_before(journal, run, checkpoint)
-        engine = Engine(plan, options.clock, journal, _load(plan, journal), last, threads=threads)
+        drains = plan.drains(asked=options.drain and steps_of(plan) is None)
+        engine = Engine(
+            plan, options.clock, journal, _load(plan, journal), last, threads=threads, drains=drains
+        )
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
         return cls(plan, options, run, journal, feed, engine, sinks, desk, options.clock())
 

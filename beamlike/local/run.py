@@ -64,7 +64,8 @@ class LocalRun(Shown):
 
     def __attrs_post_init__(self) -> None:
         self.dead_letters = folder_of_letters(self.plan.name)
-        self._engine = Engine(self.plan, self.runner.clock, threads=Threads())
+        drains = self.plan.drains(asked=False)
+        self._engine = Engine(self.plan, self.runner.clock, threads=Threads(), drains=drains)
         self._desk = Desk(self.runner.clock, simulated=steps_of(self.plan) is not None)
 
     @property

@@ -11,6 +11,7 @@ import polars as pl
 
 from beamlike.io.base import Sink, Source
 from beamlike.io.in_process import InProcess
+from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import ReadBySpark
 from beamlike.logical.origins import EventTime
 from beamlike.logical.watermark import NoEventTime
@@ -160,6 +161,12 @@ class Plan:
     levels: tuple[tuple[str, ...], ...]
     max_dead_letters: int | float | None = None
     tables: Mapping[str, TablePlan] = attrs.field(factory=dict)
+
+    def drains(self, *, asked: bool) -> bool:
+        """True if the end of a run may come before that of its input: it was `asked` to, or a source has no end."""
+        return asked or not all(
+            one.source.bounded or isinstance(one.source, Refreshed) for one in self.sources.values()
+        )
 
     @property
     def ends(self) -> bool:

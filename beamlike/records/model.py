@@ -110,7 +110,8 @@ class StageRecord:
     elements of a shard, or all, hold those of the output. `since` is the processing time (us) at which the output
     watermark reached where it is, and `finished` that at which the stage was done with the batch. `window` is the
     key and window in its own state with the least hold, where that holds the output back. `timers` are pending, and
-    `fired` have fired in this batch. `sides`: where its other inputs stand, by the name of their clock.
+    `fired` have fired in this batch. `sides`: where its other inputs stand, by the name of their clock. `drained`: how
+    many of the panes are of windows that the end of the run closed before the watermark had passed them.
     """
 
     input: int
@@ -134,6 +135,7 @@ class StageRecord:
     timers: int = attrs.field(default=0, metadata=SPARSE)
     fired: int = attrs.field(default=0, metadata=SPARSE)
     sides: Mapping[str, Upstream] = attrs.field(factory=dict, metadata=SPARSE)
+    drained: int = attrs.field(default=0, metadata=SPARSE)
 
     @property
     def lag(self) -> int:
@@ -144,7 +146,15 @@ class StageRecord:
         """The same in a batch in which nothing came."""
         none = None if self.placed is None else 0
         return attrs.evolve(
-            self, elements=0, panes={}, dropped={}, finished=None, placed=none, emitted=none, fired=0
+            self,
+            elements=0,
+            panes={},
+            dropped={},
+            finished=None,
+            placed=none,
+            emitted=none,
+            fired=0,
+            drained=0,
         )
 
     def then(self, later: StageRecord) -> StageRecord:
@@ -157,6 +167,7 @@ class StageRecord:
             placed=_sum(self.placed, later.placed),
             emitted=_sum(self.emitted, later.emitted),
             fired=self.fired + later.fired,
+            drained=self.drained + later.drained,
         )
 
     def plus(self, other: StageRecord) -> StageRecord:
@@ -184,6 +195,7 @@ class StageRecord:
             self.timers + other.timers,
             self.fired + other.fired,
             _heard(self.sides, other.sides),
+            self.drained + other.drained,
         )
 
     def following(self, before: StageRecord | None, now: int) -> StageRecord:

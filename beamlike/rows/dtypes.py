@@ -12,7 +12,14 @@ import polars as pl
 from narwhals.dtypes import DType as NarwhalsDType
 
 from beamlike.errors import PlanError, ReservedName, WrongType
-from windowing.columns import PANE_FIRST, PANE_LAST, PANE_RETRACTED, PANE_TIMING, RESERVED_PREFIX
+from windowing.columns import (
+    PANE_DRAINED,
+    PANE_FIRST,
+    PANE_LAST,
+    PANE_RETRACTED,
+    PANE_TIMING,
+    RESERVED_PREFIX,
+)
 
 DTypeLike = Any
 """A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`, `list[str]`), a dict of such, which is a struct,
@@ -25,6 +32,7 @@ _SYSTEM_TYPES = {
     PANE_FIRST: pl.Boolean(),
     PANE_LAST: pl.Boolean(),
     PANE_RETRACTED: pl.Boolean(),
+    PANE_DRAINED: pl.Boolean(),
 }
 
 _ADVICE = "write int, float, str, bool, bytes, datetime, date, list[str] and such, or a polars dtype"

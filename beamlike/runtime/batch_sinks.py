@@ -31,6 +31,11 @@ class Leftovers:
     run: str
     _is_first: bool = attrs.field(default=True, init=False)
 
+    @property
+    def hides(self) -> bool:
+        """True if nothing that tasks have written is seen before this shows it."""
+        return all(isinstance(sink, InTwoSteps) for sink in self.sinks.values())
+
     def settle(self, batch: int, parts: Mapping[str, Mapping[str, str]], *, again: bool = False) -> None:
         """`parts`: of each sink the files, as `prepare` gave them."""
         for name, sink in self.sinks.items():

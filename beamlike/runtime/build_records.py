@@ -23,7 +23,7 @@ from stages.progress.reports import Report
 from stages.progress.watermarks import Watermarks
 from stages.stage import StageResult
 from stages.strategies.base import WatermarkStrategy
-from windowing.columns import PANE_RETRACTED, PANE_TIMING
+from windowing.columns import PANE_DRAINED, PANE_RETRACTED, PANE_TIMING
 from windowing.time import MAX_TIME
 
 
@@ -59,6 +59,7 @@ def stage_record(
         timers=step.timers,
         fired=step.fired,
         sides=beside,
+        drained=int(step.panes[PANE_DRAINED].sum()) if PANE_DRAINED in step.panes.columns else 0,
     )
 
 

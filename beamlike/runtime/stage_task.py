@@ -34,7 +34,7 @@ class StageTask:
 
     `sources` has the watermark strategies of the sources that it reads, and `origins` of each stage that it reads the
     names under which that reports, one for each shard. A source's silence before the run `started` (us) is held
-    against none.
+    against none. The run `drains` if its end may come before that of its input.
     """
 
     plan: StagePlan
@@ -43,6 +43,7 @@ class StageTask:
     shard: int = 0
     shards: int = 1
     started: int = MIN_TIME
+    drains: bool = False
 
     def receive(self, known: Inputs, arrived: Arrived) -> Inputs:
         """What the shard knows of everything upstream, after what a batch has brought of it."""
@@ -58,7 +59,8 @@ class StageTask:
             arrivals = {role: self._arrivals(role, rows.get(role, ())) for role in operator.inputs}
             came(plan.name, arrivals[MAIN], operator.inputs[MAIN].keys, self.shard, self.shards)
             marks = {role: report.watermark for role, report in sides.items()}
-            step = plan.stage.step(store, arrivals, attrs.evolve(inputs.clock(main.values()), sides=marks))
+            clock = attrs.evolve(inputs.clock(main.values()), sides=marks, drained=self.drains)
+            step = plan.stage.step(store, arrivals, clock)
             routed = dict(route_step(plan, step))
         return StageTurn(inputs, main, step, routed, sides)
 

@@ -178,7 +178,19 @@ class Opened:
         started = MIN_TIME if self.plays else wall_clock()
         desks = TaskDesks(self.run.outcome.tasks, self.run.outcome.desk.keys)
         control, listings = self.checkpoint.control(), self.listings.sources
-        stream = envelopes(self.session, self.plan, topology, listings, control, parts, started, desks)
+        options = self.options
+        asked = options.drain and options.checkpoint is not None and not self.plays
+        stream = envelopes(
+            self.session,
+            self.plan,
+            topology,
+            listings,
+            control,
+            parts,
+            started,
+            desks,
+            drains=self.plan.drains(asked=asked),
+        )
         name = f"{self.plan.name}-{self.run.manifest['run']}"
         query = stream.writeStream.foreachBatch(gate).queryName(name)
         query = query.option("checkpointLocation", uri(self.checkpoint.path))

@@ -23,11 +23,13 @@ from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.sinks import check_sinks
 from beamlike.runtime.summary import Shown, tell_of_open
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure
 from beamlike.spark.opening import Opened, dead_letters_of
 from beamlike.spark.query.build import reads_rows
 from beamlike.spark.query.ingest import require_readable
 from beamlike.spark.query.modules import modules_of
+from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.session.scratch import temporary_checkpoint
 from beamlike.spark.session.session import open_session, require_python, ship
 from beamlike.spark.stopping import Gate, answer
@@ -160,6 +162,7 @@ class SparkRun(Shown):
     checkpoint: Checkpoint
     batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES))
     _phase: Phase = Phase.GOING
+    _ending: bool = False
     _opened: Opened = attrs.field(init=False)
     _gate: Gate = attrs.field(init=False)
     _query: StreamingQuery = attrs.field(init=False)
@@ -218,6 +221,7 @@ class SparkRun(Shown):
                 self._is_active()  # so that what follows has a connection
             raise
         except StreamingQueryException as error:
+            self._take_back_end()
             if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
                 raise exceeded from None
             if told := failure(str(error), self.checkpoint, self.plan):
@@ -246,8 +250,16 @@ class SparkRun(Shown):
     def _end(self) -> None:
         """Closes all windows."""
         self._opened.run.note("draining")
+        self._ending = True
         self.checkpoint.end(tuple(self.plan.sources))
         self._take_all()
+
+    def _take_back_end(self) -> None:
+        """After a drain that failed before sinks got anything: a plain run or a savepoint may follow as well."""
+        writer = self._gate.batch
+        may = self._ending and isinstance(writer, BatchWriter) and not writer.writing
+        if may and take_back_end(self.checkpoint):
+            self._opened.run.note("draining", holds=False)
 
     def ask_to_stop(self, notice: str = "") -> None:
         """Has the query stopped once the batch in hand is done; does not wait for that. `notice` is told meanwhile."""

@@ -18,6 +18,7 @@ from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from windowing.columns import (
     EVENT_TIME,
     PANE_COLUMNS,
+    PANE_DRAINED,
     PANE_FIRST,
     PANE_LAST,
     PANE_RETRACTED,
@@ -128,7 +129,9 @@ class Layout:
         """The schema of the panes that the grouping gives, system columns included."""
         results = {name: aggregate.dtype(self.schema) for name, aggregate in self.aggregates.items()}
         times = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
-        numbering: dict[str, pl.DataType] = {column: pl.Int64() for column in PANE_COLUMNS}
+        numbering: dict[str, pl.DataType] = {
+            column: pl.Int64() for column in PANE_COLUMNS if column != PANE_DRAINED
+        }
         numbering |= {column: pl.Boolean() for column in (PANE_FIRST, PANE_LAST, PANE_RETRACTED)}
         numbering[PANE_TIMING] = pl.String()
         return pl.Schema({**{key: self.schema[key] for key in self.keys}, **results, **times, **numbering})

@@ -49,13 +49,15 @@ class Clock:
     """What a step moves to: the stage's input watermark and the processing time, in microseconds.
 
     `percentiles`: of percentile watermarks that are known, how far each has come. `sides`: by their clock, the
-    watermarks of inputs that are no part of the stage's own.
+    watermarks of inputs that are no part of the stage's own. `drained`: the end of all time is that of the run, and
+    more input may exist.
     """
 
     watermark: int
     processing_time: int = 0
     percentiles: Mapping[int, int] = attrs.field(factory=dict)
     sides: Mapping[str, int] = attrs.field(factory=dict)
+    drained: bool = False
 
     @property
     def times(self) -> Times:

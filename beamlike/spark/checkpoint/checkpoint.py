@@ -30,6 +30,7 @@ _FILES = (
 )
 """Some of a checkpoint, of each kind that readers may take for theirs."""
 _ENDED = "_ended.json"  # a hidden name, which Spark does not read
+END = "end.json"
 _TICK = "tick-"
 _TICKS_KEPT = 2  # batches after which an order is not read again
 _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
@@ -99,7 +100,7 @@ class Checkpoint(CheckpointFolder):
 
     def end(self, sources: tuple[str, ...]) -> None:
         """Says that these sources are at their end: the next batch closes what only they held open."""
-        self.files.write(f"{self.control()}/end.json", order_text(EndSources(tuple(sorted(sources)))))
+        self.files.write(f"{self.control()}/{END}", order_text(EndSources(tuple(sorted(sources)))))
 
     def end_at_once(self, sources: Iterable[str]) -> None:
         """Says that these sources are at their end with what the first batch takes, if that was not said before."""

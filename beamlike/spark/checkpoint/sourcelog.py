@@ -31,7 +31,7 @@ def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
     Every tenth entry or so is a compact one, which has all before it. Raises `CheckpointError` where entries are not
     whole.
     """
-    last = _last_entry(offset)
+    last = last_entry(offset)
     if last < 0:
         return
     names = checkpoint.files.names(checkpoint.of_spark(folder))
@@ -46,8 +46,8 @@ def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
             yield from _paths(checkpoint, folder, name)
 
 
-def _last_entry(offset: str) -> int:
-    """-1 where it has given nothing yet, or is no source of files."""
+def last_entry(offset: str) -> int:
+    """The last entry in the log of a source of files by this offset; -1 before there is one, and for other sources."""
     facts = None if offset == NO_OFFSET else json.loads(offset)
     return int(facts.get("logOffset", -1)) if isinstance(facts, dict) else -1
 

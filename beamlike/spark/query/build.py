@@ -32,15 +32,20 @@ def envelopes(
     writer: PartWriter,
     started: int,
     desks: TaskDesks,
+    *,
+    drains: bool,
 ) -> DataFrame:
-    """All sources as envelopes, through one operator per level: what comes out at the end is for the driver."""
+    """All sources as envelopes, through one operator per level: what comes out at the end is for the driver.
+
+    The run `drains` if its end may come before that of its input.
+    """
     sources = tuple(plan.sources.values())
     streams = [control_envelopes(session, control, sources, topology, desks)]
     if steps_of(plan) is None:  # test streams are played by control alone
         streams = source_envelopes(session, sources, topology, listings, desks, writer) + streams
     stream = reduce(DataFrame.unionAll, streams)
     for number, names in enumerate(plan.levels, start=1):
-        level = Level.of(plan, names, topology, started)
+        level = Level.of(plan, names, topology, started, drains=drains)
         last = number == len(plan.levels)
         # Reports carry the time on to later levels.
         ticks = number == 1 and needs_processing_time(plan)

@@ -66,12 +66,24 @@ class Level:
     strategies: Mapping[str, WatermarkStrategy]
     topology: Topology
     started: int = MIN_TIME
+    drains: bool = False
 
     @classmethod
-    def of(cls, plan: Plan, names: Iterable[str], topology: Topology, started: int = MIN_TIME) -> Level:
-        """`started`: when the run began (us); the time before is not held against silent sources."""
+    def of(
+        cls,
+        plan: Plan,
+        names: Iterable[str],
+        topology: Topology,
+        started: int = MIN_TIME,
+        *,
+        drains: bool = False,
+    ) -> Level:
+        """`started`: when the run began (us); the time before is not held against silent sources.
+
+        The run `drains` if its end may come before that of its input.
+        """
         strategies = {name: source.watermark for name, source in plan.sources.items()}
-        return cls(tuple(plan.stages[name] for name in names), strategies, topology, started)
+        return cls(tuple(plan.stages[name] for name in names), strategies, topology, started, drains)
 
     def stages_on(self, label: int) -> list[StagePlan]:
         """The stages that have a part on the shard with this label."""
@@ -102,7 +114,8 @@ class Level:
     ) -> Iterator[Envelope]:
         sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
         origins = {name: self.topology.origins(name) for name in plan.inputs if name not in sources}
-        task = StageTask(plan, sources, origins, shard, len(self.topology.labels), self.started)
+        shards = len(self.topology.labels)
+        task = StageTask(plan, sources, origins, shard, shards, self.started, self.drains)
         mail = Mail.read(arrived, sources, now)
         inputs = task.receive(load_inputs(plan.name, store), mail.arrived)
         keep_inputs(plan.name, store, inputs)

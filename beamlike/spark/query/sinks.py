@@ -50,6 +50,8 @@ class BatchWriter:
     desk: Desk
     leftovers: Leftovers
     may_replay: bool
+    writing: bool = attrs.field(default=False, init=False)
+    """True from when sinks may have got something of the batch in hand."""
     _sources: SourceTurns = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -67,7 +69,9 @@ class BatchWriter:
             self.desk.end()
 
     def _take(self, envelopes: DataFrame, batch: int) -> None:
+        self.writing = not self.leftovers.hides
         arrived = [Envelope(*row) for row in envelopes.collect()]
+        self.writing = True
         arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
         rows = {}
         for name, sink in self.plan.sinks.items():
