@@ -15,6 +15,7 @@ from beamlike.io.files.chunking import together
 from beamlike.io.given import frame
 from beamlike.io.sources import (
     Closed,
+    OpenedByRuns,
     Planned,
     PlannedRows,
     Position,
@@ -28,13 +29,17 @@ from windowing.time import MAX_TIME, MIN_TIME
 
 @attrs.define
 class PlannedIntake:
-    """Has a source plan its batches, from a position on."""
+    """Has a source plan its batches, from a position on. What the source learns meanwhile is in `_opened`."""
 
     source: Planned
     position: Position
     rows: int
+    _opened: Planned = attrs.field(init=False)
     _next: Taken | None = attrs.field(default=None, init=False)
     _told: int = attrs.field(default=MIN_TIME - 1, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._opened = opened(self.source, self.position)
 
     def new(self) -> Taken | None:
         """The next batch, with its watermark in microseconds; the same until it is read."""
@@ -43,7 +48,7 @@ class PlannedIntake:
         return self._next
 
     def _planned(self) -> Taken | None:
-        given: Any = self.source.plan(self.position, self.rows)
+        given: Any = self._opened.plan(self.position, self.rows)
         if given is None:
             return None
         if not isinstance(given, Taken):
@@ -57,13 +62,13 @@ class PlannedIntake:
     def read(self, taken: Taken) -> Pieces | pl.LazyFrame | Announced:
         """Its rows, with what it announces."""
         self.go_on_from(taken)
-        return read_planned(self.source, taken, self.rows)
+        return read_planned(self._opened, taken, self.rows)
 
     def committed(self, taken: Taken) -> None:
         """The batch is done."""
         self._told = max(self._told, _announced(taken))
-        if taken.input is not None and isinstance(self.source, ToldOfCommits):
-            self.source.committed(taken)
+        if taken.input is not None and isinstance(self._opened, ToldOfCommits):
+            self._opened.committed(taken)
 
     def go_on_from(self, taken: Taken) -> None:
         """What comes after it is next."""
@@ -72,8 +77,22 @@ class PlannedIntake:
 
     def close(self) -> None:
         """The run is over."""
-        if isinstance(self.source, Closed):
-            self.source.close()
+        if isinstance(self._opened, Closed):
+            self._opened.close()
+
+
+def opened(source: Planned, position: Position) -> Planned:
+    """The source as one run reads it. Raises `TypeError` where what it opens is of another kind."""
+    if not isinstance(source, OpenedByRuns):
+        return source
+    found = source.opened(position)
+    for kind in (ReadAsPlanned, ReadInParts, ToldOfCommits):
+        if isinstance(found, kind) != isinstance(source, kind):
+            raise TypeError(
+                f"{type(source).__name__}.opened must give a source with the same methods (plan, read or read_part, "
+                f"committed) for one run, not {found!r}"
+            )
+    return found
 
 
 def _announced(taken: Taken) -> int:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import attrs
 import polars as pl
@@ -15,7 +15,7 @@ import polars as pl
 from beamlike.io.base import Announced, Faulty, Pieces
 from beamlike.io.files.formats import Parquet
 from beamlike.io.in_process import CHUNK_ROWS, InProcess, chunks_of
-from beamlike.io.sources import Found
+from beamlike.io.sources import Found, LookedUp
 from beamlike.system.durable import make_folder, sync_tree
 from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
 from windowing.time import format_duration, microseconds
@@ -78,6 +78,12 @@ class Refreshed:
     def rows(self) -> pl.Schema:
         """The columns of its rows."""
         return pl.Schema(self.source.schema())
+
+    def looked_up(self) -> Self:
+        """Gives the source with the columns that its input has now: each reading has these."""
+        return (
+            attrs.evolve(self, source=self.source.looked_up()) if isinstance(self.source, LookedUp) else self
+        )
 
     def schema(self) -> pl.Schema:
         """The columns of a reading."""

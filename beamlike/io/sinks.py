@@ -99,6 +99,14 @@ class Fitted(Protocol):
 
 
 @runtime_checkable
+class PerRun(Protocol):
+    """A sink that learns something about what it writes to: each run has one of its own."""
+
+    def for_run(self) -> Self:
+        """Gives the sink for one run, before that checks or starts it."""
+
+
+@runtime_checkable
 class Checked(Protocol):
     """A sink that looks at what it writes to before anything is read, each time that a run begins or goes on."""
 

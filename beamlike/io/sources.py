@@ -142,6 +142,25 @@ Planned: TypeAlias = ReadAsPlanned | ReadInParts
 
 
 @runtime_checkable
+class OpenedByRuns(Source, Protocol):
+    """A source that plans its batches, and learns something while it is read: each run opens it for itself."""
+
+    def opened(self, position: Position) -> Planned:
+        """Gives a source of the same kind, which one run asks instead of this one, from this position on.
+
+        Tasks of Spark read what was planned with the declaration itself.
+        """
+
+
+@runtime_checkable
+class LookedUp(Source, Protocol):
+    """A source that finds its columns in its input, where they are not declared."""
+
+    def looked_up(self) -> Self:
+        """Gives the source with the columns that its input has now as a part of its declaration."""
+
+
+@runtime_checkable
 class PlacedOnSpark(Resumable, ReadBySpark, Protocol):
     """A source of which a savepoint goes from one runner to the other."""
 

@@ -17,6 +17,7 @@ from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, is_run_id, is_trigger
 from beamlike.runtime.side_tables import with_tables_read
+from beamlike.runtime.sinks import with_sinks_of_run
 from beamlike.system.fields import whole_number
 from beamlike.system.signals import signals
 
@@ -108,7 +109,7 @@ class LocalRunner:
             4
         """
         if self.checkpoint is None:
-            run = LocalRun(with_tables_read(plan, self.clock()), self)
+            run = LocalRun(with_sinks_of_run(with_tables_read(plan, self.clock())), self)
             run.go()
             return run
         live = self._begun(plan)
@@ -139,6 +140,6 @@ class LocalRunner:
 
     def _begun(self, plan: Plan) -> LiveRun:
         assert self.checkpoint is not None
-        live = LiveRun(plan, self, LocalCheckpoint.of(self.checkpoint))
+        live = LiveRun(with_sinks_of_run(plan), self, LocalCheckpoint.of(self.checkpoint))
         live.begin()
         return live

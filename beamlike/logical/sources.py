@@ -11,7 +11,7 @@ import polars as pl
 
 from beamlike.errors import MissingFiles, PlanError, WrongType, naming_source
 from beamlike.io.refreshed import READ_AT, Refreshed
-from beamlike.io.sources import ReadInSteps, told_event_time
+from beamlike.io.sources import LookedUp, ReadInSteps, told_event_time
 from beamlike.logical.event_time import event_time, event_time_column, require_no_unit
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Configure, Read
@@ -35,10 +35,9 @@ def source_node(
     max_future: Duration | None,
 ) -> Node:
     """The rows of a source, in the global window."""
-    schema = require_source(source, name)
+    source, schema = require_source(source, name)
     if timestamp is not None and timestamp in schema:
-        source = told_event_time(source, timestamp, unit)
-        schema = require_source(source, name)
+        source, schema = require_source(told_event_time(source, timestamp, unit), name)
     origin = read(source, schema, timestamp, unit, watermark, name, max_future)
     shape = Shape(schema, origin.system)
     return Node(name, origin, (), shape, Windowing(), name, bounded=bool(source.bounded))
@@ -51,7 +50,7 @@ def readings_node(name: str, source: Refreshed, timestamp: Any, unit: str | None
             "the event time of a bl.Refreshed(...) is when it was read; leave out timestamp= and watermark=",
             step=name,
         )
-    schema = require_source(source, name)
+    source, schema = require_source(source, name)
     for column in source.rows:
         require_column_name(column, name)
     origin = read(source, schema, READ_AT, "us", None, name)
@@ -72,8 +71,8 @@ def is_read_again(node: Node) -> bool:
     return isinstance(origin, Step | Configure) and is_read_again(node.inputs[0])
 
 
-def require_source(source: Any, step: str) -> pl.Schema:
-    """The columns of something that can be read."""
+def require_source(source: Any, step: str) -> tuple[Any, pl.Schema]:
+    """The source with its columns as a part of its declaration, and these. Raises `PlanError` for what is no source."""
     if (
         isinstance(source, type)
         or not callable(getattr(source, "schema", None))
@@ -82,6 +81,7 @@ def require_source(source: Any, step: str) -> pl.Schema:
         raise WrongType(f"expected a source such as bl.Parquet('data/plays'), got {_got(source)}", step=step)
     try:
         with naming_source(step):
+            source = source.looked_up() if isinstance(source, LookedUp) else source
             schema = _columns(source, step)
     except FileNotFoundError as error:
         raise MissingFiles(str(error), step=step) from None
@@ -89,7 +89,7 @@ def require_source(source: Any, step: str) -> pl.Schema:
         raise error if error.step is not None else type(error)(str(error), step=step) from None
     for column in schema:
         require_column_name(column, step)
-    return schema
+    return source, schema
 
 
 def _got(source: object) -> str:

@@ -6,14 +6,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
+import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, SinkError, SinkInUse
 from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenInFrames
-from beamlike.io.sinks import Checked, Held, Started
+from beamlike.io.sinks import Checked, Held, PerRun, Started
 from beamlike.plan.model import Plan
 from beamlike.system.locks import InUse
+
+
+def with_sinks_of_run(plan: Plan) -> Plan:
+    """The plan of one run: what a sink learns in it stays with the run, and declarations as they were."""
+    sinks = {
+        name: attrs.evolve(sink, sink=sink.sink.for_run()) if isinstance(sink.sink, PerRun) else sink
+        for name, sink in plan.sinks.items()
+    }
+    return attrs.evolve(plan, sinks=sinks)
 
 
 def check_sinks(sinks: Mapping[str, Sink]) -> None:

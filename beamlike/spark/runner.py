@@ -20,7 +20,7 @@ from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import is_positive, is_run_id, is_trigger
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
-from beamlike.runtime.sinks import check_sinks
+from beamlike.runtime.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.summary import Shown, tell_of_open
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.ending import take_back_end
@@ -123,6 +123,7 @@ class SparkRunner:
         """
         require_alignable({name: source.watermark for name, source in plan.sources.items()})
         require_readable(plan)
+        plan = with_sinks_of_run(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
         if self.checkpoint is not None:
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain)

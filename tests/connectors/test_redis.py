@@ -165,11 +165,12 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import beamlike as bl
+from beamlike.io.redis.reading import Reading
 from tests.connectors.test_redis import counts, queue
 from tests.connectors.redis import Queues
 
 when, url, stream, checkpoint, out = sys.argv[1:]
-kind, number, calls = bl.Redis, 4, []
+kind, number, calls = Reading, 4, []
 method = getattr(kind, when)
 
 def killed(self, *given):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import ClassVar, Self, get_args
 
 import attrs
@@ -86,6 +86,8 @@ class Files:
         validator=text,
     )
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
+    # The columns of the first file, as the pipeline has found them.
+    _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
     # The run that writes beside what is there, until it is over.
     _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
 
@@ -170,11 +172,17 @@ class Files:
         """The columns that are read from the files."""
         if self._schema is not None:
             return pl.Schema(self._schema)
-        return self._found
+        return self._found() if self._seen is None else self._seen
 
-    @cached_property
+    def looked_up(self) -> Self:
+        """Gives the source with the columns of its first file, unless they are declared.
+
+        So they are the same for all runs of a pipeline, and workers need not look.
+        """
+        return self if self._schema is not None else attrs.evolve(self, seen=self._found())
+
     def _found(self) -> pl.Schema:
-        """The columns of the first file. They travel with the declaration, so that workers need not look."""
+        """The columns of the first file. Raises `FileNotFoundError` if there is none."""
         advice = f"if the files come later, give the columns: {type(self).__name__}(..., schema={{...}})"
         try:
             files = self.files()

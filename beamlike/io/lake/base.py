@@ -48,10 +48,14 @@ class Written:
 
 @attrs.define
 class Known:
-    """What a run has found out about its table: its columns, and under which name batches are noted in it."""
+    """What a run has found out about its table: its columns, and under which name batches are noted in it.
+
+    Connections to catalogs are kept by `token`, so that no run uses those of an earlier one.
+    """
 
     columns: tuple[str, ...] = ()
     names: dict[str, str] = attrs.field(factory=dict)
+    token: str = attrs.field(factory=lambda: uuid4().hex)
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -113,6 +117,10 @@ class LakeTable:
             except TypeError as error:
                 raise PlanError(f"column {name!r}: {error}", step=rows.step) from None
         return attrs.evolve(self, rows=rows)
+
+    def for_run(self) -> Self:
+        """Gives the sink for one run, which keeps what that finds out about the table."""
+        return attrs.evolve(self, known=Known())
 
     def check(self) -> None:
         """Makes the table if it is not there; else `PlanError` says how it does not fit.

@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
 import attrs
@@ -80,6 +79,8 @@ class Delta(LakeTable):
         factory=dict, converter=dict, kw_only=True, repr=lambda given: f"[{', '.join(given)}]"
     )
     start_version: int | None = attrs.field(default=None, kw_only=True, validator=_version)
+    # The columns of the table as a source, as the pipeline has found them.
+    _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, repr=False)
 
     bounded: ClassVar[bool] = True
 
@@ -190,11 +191,13 @@ class Delta(LakeTable):
 
     def schema(self) -> pl.Schema:
         """The columns. Raises `FileNotFoundError` where there is no table, and `PlanError` for one that is strange."""
-        return self._types
+        return self._types() if self._seen is None else self._seen
 
-    @cached_property
+    def looked_up(self) -> Self:
+        """Gives the source with the columns that the table has now: workers need not look, and runs share them."""
+        return attrs.evolve(self, seen=self._types())
+
     def _types(self) -> pl.Schema:
-        """They travel with the declaration, so that workers need not look, and stay the same for a run."""
         if not _deltalake().DeltaTable.is_deltatable(self.path, storage_options=dict(self.storage_options)):
             raise FileNotFoundError(f"there is no Delta table at {self.path!r}")
         protocol = self._table().protocol()
@@ -216,7 +219,7 @@ class Delta(LakeTable):
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         """The rows of a file of the table."""
-        return rows_of(part, self._types, dict(self.storage_options), rows)
+        return rows_of(part, self.schema(), dict(self.storage_options), rows)
 
 
 def _quoted(name: str) -> str:

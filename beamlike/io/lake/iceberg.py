@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from io import BytesIO
 from typing import Any, Final
 
@@ -33,9 +33,9 @@ def _pyiceberg() -> Any:
     return pyiceberg
 
 
-@cache
-def _loaded(properties: tuple[tuple[str, str], ...]) -> Any:
-    """A catalog with these properties: one for this process."""
+@lru_cache(maxsize=16)
+def _loaded(properties: tuple[tuple[str, str], ...], token: str) -> Any:
+    """A catalog with these properties: one for each run in this process."""
     catalog = dict(properties)
     return _pyiceberg().catalog.load_catalog(catalog.pop("name", None), **catalog)
 
@@ -87,7 +87,7 @@ class Iceberg(LakeTable):
         )
 
     def _catalog(self) -> Any:
-        return _loaded(tuple(sorted(self.catalog.items())))
+        return _loaded(tuple(sorted(self.catalog.items())), self._known.token)
 
     def _table(self) -> Any:
         return self._catalog().load_table(self.table)

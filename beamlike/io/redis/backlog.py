@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import polars as pl
@@ -31,9 +31,6 @@ class Backlog:
     def __attrs_post_init__(self) -> None:
         schema = {"ms": pl.Int64, "sequence": pl.UInt64, EVENT_TIME: pl.Int64}
         self._ahead = pl.DataFrame(schema=schema)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Backlog, ()  # it is known where the source is planned, and nowhere else
 
     def oldest(self, group: Group, consumer: str, times: Times) -> int | None:
         """The oldest event time of all that is not acknowledged, but for what this consumer has been given."""

@@ -43,8 +43,8 @@ def shown(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
-@lru_cache(maxsize=16)
-def _connected(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
+def connect(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
+    """A client with connections of its own. Raises `PlanError` for options that it does not take."""
     client = redis().Redis.from_url(url, **dict(options))
     pool = client.connection_pool
     try:
@@ -54,23 +54,25 @@ def _connected(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
     return client
 
 
+@lru_cache(maxsize=16)
+def kept_connection(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
+    """A client for all tasks of this process that read from a server. Nobody closes it."""
+    return connect(url, options)
+
+
 def time_of_id(name: str) -> int:
     """When the message was added, in milliseconds since 1970."""
     return int(name.partition("-")[0])
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Group:
-    """A consumer group of a stream. What the server refuses is a `SourceError`."""
+    """A consumer group of a stream, by a client of its server. What the server refuses is a `SourceError`."""
 
     url: str
     stream: str
     name: str
-    options: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def _server(self) -> Any:
-        return _connected(self.url, self.options)
+    _server: Any
 
     @contextmanager
     def _told(self) -> Iterator[Any]:
@@ -85,7 +87,7 @@ class Group:
             ) from None
 
     def close(self) -> None:
-        """Ends the connections of this process."""
+        """Ends the connections of the client."""
         self._server.close()
 
     def make(self, after: str) -> None:
@@ -171,6 +173,12 @@ class Group:
             first = got[-1][0]
         self.require(count, len(found), f"from {run[0]} to {last}")
         return found
+
+    def planned(self, again: Sequence[str], runs: Iterable[Run]) -> list[Entry]:
+        """The messages of a planned batch. Raises `DataLoss` where some are gone."""
+        entries = self.entries(again)
+        self.require(len(again), len(entries), "that were given before")
+        return entries + [entry for first, last, count in runs for entry in self.run((first, last, count))]
 
     def require(self, count: int, found: int, which: str) -> None:
         """Raises `DataLoss` where there should be more of these."""

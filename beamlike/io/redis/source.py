@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
@@ -14,19 +15,20 @@ from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Announced, Pieces
 from beamlike.io.kafka.codecs import Codec
 from beamlike.io.redis import messages
-from beamlike.io.redis.backlog import Backlog
-from beamlike.io.redis.client import AT_ONCE, Entry, Group, shown, time_of_id
+from beamlike.io.redis.client import Entry, Group, connect, kept_connection, shown
+from beamlike.io.redis.reading import Reading
 from beamlike.io.sources import Position, Taken
 from beamlike.rows.event_time import read_event_time
 from beamlike.system.fields import whole_number
 from windowing.columns import EVENT_TIME
 from windowing.time import format_duration, microseconds
 
-CONSUMER: Final = "consumer"
-NEWEST: Final = "newest"
 _EARLIEST: Final = "earliest"
 _LATEST: Final = "latest"
 _STARTS: Final = {_EARLIEST: "0", _LATEST: "$"}
+Connect = Callable[[str, tuple[tuple[str, Any], ...]], Any]
+"""Makes a client of a server, at this address and with these options."""
+
 _SCHEMES: Final = ("redis://", "rediss://", "unix://")
 
 
@@ -98,8 +100,6 @@ class Redis(AnnouncingSource):
         factory=dict, kw_only=True, converter=dict, repr=lambda given: f"[{', '.join(given)}]"
     )
     _time: tuple[str, str | None] | None = attrs.field(default=None, kw_only=True, repr=False)
-    _backlog: Backlog = attrs.field(factory=Backlog, init=False, eq=False, repr=False)
-    _held: list[tuple[Any, list[Entry]]] = attrs.field(factory=list, init=False, eq=False, repr=False)
 
     @url.validator
     def _is_an_address(self, attribute: attrs.Attribute[str], value: object) -> None:
@@ -124,112 +124,63 @@ class Redis(AnnouncingSource):
         """The source whose watermark goes by this column."""
         return attrs.evolve(self, time=(column, unit))
 
-    @property
-    def _queue(self) -> Group:
-        return Group(self.url, self.stream, self.group, tuple(sorted(self.options.items())))
+    def opened(self, position: Position) -> Reading:
+        """Gives the stream as one run reads it, with a connection of its own."""
+        return Reading(self, self._group(connect))
+
+    def _group(self, connected: Connect) -> Group:
+        options = tuple(sorted(self.options.items()))
+        return Group(self.url, self.stream, self.group, connected(self.url, options))
 
     @property
-    def _after(self) -> str:
+    def after(self) -> str:
+        """The id after which a new group begins."""
         if isinstance(self.start, datetime):
             moment = self.start if self.start.tzinfo is not None else self.start.replace(tzinfo=UTC)
             return f"{max(0, int(moment.timestamp() * 1000) - 1)}-{2**64 - 1}"
         return _STARTS[self.start]
 
-    def chunks(self, rows: int) -> Iterator[Announced]:
-        """What is there now that the group was not given; it stays there."""
-        queue, most = self._queue, self.max_messages_per_trigger or rows
-        last = queue.delivered() or self._after
-        if last == _STARTS[_LATEST]:
-            return
-        end = f"{queue.now()}-{2**64 - 1}"
-        while entries := queue.after(last, most, end):
-            yield Announced(messages.rows_of(entries, dict(self.fields)), None)
-            last = entries[-1][0]
+    @property
+    def time_column(self) -> str | None:
+        """The column with the event time; None if the pipeline has named none."""
+        return None if self._time is None else self._time[0]
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
-        """Gives this run's consumer what is next; a run that begins first notes who that is."""
-        queue = self._queue
-        if CONSUMER not in position:
-            queue.make(self._after)
-            return Taken(None, {CONSUMER: f"beamlike-{uuid.uuid4().hex[:12]}"}, more=True)
-        # Before anything else: what comes meanwhile has a later id.
-        consumer, now = position[CONSUMER], queue.now()
-        self._backlog.newest = self._backlog.newest or position.get(NEWEST)
-        most = self.max_messages_per_trigger or rows
-        again, runs, entries = self._take(queue, consumer, most)
-        watermark = self._complete_to(queue, consumer, entries, now)
-        self._held.clear()
-        if not entries:
-            return None if watermark is None else Taken(None, {}, watermark=watermark)
-        taken = {CONSUMER: consumer, "again": again, "runs": runs}
-        self._held.append((taken, entries))
-        return Taken(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
+    def new_consumer(self) -> str:
+        """A name for the consumer of a run that begins."""
+        return f"beamlike-{uuid.uuid4().hex[:12]}"
 
-    def _take(self, queue: Group, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
-        """What it was given before and never began, what it takes over, and what nobody was given: with the ids."""
-        names = queue.pending(consumer, most)
-        if self.claim_after is not None and len(names) < most:
-            names += queue.claim(consumer, self.claim_after // 1000, most - len(names))
-        entries = queue.existing([*dict.fromkeys(names)])
-        again, runs = [name for name, _ in entries], list[Any]()
-        while len(entries) < most:
-            asked = min(most - len(entries), AT_ONCE)
-            if got := queue.next_entries(consumer, asked):
-                runs.append([got[0][0], got[-1][0], len(got)])
-                entries += got
-            if len(got) < asked:
-                break
-        return again, runs, entries
-
-    def _complete_to(self, queue: Group, consumer: str, entries: Sequence[Entry], now: int) -> int | None:
-        """The event time of the oldest message that is not acknowledged when these are."""
-        if self._time is None:
-            return None
-        if self._time[0] == messages.TIME:
-            return 1000 * min([now, *self._oldest_ids(queue, consumer)])
-        self._backlog.came(self._times(entries))
-        oldest = self._backlog.oldest(queue, consumer, self._times)
-        if self._backlog.newest is None:
-            return oldest
-        newest = self._backlog.newest - self.out_of_orderness
-        return newest if oldest is None else min(oldest, newest)
-
-    def _oldest_ids(self, queue: Group, consumer: str) -> Iterator[int]:
-        """The times of the next message that nobody was given, and of the oldest that each other consumer has."""
-        for name, _ in queue.after(queue.delivered() or "0", 1):
-            yield time_of_id(name)
-        for other in queue.others(consumer):
-            yield from map(time_of_id, queue.pending(other, 1))
-
-    def _times(self, entries: Sequence[Entry]) -> pl.Series:
+    def times(self, entries: Sequence[Entry]) -> pl.Series:
+        """The event times (us) of messages, null where there is none."""
         assert self._time is not None
         column, unit = self._time
         values = messages.times_of(entries, dict(self.fields), column)
         return read_event_time(values.lazy(), column, unit).collect()[EVENT_TIME]
 
-    def read(self, taken: Taken) -> Pieces:
-        """These messages, by their ids. Raises `DataLoss` where some are gone."""
-        return messages.rows_of(self._entries(taken.input), dict(self.fields))
+    def rows_of(self, entries: Sequence[Entry]) -> Pieces:
+        """Messages as rows and dead letters."""
+        return messages.rows_of(entries, dict(self.fields))
 
-    def _entries(self, taken: Any) -> list[Entry]:
-        if self._held and self._held[0][0] == taken:
-            return self._held[0][1]
-        queue = self._queue
-        entries = queue.entries(taken["again"])
-        queue.require(len(taken["again"]), len(entries), "that were given before")
-        return entries + [
-            entry for first, last, count in taken["runs"] for entry in queue.run((first, last, count))
-        ]
+    def chunks(self, rows: int) -> Iterator[Announced]:
+        """Reads the messages that are there now and that the group was not given, without consuming them."""
+        with closing(self._group(connect)) as queue:
+            most, last = self.max_messages_per_trigger or rows, queue.delivered() or self.after
+            if last == _STARTS[_LATEST]:
+                return
+            end = f"{queue.now()}-{2**64 - 1}"
+            while entries := queue.after(last, most, end):
+                yield Announced(self.rows_of(entries), None)
+                last = entries[-1][0]
+
+    # Of a single call, as by a task of Spark, nothing is kept.
+
+    def plan(self, position: Position, rows: int) -> Taken | None:
+        with closing(self.opened(position)) as reading:
+            return reading.plan(position, rows)
+
+    def read(self, taken: Taken) -> Pieces:
+        """The messages of a batch. Raises `DataLoss` where some are gone."""
+        return Reading(self, self._group(kept_connection)).read(taken)
 
     def committed(self, taken: Taken) -> None:
-        """Acknowledges them."""
-        queue, mine = self._queue, taken.input
-        queue.acknowledge(mine["again"])
-        for first, last, _ in mine["runs"]:
-            while names := queue.pending(mine[CONSUMER], AT_ONCE, first, last):
-                queue.acknowledge(names)
-        self._held.clear()
-
-    def close(self) -> None:
-        """Ends the connections."""
-        self._queue.close()
+        with closing(self.opened({})) as reading:
+            reading.committed(taken)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
+import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, unknown_column
@@ -29,15 +30,18 @@ class TableSource:
     table: str
     grows: str | None
     _schema: Declared | None
-    _seen: dict[str, pl.Schema]
+    _seen: pl.Schema | None
 
     bounded: ClassVar[bool] = True
 
     def schema(self) -> pl.Schema:
         """The columns: those declared, else those of the table. Raises `PlanError` for a query without `schema`."""
-        if "columns" not in self._seen:
-            self._seen["columns"] = self._columns()
-        return self._seen["columns"]
+        return self._columns() if self._seen is None else self._seen
+
+    def looked_up(self) -> Self:
+        """Gives the source with the columns that the table has now."""
+        found: Self = attrs.evolve(self, seen=self._columns())  # type: ignore[misc]
+        return found
 
     def _columns(self) -> pl.Schema:
         from beamlike.io.sql import reading

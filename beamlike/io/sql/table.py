@@ -119,9 +119,9 @@ class Table(TableSource):
     grows: str | None = attrs.field(default=None, kw_only=True, validator=text)
     _schema: Declared | None = attrs.field(default=None, converter=declared, kw_only=True)
     _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
-    # What was found out of the table as a source.
-    _seen: dict[str, pl.Schema] = attrs.field(factory=dict, init=False, eq=False, repr=False)
-    # The table that rows are put in, with those columns that the one in the database has: looked up once.
+    # The columns of the table as a source, as the pipeline has found them.
+    _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
+    # The table that rows are put in, with those columns that the one in the database has: looked up once in a run.
     _checked: dict[str, sa.Table] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -166,6 +166,10 @@ class Table(TableSource):
         except TypeError as error:
             raise PlanError(str(error), step=rows.step) from None
         return attrs.evolve(self, rows=rows)
+
+    def for_run(self) -> Self:
+        """Gives the sink for one run, which keeps what that finds out about the table."""
+        return attrs.evolve(self)
 
     def check(self) -> None:
         """Makes the table if it is not there; else `PlanError` says how it does not fit.

@@ -150,7 +150,8 @@ class Planner(NotedBatches):
         self.require_here(read)
         last = self._last(read)
         rows = sys.maxsize if isinstance(self.source, ReadInParts) else CHUNK_ROWS
-        self._intake = PlannedIntake(self.source, {} if last is None else last.position, rows)
+        with at("source", self.name), naming_source(self.name):
+            self._intake = PlannedIntake(self.source, {} if last is None else last.position, rows)
         there = sorted(self.checkpoint.files.names(self.folder))
         if last is not None:
             # Who was killed right after the commit has not told of it.

@@ -213,7 +213,7 @@ def test_only_what_is_needed_is_read_of_a_file(files: type[Files], tmp_path: Pat
 @pytest.mark.parametrize("files", FORMATS)
 def test_the_columns_travel_with_the_declaration(files: type[Files], tmp_path: Path) -> None:
     write(files(tmp_path), [rows(0, 3)])
-    source = files(tmp_path)
+    source = files(tmp_path).looked_up()
     schema = source.schema()
     for file in tmp_path.iterdir():
         file.unlink()

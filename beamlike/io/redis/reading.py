@@ -1,0 +1,136 @@
+"""A stream of Redis as one run reads it: its connection, and what it has learnt about messages so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+
+import attrs
+import polars as pl
+
+from beamlike.io.announcing import AnnouncingSource
+from beamlike.io.base import Pieces
+from beamlike.io.redis import messages
+from beamlike.io.redis.backlog import Backlog
+from beamlike.io.redis.client import AT_ONCE, Entry, Group, time_of_id
+from beamlike.io.sources import Position, Taken
+
+CONSUMER: Final = "consumer"
+NEWEST: Final = "newest"
+
+
+class Declared(Protocol):
+    """The parts of the declaration that a run asks for."""
+
+    @property
+    def after(self) -> str: ...
+
+    @property
+    def time_column(self) -> str | None: ...
+
+    @property
+    def out_of_orderness(self) -> int: ...
+
+    @property
+    def claim_after(self) -> int | None: ...
+
+    @property
+    def max_messages_per_trigger(self) -> int | None: ...
+
+    def schema(self) -> pl.Schema: ...
+
+    def new_consumer(self) -> str: ...
+
+    def times(self, entries: Sequence[Entry]) -> pl.Series: ...
+
+    def rows_of(self, entries: Sequence[Entry]) -> Pieces: ...
+
+
+@attrs.define(eq=False)
+class Reading(AnnouncingSource):
+    """Gives messages of a stream to the consumer of one run, and acknowledges those of committed batches.
+
+    `_held` has the batch that was planned last, with its messages, until it is committed.
+    """
+
+    source: Declared
+    queue: Group
+    _backlog: Backlog = attrs.field(factory=Backlog, init=False)
+    _held: tuple[Any, list[Entry]] | None = attrs.field(default=None, init=False)
+
+    def schema(self) -> pl.Schema:
+        return self.source.schema()
+
+    def plan(self, position: Position, rows: int) -> Taken | None:
+        """Gives this run's consumer what is next; a run that begins first notes who that is."""
+        if CONSUMER not in position:
+            self.queue.make(self.source.after)
+            return Taken(None, {CONSUMER: self.source.new_consumer()}, more=True)
+        # Before anything else: what comes meanwhile has a later id.
+        consumer, now = position[CONSUMER], self.queue.now()
+        self._backlog.newest = self._backlog.newest or position.get(NEWEST)
+        most = self.source.max_messages_per_trigger or rows
+        again, runs, entries = self._take(consumer, most)
+        watermark = self._complete_to(consumer, entries, now)
+        self._held = None
+        if not entries:
+            return None if watermark is None else Taken(None, {}, watermark=watermark)
+        taken = {CONSUMER: consumer, "again": again, "runs": runs}
+        self._held = taken, entries
+        return Taken(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
+
+    def _take(self, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
+        """What it was given before and never began, what it takes over, and what nobody was given: with the ids."""
+        names, silent = self.queue.pending(consumer, most), self.source.claim_after
+        if silent is not None and len(names) < most:
+            names += self.queue.claim(consumer, silent // 1000, most - len(names))
+        entries = self.queue.existing([*dict.fromkeys(names)])
+        again, runs = [name for name, _ in entries], list[Any]()
+        while len(entries) < most:
+            asked = min(most - len(entries), AT_ONCE)
+            if got := self.queue.next_entries(consumer, asked):
+                runs.append([got[0][0], got[-1][0], len(got)])
+                entries += got
+            if len(got) < asked:
+                break
+        return again, runs, entries
+
+    def _complete_to(self, consumer: str, entries: Sequence[Entry], now: int) -> int | None:
+        """The event time of the oldest message that is not acknowledged when these are."""
+        column = self.source.time_column
+        if column is None:
+            return None
+        if column == messages.TIME:
+            return 1000 * min([now, *self._oldest_ids(consumer)])
+        self._backlog.came(self.source.times(entries))
+        oldest = self._backlog.oldest(self.queue, consumer, self.source.times)
+        if self._backlog.newest is None:
+            return oldest
+        newest = self._backlog.newest - self.source.out_of_orderness
+        return newest if oldest is None else min(oldest, newest)
+
+    def _oldest_ids(self, consumer: str) -> Iterator[int]:
+        """The times of the next message that nobody was given, and of the oldest that each other consumer has."""
+        for name, _ in self.queue.after(self.queue.delivered() or "0", 1):
+            yield time_of_id(name)
+        for other in self.queue.others(consumer):
+            yield from map(time_of_id, self.queue.pending(other, 1))
+
+    def read(self, taken: Taken) -> Pieces:
+        """The messages of a batch. Raises `DataLoss` where some are gone."""
+        if self._held is not None and self._held[0] == taken.input:
+            return self.source.rows_of(self._held[1])
+        return self.source.rows_of(self.queue.planned(taken.input["again"], taken.input["runs"]))
+
+    def committed(self, taken: Taken) -> None:
+        """Acknowledges the messages of a batch."""
+        mine = taken.input
+        self.queue.acknowledge(mine["again"])
+        for first, last, _ in mine["runs"]:
+            while names := self.queue.pending(mine[CONSUMER], AT_ONCE, first, last):
+                self.queue.acknowledge(names)
+        self._held = None
+
+    def close(self) -> None:
+        """Ends the connections of this run."""
+        self.queue.close()
