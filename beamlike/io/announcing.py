@@ -22,6 +22,9 @@ class AnnouncingSource(ABC):
     `p.read` needs no `watermark=` then; `bl.AnnouncedWatermark(idle_after="30s")` leaves the source out of the minimum
     while it plans nothing. A run without a checkpoint plans and reads, and commits nothing.
 
+    Several runs may read one declaration. If the source learns something while it is read, `opened(position)` gives a
+    source of the same kind for one run, which keeps that.
+
     Example:
         >>> import polars as pl
         >>> class Counter(bl.AnnouncingSource):

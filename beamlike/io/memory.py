@@ -132,7 +132,8 @@ def _require_whole(name: str, values: list[Any], dtype: pl.DataType) -> None:
 class Memory:
     """Keeps what was written, for tests and notebooks: all rows of the run, in the memory of this process.
 
-    `frame()` gives it as a polars frame, `rows()` as dicts. A copy that was pickled is empty.
+    `frame()` gives it as a polars frame, `rows()` as dicts. A run that begins from nothing removes the rows of runs
+    before, so two runs at the same time need one each. A copy that was pickled is empty.
 
     Example, with the `plays` of `bl.Collection`:
         >>> out = bl.Memory()

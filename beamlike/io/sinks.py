@@ -36,6 +36,15 @@ class Place:
 
 
 @runtime_checkable
+class Distributed(Protocol):
+    """A sink that says where it is written."""
+
+    @property
+    def distributed(self) -> bool:
+        """True if tasks of Spark write a part each, false if the driver writes all of a batch."""
+
+
+@runtime_checkable
 class Located(Protocol):
     """A sink that knows more of where it writes than its `path`. No other sink and no source may be there."""
 
@@ -213,7 +222,7 @@ def remembering(sink: Sink) -> TypeGuard[Remembering]:
 
 def written_by_tasks(sink: Sink) -> TypeGuard[WrittenInFrames]:
     """Whether tasks on other machines write it, rather than the driver."""
-    return isinstance(sink, WrittenInFrames) and bool(getattr(sink, "distributed", False))
+    return isinstance(sink, WrittenInFrames) and isinstance(sink, Distributed) and sink.distributed
 
 
 def require_told_apart(frame: pl.DataFrame, key: RowKey) -> None:

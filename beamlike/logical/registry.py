@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import attrs
 
 from beamlike.errors import DuplicateName, PlanError, UnknownName, WrongType, nearest
 from beamlike.io.base import Sink, WrittenBySpark, WrittenInFrames
+from beamlike.io.capabilities import require_signatures
+from beamlike.io.options import require_options
 from beamlike.logical.names import require_name
 from beamlike.logical.node import Node
 from beamlike.logical.overlaps import require_own_folder
 from beamlike.logical.row_key import fitted
 from beamlike.rows.dead_letters import OnError
+
+_SINKS: Final = {"Kafka": "KafkaSink", "SparkSource": "SparkSink"}
 
 
 @attrs.frozen
@@ -126,7 +130,11 @@ class Registry:
         """The rows of a node go to a sink of this name."""
         self.new_name(name, "")
         if isinstance(sink, type) or not isinstance(sink, WrittenInFrames | WrittenBySpark):
-            raise WrongType(f"expected a sink such as bl.Parquet('out/averages'), got {sink!r}", step=name)
+            raise WrongType(
+                f"expected a sink such as bl.Parquet('out/averages'), got {_got(sink)}", step=name
+            )
+        require_options(sink, "sink", name)
+        require_signatures(sink, "sink", name)
         require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
         sink = fitted(sink, node, name)
         self.register(name, "a sink")
@@ -146,6 +154,14 @@ class Registry:
             same = all(one is other for one, other in zip(inputs, latest.inputs, strict=True))
             known[latest] = latest if same else attrs.evolve(latest, inputs=inputs)
         return known[latest]
+
+
+def _got(given: object) -> str:
+    """The object that is no sink, and the class that may have been meant."""
+    kind = type(given).__name__
+    if kind in _SINKS:
+        return f"the source {kind}; did you mean bl.{_SINKS[kind]}(...)?"
+    return repr(given)
 
 
 def _require_choice(name: str, given: object, choices: Sequence[str], what: str) -> None:

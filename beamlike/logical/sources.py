@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import polars as pl
 
 from beamlike.errors import MissingFiles, PlanError, WrongType, naming_source
+from beamlike.io.capabilities import require_signatures
+from beamlike.io.options import require_options
 from beamlike.io.refreshed import READ_AT, Refreshed
 from beamlike.io.sources import LookedUp, ReadInSteps, told_event_time
 from beamlike.logical.event_time import event_time, event_time_column, require_no_unit
@@ -24,6 +26,8 @@ from beamlike.steps.timestamps import not_negative
 from windowing.columns import EVENT_TIME
 from windowing.time import Duration
 from windowing.windowing import Windowing
+
+_SOURCES: Final = {"KafkaSink": "Kafka", "SparkSink": "SparkSource"}
 
 
 def source_node(
@@ -79,6 +83,9 @@ def require_source(source: Any, step: str) -> tuple[Any, pl.Schema]:
         or not hasattr(source, "bounded")
     ):
         raise WrongType(f"expected a source such as bl.Parquet('data/plays'), got {_got(source)}", step=step)
+    read = source.source if isinstance(source, Refreshed) else source
+    require_options(read, "source", step)
+    require_signatures(read, "source", step)
     try:
         with naming_source(step):
             source = source.looked_up() if isinstance(source, LookedUp) else source
@@ -98,6 +105,8 @@ def _got(source: object) -> str:
         return f"{source!r}; did you mean bl.Parquet(...)?"
     if isinstance(source, list) or hasattr(source, "columns"):
         return f"a {type(source).__name__}; did you mean bl.Rows(...)?"
+    if (kind := type(source).__name__) in _SOURCES:
+        return f"the sink {kind}; did you mean bl.{_SOURCES[kind]}(...)?"
     return repr(source)
 
 

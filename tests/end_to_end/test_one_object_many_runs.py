@@ -49,9 +49,11 @@ def frame(times: Iterable[int]) -> pl.DataFrame:
 def put_file(kind: str, times: Sequence[int]) -> None:
     Path("in").mkdir(exist_ok=True)
     name = f"in/{len(list(Path('in').iterdir())):03d}.{kind}"
-    {"parquet": frame(times).write_parquet, "csv": frame(times).write_csv, "jsonl": frame(times).write_ndjson}[
-        kind
-    ](name)
+    {
+        "parquet": frame(times).write_parquet,
+        "csv": frame(times).write_csv,
+        "jsonl": frame(times).write_ndjson,
+    }[kind](name)
 
 
 def put_in_table(times: Sequence[int]) -> None:

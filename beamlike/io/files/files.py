@@ -30,6 +30,7 @@ from beamlike.io.files.paths import (
     require_something,
     root_of,
 )
+from beamlike.io.options import FOR_SINKS, FOR_SOURCES
 from beamlike.io.sinks import ANY, Feed, Place
 from beamlike.io.sources import Found, Position
 from beamlike.system.fields import text, whole_number
@@ -73,17 +74,21 @@ class Files:
     """
 
     path: str | tuple[str, ...] = attrs.field(converter=_path_texts)
-    _schema: Declared | None = attrs.field(default=None, converter=declared)
+    _schema: Declared | None = attrs.field(default=None, converter=declared, metadata=FOR_SOURCES)
     max_files_per_trigger: int | None = attrs.field(
         default=None,
         validator=whole_number(1),
+        metadata=FOR_SOURCES,
     )
-    partition_by: tuple[str, ...] = attrs.field(default=(), converter=_column_names, kw_only=True)
-    order: Order = attrs.field(default="modified", kw_only=True)
+    partition_by: tuple[str, ...] = attrs.field(
+        default=(), converter=_column_names, kw_only=True, metadata=FOR_SINKS
+    )
+    order: Order = attrs.field(default="modified", kw_only=True, metadata=FOR_SOURCES)
     include_file_paths: str | None = attrs.field(
         default=None,
         kw_only=True,
         validator=text,
+        metadata=FOR_SOURCES,
     )
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the first file, as the pipeline has found them.

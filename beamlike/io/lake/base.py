@@ -14,6 +14,7 @@ from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Part
 from beamlike.io.files.part_files import part_name
 from beamlike.io.lake.types import storable, stored
+from beamlike.io.options import FOR_SINKS
 from beamlike.io.sinks import (
     ARE_DOUBLED,
     STAY_UNTIL_REPLACED,
@@ -62,7 +63,7 @@ class Known:
 class LakeTable:
     """The base of tables that are written in transactions."""
 
-    mode: Mode = attrs.field(default="append", validator=is_mode, kw_only=True)
+    mode: Mode = attrs.field(default="append", validator=is_mode, kw_only=True, metadata=FOR_SINKS)
     _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
     _known: Known = attrs.field(factory=Known, kw_only=True, repr=False)
 

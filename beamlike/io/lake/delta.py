@@ -16,8 +16,9 @@ from beamlike.io.base import FromFile
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.lake.base import LakeTable, Written
 from beamlike.io.lake.delta_log import Log, rows_of
+from beamlike.io.options import FOR_SOURCES
 from beamlike.io.planned import planned_chunks
-from beamlike.io.sinks import ANY, Feed, Place
+from beamlike.io.sinks import ANY, Place
 from beamlike.io.sources import Chunk, Position, Taken
 from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.path_names import is_remote
@@ -78,7 +79,9 @@ class Delta(LakeTable):
     storage_options: Mapping[str, str] = attrs.field(
         factory=dict, converter=dict, kw_only=True, repr=lambda given: f"[{', '.join(given)}]"
     )
-    start_version: int | None = attrs.field(default=None, kw_only=True, validator=_version)
+    start_version: int | None = attrs.field(
+        default=None, kw_only=True, validator=_version, metadata=FOR_SOURCES
+    )
     # The columns of the table as a source, as the pipeline has found them.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, repr=False)
 
@@ -88,12 +91,6 @@ class Delta(LakeTable):
         """The folder of the table."""
         key = ("delta", absolute(self.path))
         return Place("table", self.path, key=key, path=self.path, names=(f"part-{ANY}.parquet",))
-
-    def fitted(self, rows: Feed) -> Self:
-        """The sink, told what it gets. Raises `PlanError` for what no table can hold, and for `start_version`."""
-        if self.start_version is not None:
-            raise PlanError("Delta: start_version= is where a source begins; leave it out", step=rows.step)
-        return super().fitted(rows)
 
     def from_anywhere(self) -> Self:
         """The same with its path as this process means it: tasks have working directories of their own."""

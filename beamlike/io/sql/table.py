@@ -14,6 +14,7 @@ import polars as pl
 
 from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Declared, Part, declared
+from beamlike.io.options import FOR_SINKS, FOR_SOURCES
 from beamlike.io.sinks import ARE_DOUBLED, STAY_UNTIL_REPLACED, Feed, Place, RowKey, require_told_apart
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.source import TableSource
@@ -114,10 +115,12 @@ class Table(TableSource):
 
     url: sa.URL = attrs.field(converter=_parsed, repr=lambda url: f'"{_statements().shown(url)}"')
     table: str = attrs.field(validator=_name)
-    mode: Literal["upsert", "append"] = attrs.field(default="upsert", validator=_mode)
-    per_pane: bool = attrs.field(default=False, validator=true_or_false)
-    grows: str | None = attrs.field(default=None, kw_only=True, validator=text)
-    _schema: Declared | None = attrs.field(default=None, converter=declared, kw_only=True)
+    mode: Literal["upsert", "append"] = attrs.field(default="upsert", validator=_mode, metadata=FOR_SINKS)
+    per_pane: bool = attrs.field(default=False, validator=true_or_false, metadata=FOR_SINKS)
+    grows: str | None = attrs.field(default=None, kw_only=True, validator=text, metadata=FOR_SOURCES)
+    _schema: Declared | None = attrs.field(
+        default=None, converter=declared, kw_only=True, metadata=FOR_SOURCES
+    )
     _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the table as a source, as the pipeline has found them.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
@@ -149,8 +152,8 @@ class Table(TableSource):
 
     def fitted(self, rows: Feed) -> Self:
         """The sink, told what it gets. Raises `PlanError` for a column that no table can hold, and for a query."""
-        if is_query(self.table) or self.grows is not None or self._schema is not None:
-            raise PlanError("Table: a query, grows= and schema= are for sources", step=rows.step)
+        if is_query(self.table):
+            raise PlanError("Table: a query is for a source; name the table that is written", step=rows.step)
         key = rows.key
         if (
             key is not None

@@ -150,5 +150,7 @@ def test_what_cannot_be_is_said_when_it_is_declared(path: str, tmp_path: Path) -
         rows(bl.Delta(tmp_path / "nothing"))
     with pytest.raises(ValueError, match="start_version must be the number of one, not -1"):
         bl.Delta(path, start_version=-1)
-    with pytest.raises(PlanError, match="start_version= is where a source begins"):
+    with pytest.raises(
+        PlanError, match="Delta: start_version= is for a source, and would have no effect in a sink"
+    ):
         bl.Pipeline("p").read("rows", bl.Rows([{"n": 1}])).write("out", bl.Delta(path, start_version=1))

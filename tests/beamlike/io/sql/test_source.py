@@ -161,7 +161,7 @@ def test_what_cannot_be_is_said_when_it_is_declared(url: str) -> None:
         rows(bl.Table(url, "plays", grows="x"))
     with pytest.raises(PlanError, match=r"give the columns of a query: schema="):
         rows(bl.Table(url, "SELECT n FROM plays"))
-    with pytest.raises(PlanError, match="a query, grows= and schema= are for sources"):
+    with pytest.raises(PlanError, match="Table: grows= is for a source, and would have no effect in a sink"):
         bl.Pipeline("p").read("rows", bl.Rows([{"n": 1}])).write(
             "out", bl.Table(url, "plays", mode="append", grows="n")
         )

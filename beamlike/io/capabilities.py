@@ -1,0 +1,129 @@
+"""Sources and sinks that a user has written: what they can do is known by names, and here also by signatures."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from inspect import Parameter
+from typing import Any, Final, Protocol
+
+from beamlike.errors import WrongType
+from beamlike.io import sinks, sources
+from beamlike.io.base import Source, WrittenBySpark, WrittenInFrames
+from beamlike.io.options import Role
+
+_PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
+    "source": (
+        Source,
+        sources.ReadInChunks,
+        sources.ReadBySpark,
+        sources.Resumable,
+        sources.ReadAsPlanned,
+        sources.ReadInParts,
+        sources.OpenedByRuns,
+        sources.LookedUp,
+        sources.ToldOfCommits,
+        sources.Closed,
+        sources.PlacedOnSpark,
+        sources.ReadFromMemory,
+        sources.ReadInFiles,
+        sources.ReadInSteps,
+        sources.Decoding,
+        sources.InSplits,
+        sources.ToldEventTime,
+        sources.ToldHowTimeIsRead,
+        sources.AskedOfSpark,
+    ),
+    "sink": (
+        WrittenInFrames,
+        WrittenBySpark,
+        sinks.Distributed,
+        sinks.Located,
+        sinks.Fitted,
+        sinks.PerRun,
+        sinks.Checked,
+        sinks.Held,
+        sinks.Started,
+        sinks.Replacing,
+        sinks.TakingBack,
+        sinks.Discarding,
+        sinks.InTwoSteps,
+    ),
+}
+"""All that is asked for by name. An object that lacks a name of a protocol may use the others as it likes."""
+
+_VALUES: Final = {"bool": (bool, "True or False"), "str": (str, "text")}
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def require_signatures(thing: object, role: Role, step: str) -> None:
+    """Raises `WrongType` where a name that the engine asks for is taken by something else."""
+    for name, what in _misfits(thing, role):
+        raise WrongType(
+            f"{type(thing).__name__}: the name {name!r} is taken: a runner asks a {role} for {what}, and this one has "
+            f"{_shown(thing, name)}; rename that, or change it to {what}",
+            step=step,
+        )
+
+
+def _misfits(thing: object, role: Role) -> Iterator[tuple[str, str]]:
+    """Names that are taken, and what each of them should be."""
+    for protocol in _PROTOCOLS[role]:
+        for name, member in _members(protocol) if isinstance(thing, protocol) else ():
+            given = getattr(thing, name)
+            if isinstance(member, property):
+                kind, shown = _value_of(member)
+                if not isinstance(given, kind):
+                    yield name, f"{name} as {shown}"
+            elif not callable(given) or not _takes(given, member):
+                yield name, _call(name, list(inspect.signature(member).parameters.values())[1:])
+
+
+def _value_of(member: property) -> tuple[type, str]:
+    """The type that a property must have, and its name; any, for one that only classes of the package have."""
+    return _VALUES.get(inspect.get_annotations(member.fget).get("return", ""), (object, ""))  # type: ignore[arg-type]
+
+
+def _members(protocol: type) -> Iterator[tuple[str, Any]]:
+    """The methods and properties of a protocol, with those that it inherits."""
+    for kind in protocol.__mro__:
+        if Protocol in kind.__bases__:
+            yield from ((name, member) for name, member in vars(kind).items() if not name.startswith("_"))
+
+
+def _takes(method: Any, member: Any) -> bool:
+    """Whether a method takes the arguments of the protocol's; a default is no place for an argument of another name."""
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        return False
+    try:
+        given = inspect.signature(method)
+    except (TypeError, ValueError):  # of C
+        return True
+    asked = list(inspect.signature(member).parameters.values())[1:]
+    named = {one.name: None for one in asked if one.kind is Parameter.KEYWORD_ONLY}
+    placed = [one for one in asked if one.name not in named]
+    try:
+        given.bind(*placed, **named)
+    except TypeError:
+        return False
+    places = [one for one in given.parameters.values() if one.kind in _POSITIONAL]
+    return all(
+        mine.default is Parameter.empty or mine.name == theirs.name
+        for mine, theirs in zip(places, placed, strict=False)
+    )
+
+
+def _shown(thing: object, name: str) -> str:
+    given = getattr(thing, name)
+    if not callable(given):
+        return f"{name}={given!r}"
+    asynchronous = "async " if inspect.iscoroutinefunction(given) or inspect.isasyncgenfunction(given) else ""
+    try:
+        return asynchronous + _call(name, inspect.signature(given).parameters.values())
+    except (TypeError, ValueError):
+        return f"{name}=..."
+
+
+def _call(name: str, parameters: Any) -> str:
+    shown = (str(one.replace(annotation=Parameter.empty)) for one in parameters)
+    return f"{name}({', '.join(shown)})"
