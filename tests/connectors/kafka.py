@@ -18,15 +18,17 @@ import attrs
 import pytest
 
 from tests.connectors.certificates import self_signed
+from tests.connectors.delays import Relay, relay
 from tests.connectors.jars import jars
 
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{broker},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{broker},SECURE://127.0.0.1:{secure}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{broker},SECURE://127.0.0.1:{secure},RELAYED://127.0.0.1:{relayed},\
+CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker},SECURE://127.0.0.1:{secure},RELAYED://127.0.0.1:{relay}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
 listener.name.secure.ssl.keystore.type=PEM
@@ -55,7 +57,7 @@ def broker() -> Iterator[Cluster]:
     classes = ":".join(map(str, jars("broker")))
     folder = Path(tempfile.mkdtemp(prefix="kafka-"))
     try:
-        port, secure, controller = _free_ports(3)
+        port, secure, controller, at, relayed = _free_ports(5)
         certificate = self_signed(folder / "broker.pem")
         settings = folder / "server.properties"
         settings.write_text(
@@ -63,6 +65,8 @@ def broker() -> Iterator[Cluster]:
                 broker=port,
                 secure=secure,
                 controller=controller,
+                relayed=relayed,
+                relay=at,
                 folder=folder,
                 security="org.apache.kafka.common.security",
             )
@@ -75,7 +79,9 @@ def broker() -> Iterator[Cluster]:
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen([*run, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
         try:
-            cluster = Cluster(f"127.0.0.1:{port}", f"127.0.0.1:{secure}", certificate)
+            cluster = Cluster(
+                f"127.0.0.1:{port}", f"127.0.0.1:{secure}", certificate, f"127.0.0.1:{at}", relayed
+            )
             cluster.wait(server)
             yield cluster
         finally:
@@ -95,11 +101,22 @@ def _free_ports(count: int) -> list[int]:
 
 @attrs.frozen
 class Cluster:
-    """A broker, by its address; and that at which it asks who is there, with the file of its certificate."""
+    """A broker, by its address; and that at which it asks who is there, with the file of its certificate.
+
+    `relayed` is the address of a relay to its `relayed_port`, which a test may start.
+    """
 
     servers: str
     secured: str
     certificate: Path
+    relayed: str
+    relayed_port: int
+
+    @contextmanager
+    def relay(self) -> Iterator[Relay]:
+        """A relay between clients of `relayed` and the broker."""
+        with relay(int(self.relayed.rpartition(":")[2]), self.relayed_port) as made:
+            yield made
 
     def options(self, mechanism: str) -> dict[str, str]:
         """What a client needs for the secured address."""

@@ -9,10 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
+import confluent_kafka
 import polars as pl
 import pytest
 
@@ -268,3 +270,93 @@ def test_a_batch_that_is_done_again_is_there_once_with_transactions(
     found = sum(row["n"] for row in rows_of(kafka, topic))
     assert (found == 40) is transactions
     assert found >= 40
+
+
+# Commits whose outcome is not known
+
+
+@pytest.mark.parametrize("plan", ["delay", "lose"])
+def test_a_commit_that_is_delayed_or_whose_answer_is_lost_touches_no_later_transaction(
+    kafka: Cluster, plan: str
+) -> None:
+    topic, name = kafka.topic(), f"beamlike/run/{plan}"
+    settings = {"bootstrap.servers": kafka.relayed, "log_level": 0}
+
+    def send(batch: int, between: Callable[[], object] = lambda: None) -> None:
+        def produce(producer: Any) -> None:
+            producer.produce(topic, f'{{"first": {batch}}}')
+            assert producer.flush(30) == 0
+            between()
+            producer.produce(topic, f'{{"second": {batch}}}')
+
+        sender.send_once(settings, topic, name, batch, produce)
+
+    def expect(batches: int) -> None:
+        assert rows_of(kafka, topic) == [{part: n} for n in range(batches) for part in ("first", "second")]
+
+    with kafka.relay() as relay:
+        send(0)
+        getattr(relay, plan)()
+        send(1)  # the client tries again by itself, by another connection
+        assert relay.happened.is_set()
+        expect(2)
+
+        def late() -> None:
+            if plan == "delay":
+                relay.deliver()
+            expect(2)  # nothing of the transaction that is open
+
+        send(2, late)
+        expect(3)
+        send(2)  # which is noted
+        expect(3)
+        for place in [place for place in sender._SENDERS if place[0] == topic]:
+            sender._SENDERS.pop(place).close()
+
+
+# Killed on Spark
+
+
+@attrs.frozen(eq=False)
+class Killed(bl.KafkaSink):
+    """The first task that is about to commit, or has committed, dies with its worker, if the `mark` is there."""
+
+    mark: str = attrs.field(default="", kw_only=True)
+    moment: str = attrs.field(default="before", kw_only=True)
+
+    def write(self, frame: pl.DataFrame, part: Part) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(confluent_kafka, "Producer", functools.partial(Dying, Path(self.mark), self.moment))
+            bl.KafkaSink.write(self, frame, part)
+
+
+class Dying(confluent_kafka.Producer):  # type: ignore[misc]
+    def __init__(self, mark: Path, moment: str, settings: Any) -> None:
+        super().__init__(settings)
+        self.mark, self.moment = mark, moment
+
+    def commit_transaction(self, *timeout: float) -> None:
+        self.flush(30)
+        if self.moment == "after":
+            super().commit_transaction(*timeout)
+        if self.mark.exists():
+            self.mark.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.moment == "before":
+            super().commit_transaction(*timeout)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_task_that_is_killed_between_sending_and_committing_leaves_each_row_once(
+    kafka: Cluster, spark: Any, tmp_path: Path, moment: str
+) -> None:
+    topic, mark = kafka.topic(2), tmp_path / "mark"
+    sink = Killed(kafka.servers, topic, key="user", mark=str(mark), moment=moment)
+    p, checkpoint = counted(kafka, sink), str(tmp_path / "checkpoint")
+    mark.touch()
+    with pytest.raises(Exception, match=r"Python worker"):
+        p.run(bl.SparkRunner(checkpoint, session=spark, shards=2, drain=True))
+    assert not mark.exists()
+    p.run(bl.SparkRunner(checkpoint, session=spark, drain=True))
+    assert sum(row["n"] for row in rows_of(kafka, topic)) == 40

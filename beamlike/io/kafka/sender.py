@@ -1,7 +1,16 @@
-"""Producers whose transactions also note which batches are done, kept by a process from batch to batch."""
+"""Producers whose transactions also note which batches are done, kept by a process from batch to batch.
+
+A request to commit may be delayed on a connection that broke, while the client has tried again on another one. If it
+arrives within the next transaction of the same producer, the broker takes it for a request of that one: it tells
+transactions apart by the epoch of the producer. A client that speaks the second version of the protocol (KIP-890)
+changes the epoch with each transaction; librdkafka does not. It does not report such a retry either, but it logs that
+the connection broke. So a producer of which anything was heard is not used again: a new one has another epoch, and the
+broker refuses what is late.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -20,6 +29,7 @@ _PATIENCE_OF_KEPT: Final = (
 )
 _STEP: Final = 5.0  # seconds in the client, after which it is asked again
 _KEPT: Final = 8
+_INFO: Final = 6  # of syslog: a connection that broke with requests on their way, but not one that was idle
 # A broker writes the end of a transaction after it has answered, and until then refuses the next one. The client waits
 # for 100 ms by default before it asks again; so every batch would, where batches are short.
 _SOON: Final = {"retry.backoff.ms": 5}
@@ -49,12 +59,14 @@ class Sender:
         ledger = client.Consumer({**settings, **group})
         try:
             complaints = list[Any]()
-            heard = {"error_cb": complaints.append}
+            heard = {"error_cb": complaints.append, "log_level": _INFO, "logger": _listening(complaints)}
             producer = client.Producer({**_SOON, **settings, **heard, "transactional.id": name})
             # A producer that knows no broker yet finds its coordinator at the second attempt, half a second later.
             insist(lambda patience: producer.list_topics(timeout=patience), PATIENCE)
             insist(producer.init_transactions, PATIENCE)
             [found] = ledger.committed([client.TopicPartition(topic, 0)], timeout=PATIENCE)
+            producer.poll(0)
+            complaints.clear()  # no transaction has begun
             return cls(topic, ledger, producer, found.offset, complaints)
         except BaseException:
             ledger.close()
@@ -86,7 +98,10 @@ class Sender:
 
     @property
     def is_sound(self) -> bool:
-        """Whether its connection has lasted: a transaction that is begun on another may wait for minutes."""
+        """True if all its connections have lasted: then no request of an earlier transaction can still be on its way.
+
+        A transaction that is begun after a connection broke may also wait for minutes.
+        """
         self._producer.poll(0)  # or else it does not complain
         return not self._complaints
 
@@ -111,6 +126,18 @@ def groups(admin: Any, prefix: str) -> list[str]:
     """The names of the consumer groups that begin so."""
     found = admin.list_consumer_groups(request_timeout=PATIENCE).result().valid
     return [group.group_id for group in found if group.group_id.startswith(prefix)]
+
+
+def _listening(complaints: list[Any]) -> logging.Logger:
+    """A logger that keeps messages as complaints, and passes none on."""
+    logger = logging.Logger("beamlike.kafka", logging.INFO)
+
+    def keep(record: logging.LogRecord) -> bool:
+        complaints.append(record.getMessage())
+        return False
+
+    logger.addFilter(keep)
+    return logger
 
 
 _SENDERS: Final[OrderedDict[tuple[Any, ...], Sender]] = OrderedDict()
