@@ -19,6 +19,7 @@ from beamlike.io.kafka.codecs import Codec, Json, Plain, codec, json
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.messages import VALUE
 from beamlike.io.kafka.sender import PATIENCE, groups, latest_batch, send_once
+from beamlike.io.kafka.settings import OF_READERS
 from beamlike.io.kafka.source import options_of, server_list
 from beamlike.io.sinks import Feed
 from beamlike.rows.dtypes import has_values_of, type_name
@@ -36,6 +37,10 @@ def _value(given: Any) -> Codec:
         return codec(given)
     except TypeError as error:
         raise TypeError(f"KafkaSink: value {error}") from None
+
+
+def _options(options: Mapping[str, str]) -> dict[str, str]:
+    return options_of(options, OF_READERS, "it is a setting of readers; give it to bl.Kafka(options=...)")
 
 
 def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -56,8 +61,9 @@ class KafkaSink:
 
     With `transactions`, a part of a batch is sent in a transaction that also notes it as done, as the offset of a
     consumer group of its own. So whoever reads committed messages has each row once, also if a task is tried again or
-    a run is killed and goes on. Without, for clusters that have no transactions, rows of a batch that is done again
-    are there twice. The topic must exist. Needs confluent-kafka, from the extra `kafka`.
+    a run is killed and goes on; brokers must be of version 2.5 or later. Without, for clusters that have no
+    transactions, rows of a batch that is done again are there twice. The topic must exist. Needs confluent-kafka, from
+    the extra `kafka`. Raises `TypeError` and `ValueError` for what cannot be.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("topic", bl.KafkaSink("localhost:9092", "plays", key="user"))
@@ -71,12 +77,11 @@ class KafkaSink:
     transactions: bool = attrs.field(default=True, kw_only=True, validator=true_or_false)
     # Values may be passwords.
     options: Mapping[str, str] = attrs.field(
-        factory=dict, kw_only=True, converter=options_of, repr=lambda given: f"[{', '.join(given)}]"
+        factory=dict, kw_only=True, converter=_options, repr=lambda given: f"[{', '.join(given)}]"
     )
 
-    _name: str = attrs.field(
-        default="", kw_only=True, repr=False
-    )  # of the sink: several may send to one topic
+    # The name of the sink in its pipeline, as several may send to one topic.
+    _name: str = attrs.field(default="", kw_only=True, repr=False)
 
     distributed: ClassVar[bool] = True
     upserts: ClassVar[bool] = False

@@ -20,6 +20,7 @@ from beamlike.io.kafka.intake import LogIntake
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.messages import KEY, VALUE
 from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, position, split_name, split_of
+from beamlike.io.kafka.settings import OF_WRITERS
 from beamlike.system.fields import true_or_false, whole_number
 
 OnDataLoss = Literal["fail", "skip"]
@@ -65,15 +66,24 @@ def _key(given: Any) -> Codec | None:
     return None if given is None else _codec("key", given)
 
 
-def options_of(options: Mapping[str, str]) -> dict[str, str]:
-    """Settings of the client. Raises `TypeError` for one that is no text."""
+def options_of(options: Mapping[str, str], other: frozenset[str], remedy: str) -> dict[str, str]:
+    """Settings of the client.
+
+    Raises `TypeError` for one that is no text, and `ValueError` for one of the `other` role, which would do nothing.
+    """
     if wrong := [
         name for name, value in options.items() if not (isinstance(name, str) and isinstance(value, str))
     ]:
         raise TypeError(
             f"Kafka: options must be text, as in {{'security.protocol': 'SSL'}}; {wrong[0]!r} is not"
         )
+    if wrong := sorted(other.intersection(options)):
+        raise ValueError(f"Kafka: options: {wrong[0]!r} would have no effect here, as {remedy}")
     return dict(options)
+
+
+def _options(options: Mapping[str, str]) -> dict[str, str]:
+    return options_of(options, OF_WRITERS, "it is a setting of writers; give it to bl.KafkaSink(options=...)")
 
 
 @attrs.frozen(eq=False)
@@ -121,7 +131,7 @@ class Kafka:
     on_data_loss: OnDataLoss = attrs.field(default="fail", kw_only=True)
     # Values may be passwords.
     options: Mapping[str, str] = attrs.field(
-        factory=dict, kw_only=True, converter=options_of, repr=lambda given: f"[{', '.join(given)}]"
+        factory=dict, kw_only=True, converter=_options, repr=lambda given: f"[{', '.join(given)}]"
     )
 
     split: ClassVar[str] = messages.SPLIT

@@ -47,11 +47,23 @@ SERVER = "localhost:9092"
         ((SERVER, "t"), {"end": {0: -1}}, r"end must have an offset for each partition, not 0: -1"),
         ((SERVER, "t"), {"on_data_loss": "ignore"}, r"on_data_loss must be 'fail' or 'skip', not 'ignore'"),
         ((SERVER, "t"), {"options": {"a": 1}}, r"options must be text"),
+        (
+            (SERVER, "t"),
+            {"options": {"linger.ms": "5"}},
+            r"'linger.ms' would have no effect here, as it is a setting of writers; give it to bl.KafkaSink",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(arguments: Any, choices: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         bl.Kafka(*arguments, **choices)
+
+
+def test_a_sink_refuses_settings_of_readers() -> None:
+    with pytest.raises(
+        ValueError, match=r"'fetch.min.bytes' would have no effect here, .*; give it to bl.Kafka\("
+    ):
+        bl.KafkaSink(SERVER, "t", options={"linger.ms": "5", "fetch.min.bytes": "1"})
 
 
 def test_passwords_are_not_shown() -> None:
