@@ -95,10 +95,11 @@ def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, 
     texts = texts.with_columns(pl.all().replace(dict.fromkeys(("", _NULL))))
     groups = texts.hstack(frame.drop(columns)).partition_by(columns, as_dict=True, include_key=False)
     for values, rows in groups.items():
-        yield "/".join(map(_folder, columns, values)), rows
+        yield "/".join(map(folder, columns, values)), rows
 
 
-def _folder(name: str, value: object) -> str:
+def folder(name: str, value: object) -> str:
+    """The name of the folder for a value of a column, which may be null."""
     return f"{_escaped(name)}={_escaped(str(value)) if value is not None else _NULL}"
 
 

@@ -23,6 +23,9 @@ _POLARS: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "hf"}
 )
 _IN_BUCKETS: Final = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
+LONGEST_NAME: Final = 255
+"""Bytes that the name of a file or folder may have on common file systems."""
+
 _STEP: Final = 16 << 10  # bytes
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 

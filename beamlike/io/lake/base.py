@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal, Self, get_args
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ import polars as pl
 from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Part
 from beamlike.io.files.part_files import part_name
+from beamlike.io.lake.rules import Rules, Slice
 from beamlike.io.lake.types import storable, stored
 from beamlike.io.options import FOR_SINKS
 from beamlike.io.sinks import (
@@ -26,7 +27,7 @@ from beamlike.io.sinks import (
 from beamlike.rows.dtypes import type_name
 from beamlike.system.locks import Lock, left_by_killed
 from beamlike.system.path_names import file_name, is_remote
-from stages.facts import from_json, to_json
+from stages.facts import SPARSE, from_json, to_json
 
 Mode = Literal["append", "upsert"]
 
@@ -41,20 +42,22 @@ def is_mode(owner: object, attribute: attrs.Attribute[Mode], value: object) -> N
 
 @attrs.frozen
 class Written:
-    """How much is in a part: rows, and bytes of its file."""
+    """A part: its rows, the bytes of its file, and the values of the partition that it belongs to, as text."""
 
     rows: int
     size: int
+    values: dict[str, str | None] = attrs.field(factory=dict, metadata=SPARSE)
 
 
 @attrs.define
 class Known:
-    """What a run has found out about its table: its columns, and under which name batches are noted in it.
+    """The state of a run at its table: the columns that it writes, the table's rules, and names for its batches.
 
     Connections to catalogs are kept by `token`, so that no run uses those of an earlier one.
     """
 
     columns: tuple[str, ...] = ()
+    rules: Rules | None = None
     names: dict[str, str] = attrs.field(factory=dict)
     token: str = attrs.field(factory=lambda: uuid4().hex)
 
@@ -78,8 +81,8 @@ class LakeTable:
 
     # What each format has of its own
 
-    def _columns_found(self, schema: pl.Schema) -> Mapping[str, pl.DataType]:
-        """The columns of the table, which is made with this schema if it is not there."""
+    def _rules_found(self, schema: pl.Schema) -> Rules:
+        """The rules of the table, which is made with this schema if it is not there."""
         raise NotImplementedError
 
     def _folder(self) -> str:
@@ -102,6 +105,10 @@ class LakeTable:
 
     def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
         """Commits the parts, and notes the batch."""
+        raise NotImplementedError
+
+    def _insert(self, name: str, batch: int, rows: pl.DataFrame) -> None:
+        """Commits rows that the library of the format writes, and notes the batch."""
         raise NotImplementedError
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
@@ -132,7 +139,8 @@ class LakeTable:
         wanted = stored(pl.DataFrame(schema=feed.schema)).schema
         if self.upserts and (flag := self._key().retracted) is not None and flag not in feed.user:
             wanted = pl.Schema({name: dtype for name, dtype in wanted.items() if name != flag})
-        found = self._columns_found(wanted)
+        rules = self._rules_found(wanted)
+        found = rules.columns
         wrong = [
             f"it has no column {name!r}" for name in feed.required if name in wanted and name not in found
         ]
@@ -141,9 +149,14 @@ class LakeTable:
             for name, dtype in wanted.items()
             if name in found and found[name] != dtype
         ]
+        wrong += [
+            f"its column {name!r} may not be null, and the rows lack it" for name in rules.missing(wanted)
+        ]
+        wrong += rules.faults
         if wrong:
             raise PlanError(f"the table is not as this sink needs it: {'; '.join(wrong)}", step=feed.step)
         self._known.columns = tuple(name for name in wanted if name in found)
+        self._known.rules = rules
 
     def _home(self) -> str:
         """The folder or location of the table."""
@@ -186,13 +199,33 @@ class LakeTable:
         """Writes the part to a file that no version of the table has yet."""
         if frame.is_empty():
             return {}
-        if not self._known.columns:
-            self.check()
-        path = f"{self._folder()}{part_name(part, uuid4().hex)}.parquet"
+        rules = self._rules()
         told = (self._key().pane, self._key().retracted) if self.upserts else ()
         extra = [name for name in told if name is not None and name not in self._known.columns]
         rows = stored(frame.select(*self._known.columns, *extra))
-        return {path: to_json(Written(len(rows), self._save(rows, path))).decode()}
+        rules.require_values(rows)
+        slices = [Slice(rows)] if self._is_staged() else self._slices(rows)
+        return dict(self._saved(one, part) for one in slices)
+
+    def _saved(self, one: Slice, part: Part) -> tuple[str, str]:
+        path = f"{self._folder()}{one.folder}{part_name(part, uuid4().hex)}.parquet"
+        written = Written(len(one.rows), self._save(one.rows, path), dict(one.values))
+        return path, to_json(written).decode()
+
+    def _slices(self, rows: pl.DataFrame) -> Iterable[Slice]:
+        """The rows by partition."""
+        return [Slice(rows)]
+
+    def _rules(self) -> Rules:
+        """The rules of the table as it was at the start."""
+        if self._known.rules is None:
+            self.check()
+        assert self._known.rules is not None
+        return self._known.rules
+
+    def _is_staged(self) -> bool:
+        """True if the driver writes the rows that tasks have staged."""
+        return self.upserts or self._rules().by_library
 
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
         """Commits the parts of a batch, of all its tasks, unless the table has the batch already.
@@ -207,17 +240,19 @@ class LakeTable:
         is_new = noted is None or noted < batch
         if noted is not None and (noted > batch or (noted == batch and not again)):
             raise overtaken(batch, noted)
-        if self.upserts:
+        if self._is_staged():
             if is_new:
-                self._replace(name, batch, parts)
+                self._write_staged(name, batch, pl.concat([self._load(path) for path in sorted(parts)]))
             for path in parts:
                 self._remove(path)
         elif is_new:
             self._append(name, batch, {path: from_json(Written, facts) for path, facts in parts.items()})
 
-    def _replace(self, name: str, batch: int, parts: Mapping[str, str]) -> None:
+    def _write_staged(self, name: str, batch: int, rows: pl.DataFrame) -> None:
+        if not self.upserts:
+            self._insert(name, batch, rows)
+            return
         key = self._key()
-        rows = pl.concat([self._load(path) for path in sorted(parts)])
         require_told_apart(rows, key)
         # What came last of a row is what counts.
         rows = rows.unique(key.columns, keep="last", maintain_order=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Self
 
 import attrs
@@ -16,6 +17,8 @@ from beamlike.io.base import FromFile
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.lake.base import LakeTable, Written
 from beamlike.io.lake.delta_log import Log, rows_of
+from beamlike.io.lake.delta_rules import constraints_of, is_mapped, library_rows, rules_of, texts_of
+from beamlike.io.lake.rules import Rules, Slice, by_partition
 from beamlike.io.options import FOR_SOURCES
 from beamlike.io.planned import planned_chunks
 from beamlike.io.sinks import ANY, Place
@@ -31,6 +34,7 @@ _STRANGE: Final = frozenset({"deletionVectors", "columnMapping"})
 def _deltalake() -> Any:
     try:
         import deltalake
+        import deltalake.exceptions
         import deltalake.fs
         import deltalake.transaction
     except ModuleNotFoundError as error:
@@ -99,7 +103,7 @@ class Delta(LakeTable):
     def _table(self, version: int | None = None) -> Any:
         return _deltalake().DeltaTable(self.path, version=version, storage_options=dict(self.storage_options))
 
-    def _columns_found(self, schema: pl.Schema) -> Mapping[str, pl.DataType]:
+    def _rules_found(self, schema: pl.Schema) -> Rules:
         table = _deltalake().DeltaTable
         options = dict(self.storage_options)
         if not table.is_deltatable(self.path, storage_options=options):
@@ -107,17 +111,20 @@ class Delta(LakeTable):
                 os.makedirs(self.path, exist_ok=True)
             rows = pl.DataFrame(schema=schema).to_arrow()
             table.create(self.path, schema=rows.schema, mode="ignore", storage_options=options)
-        return self._columns_there()
+        return self._rules_of(self._table())
 
-    def _columns_there(self) -> pl.Schema:
-        import pyarrow as pa
+    def _rules_of(self, table: Any) -> Rules:
+        return rules_of(table, _columns_of(table))
 
-        found = pa.schema(self._table().schema().to_arrow()).empty_table()
-        return pl.DataFrame(pl.from_arrow(found)).schema
+    def _same_table(self) -> Any:
+        """The table as it is now. Raises `ValueError` if it is not the one of the start of the run."""
+        table = self._table()
+        self._rules().require_same(self._rules_of(table))
+        return table
 
     def _folder(self) -> str:
         # A name that begins so is no part of the table, and passed over by whoever tidies it.
-        return "_beamlike/" if self.upserts else ""
+        return "_beamlike/" if self._is_staged() else ""
 
     def _home(self) -> str:
         return absolute(self.path)
@@ -151,16 +158,33 @@ class Delta(LakeTable):
         delta = _deltalake()
         return delta.CommitProperties(app_transactions=[delta.Transaction(name, batch)])
 
+    def _slices(self, rows: pl.DataFrame) -> Iterable[Slice]:
+        partitions = self._rules().partitions
+        return by_partition(rows, texts_of(rows, partitions)) if partitions else [Slice(rows)]
+
     def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
-        table, now = self._table(), time.time_ns() // 1_000_000
+        table, now = self._same_table(), time.time_ns() // 1_000_000
         added = [
             _deltalake().transaction.AddAction(
-                path, part.size, {}, now, True, json.dumps({"numRecords": part.rows})
+                path, part.size, part.values, now, True, json.dumps({"numRecords": part.rows})
             )
             for path, part in parts.items()
         ]
-        noting = self._noting(name, batch)
-        table.create_write_transaction(added, "append", table.schema(), commit_properties=noting)
+        table.create_write_transaction(
+            added,
+            "append",
+            table.schema(),
+            partition_by=list(self._rules().partitions) or None,
+            commit_properties=self._noting(name, batch),
+        )
+
+    def _insert(self, name: str, batch: int, rows: pl.DataFrame) -> None:
+        table = self._same_table()
+        whole = library_rows(rows, self._rules())
+        with _broken_rules(table):
+            _deltalake().write_deltalake(
+                table, whole.to_arrow(), mode="append", commit_properties=self._noting(name, batch)
+            )
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
         keys, columns = gone.columns, {_quoted(column): f"new.{_quoted(column)}" for column in rows.columns}
@@ -173,16 +197,17 @@ class Delta(LakeTable):
             f"(old.{key} = new.{key} OR (old.{key} IS NULL AND new.{key} IS NULL))"
             for key in map(_quoted, keys)
         ]
-        merger = self._table().merge(
+        table = self._same_table()
+        merger = table.merge(
             source.to_arrow(),
             " AND ".join(same) or "true",
             source_alias="new",
             target_alias="old",
             commit_properties=self._noting(name, batch),
         )
-        merger.when_matched_delete(f"new.{_GONE}").when_matched_update(columns).when_not_matched_insert(
-            columns, predicate=f"NOT new.{_GONE}"
-        ).execute()
+        merger = merger.when_matched_delete(f"new.{_GONE}").when_matched_update(columns)
+        with _broken_rules(table):
+            merger.when_not_matched_insert(columns, predicate=f"NOT new.{_GONE}").execute()
 
     # A source
 
@@ -197,10 +222,13 @@ class Delta(LakeTable):
     def _types(self) -> pl.Schema:
         if not _deltalake().DeltaTable.is_deltatable(self.path, storage_options=dict(self.storage_options)):
             raise FileNotFoundError(f"there is no Delta table at {self.path!r}")
-        protocol = self._table().protocol()
-        if strange := sorted(_STRANGE.intersection(protocol.reader_features or ())):
-            raise PlanError(f"the Delta table {self.path!r} has {strange[0]}, which bl.Delta does not read")
-        return self._columns_there()
+        table = self._table()
+        strange = _STRANGE.intersection(table.protocol().reader_features or ())
+        if is_mapped(table):
+            strange |= {"columnMapping"}
+        if strange:
+            raise PlanError(f"the Delta table {self.path!r} has {min(strange)}, which bl.Delta does not read")
+        return _columns_of(table)
 
     def chunks(self, rows: int) -> Iterator[Chunk]:
         """What batches in process take, up to the version that there is now."""
@@ -217,6 +245,24 @@ class Delta(LakeTable):
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         """The rows of a file of the table."""
         return rows_of(part, self.schema(), dict(self.storage_options), rows)
+
+
+def _columns_of(table: Any) -> pl.Schema:
+    import pyarrow as pa
+
+    found = pa.schema(table.schema().to_arrow()).empty_table()
+    return pl.DataFrame(pl.from_arrow(found)).schema
+
+
+@contextmanager
+def _broken_rules(table: Any) -> Iterator[None]:
+    """Adds to deltalake's error for rows that the table refuses which constraints it has."""
+    try:
+        yield
+    except _deltalake().exceptions.DeltaError as error:
+        if "Invalid data found" not in str(error):
+            raise
+        raise ValueError(f"{error}\nThe table asks for: {'; '.join(constraints_of(table))}") from None
 
 
 def _quoted(name: str) -> str:

@@ -13,12 +13,12 @@ import polars as pl
 
 from beamlike.errors import DataLoss, SourceError
 from beamlike.io.base import FromFile
+from beamlike.io.lake.delta_rules import partition_text, partition_value
 from beamlike.io.sources import Position, Taken
 from beamlike.system.path_names import is_remote
 
 _FOLDER: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
-_TIME: Final = "%Y-%m-%d %H:%M:%S%.6f"
 
 
 @attrs.frozen
@@ -134,15 +134,9 @@ def _snapshot(table: Any) -> Iterator[tuple[str, int | None, dict[str, str | Non
 
     found = pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions()))).sort("modification_time", "path")
     parts = found["partition"].struct.unnest() if "partition" in found.columns else pl.DataFrame()
-    values = parts.select(_text(name, dtype) for name, dtype in parts.schema.items()).to_dicts()
+    values = parts.select(partition_text(name, dtype) for name, dtype in parts.schema.items()).to_dicts()
     counts = found["num_records"] if "num_records" in found.columns else [None] * len(found)
     yield from zip(found["path"], counts, values or [{}] * len(found), strict=True)
-
-
-def _text(name: str, dtype: pl.DataType) -> pl.Expr:
-    """The values of a partition column as commits have them."""
-    value = pl.col(name)
-    return value.dt.strftime(_TIME) if isinstance(dtype, pl.Datetime) else value.cast(pl.String)
 
 
 def rows_of(part: Any, schema: pl.Schema, options: dict[str, str], rows: int) -> Iterator[FromFile]:
@@ -158,20 +152,10 @@ def rows_of(part: Any, schema: pl.Schema, options: dict[str, str], rows: int) ->
     except FileNotFoundError:
         raise DataLoss(f"the file {added.path!r} of a Delta table is gone, as VACUUM removed it") from None
     typed = lf.select(
-        pl.col(name).cast(dtype) if name in found else _value(added.values.get(name), dtype).alias(name)
+        pl.col(name).cast(dtype)
+        if name in found
+        else partition_value(added.values.get(name), dtype).alias(name)
         for name, dtype in schema.items()
     )
     for first in range(0, height, rows):
         yield FromFile(typed.slice(first, rows), added.path)
-
-
-def _value(text: str | None, dtype: pl.DataType) -> pl.Expr:
-    """The value of a partition; a time that names no zone is in UTC."""
-    if text is None or (text == "" and dtype != pl.String):
-        return pl.lit(None, dtype)
-    if isinstance(dtype, pl.Datetime):
-        moment = pl.lit(text.removesuffix("Z").replace("T", " ")).str.to_datetime(time_unit="us")
-        return moment if dtype.time_zone is None else moment.dt.replace_time_zone("UTC")
-    if dtype == pl.Boolean:
-        return pl.lit(text == "true")
-    return pl.lit(text).str.to_date() if dtype == pl.Date else pl.lit(text).cast(dtype)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from importlib.util import find_spec
 from io import BytesIO
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.lake.base import LakeTable, Written
+from beamlike.io.lake.rules import Rules
 from beamlike.io.sinks import Place
 from beamlike.system.durable import sync, sync_folders
 from beamlike.system.path_names import is_remote
@@ -24,6 +26,7 @@ def _pyiceberg() -> Any:
         import pyiceberg.catalog
         import pyiceberg.exceptions
         import pyiceberg.expressions
+        import pyiceberg.transforms
     except ModuleNotFoundError as error:
         if error.name != "pyiceberg":
             raise
@@ -92,16 +95,15 @@ class Iceberg(LakeTable):
     def _table(self) -> Any:
         return self._catalog().load_table(self.table)
 
-    def _columns_found(self, schema: pl.Schema) -> Mapping[str, pl.DataType]:
+    def _rules_found(self, schema: pl.Schema) -> Rules:
         catalog = self._catalog()
         if not catalog.table_exists(self.table):
             catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
             catalog.create_table_if_not_exists(self.table, pl.DataFrame(schema=schema).to_arrow().schema)
-        found = self._table().schema().as_arrow().empty_table()
-        return pl.DataFrame(pl.from_arrow(found)).schema
+        return _rules_of(self._table())
 
     def _folder(self) -> str:
-        return f"{self._table().location()}/{'beamlike' if self.upserts else 'data'}/"
+        return f"{self._table().location()}/{'beamlike' if self._is_staged() else 'data'}/"
 
     def _home(self) -> str:
         return str(self._table().location())
@@ -135,14 +137,16 @@ class Iceberg(LakeTable):
 
         self._commit(name, batch, add)
 
+    def _insert(self, name: str, batch: int, rows: pl.DataFrame) -> None:
+        self._commit(name, batch, lambda change, told: _put(change, rows, told))
+
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
         def replace(change: Any, told: dict[str, str]) -> None:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Delete operation did not match any records")
                 change.delete(_any_of(pl.concat([rows.select(gone.columns), gone])), snapshot_properties=told)
             if len(rows):
-                table = rows.to_arrow().cast(change.table_metadata.schema().select(*rows.columns).as_arrow())
-                change.append(table, snapshot_properties=told)
+                _put(change, rows, told)
 
         self._commit(name, batch, replace)
 
@@ -151,7 +155,9 @@ class Iceberg(LakeTable):
         told = {"beamlike.run": name, "beamlike.batch": str(batch)}
         for left in reversed(range(_TRIES)):
             try:
-                with self._table().transaction() as transaction:
+                table = self._table()
+                self._rules().require_same(_rules_of(table))
+                with table.transaction() as transaction:
                     change(transaction, told)
                     transaction.set_properties({_note(name): str(batch)})
             except _pyiceberg().exceptions.CommitFailedException:
@@ -159,6 +165,46 @@ class Iceberg(LakeTable):
                     raise
             else:
                 return
+
+
+def _put(change: Any, rows: pl.DataFrame, told: dict[str, str]) -> None:
+    """Has PyIceberg write and add the rows, by partition."""
+    wanted = change.table_metadata.schema().select(*rows.columns).as_arrow()
+    change.append(rows.select(wanted.names).to_arrow().cast(wanted), snapshot_properties=told)
+
+
+def _rules_of(table: Any) -> Rules:
+    """The rules of a table: PyIceberg writes one with partitions, or with values that may not be null."""
+    schema, spec = table.schema(), table.spec()
+    identity = (str(table.metadata.table_uuid), schema.model_dump_json(), spec.model_dump_json())
+    return Rules(
+        pl.DataFrame(pl.from_arrow(schema.as_arrow().empty_table())).schema,
+        "\n".join(identity),
+        tuple(field.name for field in schema.fields if field.required),
+        by_library=not spec.is_unpartitioned() or any(map(_is_strict, schema.fields)),
+        faults=tuple(_faults(spec, schema)),
+    )
+
+
+def _is_strict(field: Any) -> bool:
+    """True if a value in the field, or nested in it, may not be null."""
+    inner = getattr(field.field_type, "fields", ())
+    return bool(field.required) or any(map(_is_strict, inner))
+
+
+def _faults(spec: Any, schema: Any) -> Iterator[str]:
+    transforms = _pyiceberg().transforms
+    plain = transforms.IdentityTransform | transforms.VoidTransform
+    has_core = find_spec("pyiceberg_core") is not None
+    for field in spec.fields:
+        column = schema.find_column_name(field.source_id)
+        if isinstance(field.transform, transforms.UnknownTransform):
+            yield f"its partition {field.name!r} is {field.transform} of {column!r}, which PyIceberg does not know"
+        elif not (isinstance(field.transform, plain) or has_core):
+            yield (
+                f"its partition {field.name!r} is {field.transform} of {column!r}, for which PyIceberg needs "
+                "pyiceberg-core: pip install 'beamlike[iceberg]'"
+            )
 
 
 def _note(name: str) -> str:

@@ -1,0 +1,151 @@
+"""The rules of a Delta table for its writers, read from its metadata, and the text of values that name partitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from beamlike.io.lake.rules import Rules
+
+_MAPPING: Final = "delta.columnMapping.mode"
+_CHECK: Final = "delta.constraints."
+_GENERATED: Final = "delta.generationExpression"
+_INVARIANTS: Final = "delta.invariants"
+_IDENTITY: Final = "delta.identity."
+_DEFAULT: Final = "CURRENT_DEFAULT"
+_TIME: Final = "%Y-%m-%d %H:%M:%S%.6f"
+
+_WRITTEN: Final = frozenset(
+    {
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "changeDataFeed",
+        "generatedColumns",
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "v2Checkpoint",
+        "variantType",
+    }
+)
+"""Features of tables that deltalake can write."""
+
+_IDENTITY_VERSION: Final = 6
+"""The version of the writers' protocol that brought identity columns, before features had names."""
+
+
+def rules_of(table: Any, columns: pl.Schema) -> Rules:
+    """The rules of a table of deltalake's that has these columns.
+
+    A table with constraints, generated columns, column mapping or nested values that may not be null is written by
+    deltalake. Partitions, and columns that may not be null, need no more than a look at the rows.
+    """
+    metadata = table.metadata()
+    fields = json.loads(table.schema().to_json())["fields"]
+    options = {
+        name: value
+        for name, value in metadata.configuration.items()
+        if name.startswith(_CHECK) or name == _MAPPING
+    }
+    filled = tuple(field["name"] for field in fields if _GENERATED in field["metadata"])
+    return Rules(
+        columns,
+        # Sorted, as deltalake gives the metadata of a field in any order.
+        json.dumps([str(metadata.id), fields, metadata.partition_columns, options], sort_keys=True),
+        tuple(field["name"] for field in fields if not field["nullable"]),
+        filled,
+        tuple(metadata.partition_columns),
+        bool(filled)
+        or is_mapped(table)
+        or any(name.startswith(_CHECK) for name in options)
+        or any(_INVARIANTS in field["metadata"] or any(_strict(field["type"])) for field in fields),
+        tuple(_faults(table, fields)),
+    )
+
+
+def constraints_of(table: Any) -> Iterator[str]:
+    """The constraints of a table in words."""
+    for name, value in sorted(table.metadata().configuration.items()):
+        if name.startswith(_CHECK):
+            yield f"{name.removeprefix(_CHECK)}: {value}"
+    for field in json.loads(table.schema().to_json())["fields"]:
+        if not field["nullable"]:
+            yield f"{field['name']!r} is not null"
+        if expression := field["metadata"].get(_GENERATED):
+            yield f"{field['name']!r} is {expression}"
+        if _INVARIANTS in field["metadata"]:
+            yield f"{field['name']!r}: {field['metadata'][_INVARIANTS]}"
+
+
+def is_mapped(table: Any) -> bool:
+    """True if the columns have other names in the files than in the table (column mapping)."""
+    return str(table.metadata().configuration.get(_MAPPING, "none")) != "none"
+
+
+def _faults(table: Any, fields: list[dict[str, Any]]) -> Iterator[str]:
+    protocol, partitions = table.protocol(), table.metadata().partition_columns
+    for feature in sorted({*(protocol.writer_features or ())} - _WRITTEN):
+        yield f"it has the feature {feature!r}, which deltalake does not write"
+    if protocol.min_writer_version == _IDENTITY_VERSION:
+        yield f"its protocol is writer version {_IDENTITY_VERSION}, which deltalake does not write"
+    for field in fields:
+        if any(name.startswith(_IDENTITY) for name in field["metadata"]):
+            yield f"its column {field['name']!r} is an identity column, whose numbers only Spark can give"
+        if field["type"] == "binary" and field["name"] in partitions:
+            yield f"its partition {field['name']!r} is Binary, which deltalake does not read as it was written"
+        if _DEFAULT in field["metadata"]:
+            yield f"its column {field['name']!r} has a default value, which deltalake does not write"
+
+
+def _strict(kind: Any) -> Iterator[bool]:
+    """True for each part of a nested type that may not be null."""
+    if isinstance(kind, str):
+        return
+    yield not (kind.get("containsNull", True) and kind.get("valueContainsNull", True))
+    for field in kind.get("fields", []):
+        yield not field["nullable"]
+        yield from _strict(field["type"])
+    for inner in ("elementType", "valueType"):
+        yield from _strict(kind.get(inner, ""))
+
+
+def partition_text(name: str, dtype: pl.DataType) -> pl.Expr:
+    """The values of a partition column as the log of a table has them; empty text is null there."""
+    value = pl.col(name)
+    if isinstance(dtype, pl.Datetime):
+        return value.dt.strftime(_TIME)
+    if dtype.is_float():
+        return value.cast(pl.String).replace({"inf": "Infinity", "-inf": "-Infinity"})
+    return value.cast(pl.String).replace("", None)
+
+
+def partition_value(text: str | None, dtype: pl.DataType) -> pl.Expr:
+    """The value of a partition column for its text; a time that names no zone is in UTC."""
+    if text is None or (text == "" and dtype != pl.String):
+        return pl.lit(None, dtype)
+    if isinstance(dtype, pl.Datetime):
+        moment = pl.lit(text.removesuffix("Z").replace("T", " ")).str.to_datetime(time_unit="us")
+        return moment if dtype.time_zone is None else moment.dt.replace_time_zone("UTC")
+    if dtype == pl.Boolean:
+        return pl.lit(text == "true")
+    return pl.lit(text).str.to_date() if dtype == pl.Date else pl.lit(text).cast(dtype)
+
+
+def texts_of(rows: pl.DataFrame, partitions: tuple[str, ...]) -> pl.DataFrame:
+    """The values of these columns as text."""
+    return rows.select(partition_text(name, rows.schema[name]).alias(name) for name in partitions)
+
+
+def library_rows(rows: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """The rows with all columns of the table that deltalake does not compute, null where the rows lack them."""
+    lacking: Mapping[str, pl.DataType] = {
+        name: dtype
+        for name, dtype in rules.columns.items()
+        if name not in rows.columns and name not in rules.filled
+    }
+    whole = rows.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())
+    return whole.select(name for name in rules.columns if name in whole.columns)

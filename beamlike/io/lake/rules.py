@@ -1,0 +1,78 @@
+"""The rules of a table for the rows that are written to it, in the form that all table formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+import polars as pl
+
+from beamlike.io.files import hive
+from beamlike.io.files.paths import LONGEST_NAME
+
+
+@attrs.frozen
+class Rules:
+    """A description of a table, as far as its writer must know it.
+
+    `identity` changes when the table is replaced, or its columns, partitions or constraints change. `required` columns
+    may not be null, and `filled` ones are computed by the library of the format. If the table is written `by_library`,
+    tasks only stage rows, and the driver writes them with that library, which knows rules that this writer does not.
+    `faults` say why the table cannot be written at all.
+    """
+
+    columns: pl.Schema
+    identity: str
+    required: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    by_library: bool = False
+    faults: tuple[str, ...] = ()
+
+    def missing(self, given: Iterable[str]) -> list[str]:
+        """The required columns that rows with the `given` columns would leave null."""
+        there = {*given, *self.filled}
+        return [name for name in self.required if name not in there]
+
+    def require_values(self, rows: pl.DataFrame) -> None:
+        """Raises `ValueError` for a null in a required column."""
+        for name in self.required:
+            if name in rows.columns and (count := rows[name].null_count()):
+                raise ValueError(
+                    f"column {name!r} of the table may not be null, and {count} of {len(rows)} rows are null there; "
+                    "filter such rows out before the sink, or fill them"
+                )
+
+    def require_same(self, now: Rules) -> None:
+        """Raises `ValueError` where the table is `now` another one than at the start of the run."""
+        if now.identity != self.identity:
+            raise ValueError(
+                "the table was replaced, or its columns, partitions or constraints were changed, while this run writes "
+                "to it; look at the table, and start the run again"
+            )
+
+
+@attrs.frozen(eq=False)
+class Slice:
+    """Rows that go to one file, and the values of the partition that they are in, as text."""
+
+    rows: pl.DataFrame
+    values: Mapping[str, str | None] = attrs.field(factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """The folders for the values, as Hive names them, which some readers expect.
+
+        Readers that follow the format look for values in the log alone, so values too long for a name need no folder.
+        """
+        names = [hive.folder(name, value) for name, value in self.values.items()]
+        fit = all(len(name.encode()) <= LONGEST_NAME for name in names)
+        return "".join(f"{name}/" for name in names) if fit else ""
+
+
+def by_partition(rows: pl.DataFrame, texts: pl.DataFrame) -> Iterator[Slice]:
+    """A slice for each partition. `texts` has the values of its columns as text; the slices lack these columns."""
+    names = {f"\0{name}": name for name in texts.columns}
+    marked = rows.drop(texts.columns).hstack(texts.rename({name: mark for mark, name in names.items()}))
+    for values, slice_ in marked.partition_by(*names, as_dict=True, include_key=False).items():
+        yield Slice(slice_, dict(zip(texts.columns, values, strict=True)))
