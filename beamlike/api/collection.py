@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -296,10 +297,15 @@ class Collection(JoinSteps):
 
         return sample(self.pipeline, self.node, "collect", input_rows=input_rows)
 
-    def write(self, name: str, sink: Sink) -> Collection:
+    def write(self, name: str, sink: Sink, *, columns: Iterable[str] | None = None) -> Collection:
         """Writes the rows to the sink, under this name; gives the collection again, for more steps.
 
-        Raises `PlanError` where the name is taken, the sink is none, or it cannot have these rows.
+        A sink gets the columns of the rows, and those of the engine: `event_time`, `window_start`, `pane_timing` and so
+        on. `columns` names the ones to write, of either kind, in this order. A sink that replaces rows needs their keys
+        among them.
+
+        Raises `PlanError` where the name is taken, the sink is none, or it cannot have these rows, and for `columns`
+        that are not there or lack a key.
 
         Example, with the `plays` of `Collection`:
             >>> out = bl.Memory()
@@ -309,8 +315,10 @@ class Collection(JoinSteps):
             <LocalRun of 'scores': 4 batches>
             >>> out.frame()["user"].to_list()
             ['ada', 'bob', 'ada']
+            >>> plays.write("points", bl.CSV("points"), columns=["event_time", "points"])
+            <Collection 'plays': user String, points Int64, at String>
         """
-        self.pipeline.add_sink(name, sink, self.node)
+        self.pipeline.add_sink(name, sink, self.node, columns)
         return self
 
     def _grouped(self, keys: tuple[str, ...], name: str | None) -> Grouped[Collection]:

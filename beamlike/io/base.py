@@ -24,8 +24,10 @@ Declared = tuple[tuple[str, pl.DataType], ...]
 """A schema as part of a declaration: hashable."""
 
 # A Python datetime shows the years 1 to 9999. The limits of the global window lie far outside.
-_FIRST: Final = -62_135_596_800_000_000
-_LAST: Final = 253_402_300_799_999_999
+FIRST_MOMENT: Final = -62_135_596_800_000_000
+LAST_MOMENT: Final = 253_402_300_799_999_999
+"""In microseconds since 1970."""
+
 _MOMENT: Final = pl.Datetime("us", "UTC")
 
 
@@ -192,4 +194,4 @@ def _output(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
 
 def _moment(column: str) -> pl.Expr:
     time = pl.col(column)
-    return pl.when(time.is_between(_FIRST, _LAST)).then(time).cast(_MOMENT)
+    return pl.when(time.is_between(FIRST_MOMENT, LAST_MOMENT)).then(time).cast(_MOMENT)

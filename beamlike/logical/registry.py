@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, get_args
 
 import attrs
@@ -15,6 +15,7 @@ from beamlike.logical.names import require_name
 from beamlike.logical.node import Node
 from beamlike.logical.overlaps import require_own_folder
 from beamlike.logical.row_key import fitted
+from beamlike.logical.written import with_columns_of
 from beamlike.rows.dead_letters import OnError
 
 _SINKS: Final = {"Kafka": "KafkaSink", "SparkSource": "SparkSink"}
@@ -126,8 +127,8 @@ class Registry:
             node = self._renamed[node]
         return node
 
-    def add_sink(self, name: str, sink: Sink, node: Node) -> None:
-        """The rows of a node go to a sink of this name."""
+    def add_sink(self, name: str, sink: Sink, node: Node, columns: Iterable[str] | None = None) -> None:
+        """The rows of a node go to a sink of this name, with all their columns or with these."""
         self.new_name(name, "")
         if isinstance(sink, type) or not isinstance(sink, WrittenInFrames | WrittenBySpark):
             raise WrongType(
@@ -136,8 +137,12 @@ class Registry:
         require_options(sink, "sink", name)
         require_signatures(sink, "sink", name)
         require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
-        sink = fitted(sink, node, name)
+        if columns is not None:
+            node = with_columns_of(node, columns, sink, name, self.free(f"{name}.columns"))
+        sink = fitted(sink, node, name, chosen=columns is not None)
         self.register(name, "a sink")
+        if columns is not None:
+            self.register(node.name)
         self.writes.append(Write(name, sink, node))
 
     def written(self) -> list[Write]:

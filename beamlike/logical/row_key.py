@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import polars as pl
+
 from beamlike.errors import PlanError, listed
 from beamlike.expressions.describe import describe
 from beamlike.expressions.tree import copied
@@ -16,19 +18,33 @@ from beamlike.steps.base import Filter, Select, WindowInto, WithColumns
 from beamlike.steps.joins import Matched
 from beamlike.steps.lists import Explode
 from beamlike.steps.python import FlatMap, Map, MapBatches
-from windowing import Accumulation, GlobalWindows
-from windowing.columns import PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
+from windowing import Accumulation, GlobalWindows, TimestampCombiner
+from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
 
 _REMEDY = "write it to a sink that appends, such as bl.Table(..., mode='append')"
 
 
-def fitted(sink: Sink, node: Node, step: str) -> Sink:
-    """The sink of `step`, told its columns and, if it replaces rows, what tells them apart."""
+def fitted(sink: Sink, node: Node, step: str, *, chosen: bool = False) -> Sink:
+    """The sink of `step`, told its columns and, if it replaces rows, what tells them apart.
+
+    With `chosen`, the rows have all columns that the user wants as their own; others only tell rows apart.
+    """
     if not isinstance(sink, Fitted):
         return sink
     key = row_key(node, step, per_pane=sink.per_pane) if sink.upserts else None
     schema = output_schema(node.shape.everything())
+    hidden = schema.keys() - node.schema.keys() if chosen else _always_null(node) if key else ()
+    schema = pl.Schema({name: dtype for name, dtype in schema.items() if name not in hidden})
     return sink.fitted(Feed(step, schema, tuple(node.schema), key))
+
+
+def _always_null(node: Node) -> frozenset[str]:
+    """The columns of the engine that are null in all rows of a table of current values: those of global windows."""
+    if not isinstance(node.windowing.windows, GlobalWindows):
+        return frozenset()
+    at_end = node.windowing.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
+    names = (*WINDOW_COLUMNS, *([EVENT_TIME] if at_end else []))
+    return frozenset(name.removeprefix(RESERVED_PREFIX) for name in names) - node.schema.keys()
 
 
 def row_key(node: Node, step: str, *, per_pane: bool) -> RowKey:
