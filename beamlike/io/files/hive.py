@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,13 +15,22 @@ import polars as pl
 from beamlike.errors import PlanError, WrongType, unknown_column
 from beamlike.io.base import Faulty, Unreadable
 from beamlike.io.files.faults import of_rows
-from beamlike.io.files.paths import is_hidden
+from beamlike.io.files.paths import LONGEST_NAME, is_hidden
 from beamlike.rows.dtypes import type_name
 from beamlike.rows.values import csv_columns, from_text, reads_natively, row_json
 
+_LOG = logging.getLogger("beamlike")
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 """What Hive and Spark escape in names; other characters, such as umlauts, they leave as they are."""
+
+_LONGEST_COLUMN: Final = 200
+"""Bytes of a column's name in that of a folder, which leave room for a part of the value."""
+
+_SHORTENED: Final = re.compile(r"=.*~[0-9a-f]{16}$", re.DOTALL)
+_CUT_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
+_DIGEST: Final = 17
+"""Characters: a tilde, and digits of the digest of a value that is too long for a name."""
 
 _BOOLEANS: Final = {"true": True, "false": False}
 
@@ -27,8 +39,12 @@ Piece = tuple[pl.LazyFrame | Faulty, int]
 
 
 def values_of(file: str) -> dict[str, str | None]:
-    """The columns that the folders of a path name, each with its value as text; the last one of a name counts."""
-    pairs = [folder.split("=", 1) for folder in file.split("/")[:-1] if folder.find("=") > 0]
+    """The columns that the folders of a path name, each with its value as text; the last one of a name counts.
+
+    A value that the name has only a part of is in the file.
+    """
+    folders = [folder for folder in file.split("/")[:-1] if not _is_shortened(folder)]
+    pairs = [folder.split("=", 1) for folder in folders if folder.find("=") > 0]
     return {unquote(name): None if value == _NULL else unquote(value) for name, value in pairs}
 
 
@@ -78,6 +94,9 @@ def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> N
         if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Duration, pl.Object):
             what = f"partition_by: column {name!r} is {type_name(schema[name])}, which cannot name a folder"
             raise WrongType(what, step=step)
+        if len(_escaped(name).encode()) > _LONGEST_COLUMN:
+            what = f"partition_by: the name of column {name[:40]!r}... is too long for the name of a folder; rename it"
+            raise PlanError(what, step=step)
         if is_hidden(name):
             what = f"partition_by: readers pass over folders that begin as {name!r} does; rename the column"
             raise PlanError(what, step=step)
@@ -88,19 +107,54 @@ def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> N
 def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, pl.DataFrame]]:
     """The rows by folder, without the columns that its name has.
 
-    Empty text, and the name of the folder of nulls, are a null there, as in Hive.
+    Empty text, and the name of the folder of nulls, are a null there, as in Hive. A value that is too long for the name
+    of a folder is shortened there, and its column stays in the file.
     """
     by = frame.select(columns)
     texts = by.select(csv_columns(by.schema)).cast(pl.String)
     texts = texts.with_columns(pl.all().replace(dict.fromkeys(("", _NULL))))
-    groups = texts.hstack(frame.drop(columns)).partition_by(columns, as_dict=True, include_key=False)
+    marks = {name: f"\0{name}" for name in columns}
+    groups = frame.hstack(texts.rename(marks)).partition_by(*marks.values(), as_dict=True, include_key=False)
     for values, rows in groups.items():
-        yield "/".join(map(folder, columns, values)), rows
+        whole = [folder(name, value) for name, value in zip(columns, values, strict=True)]
+        names = [_shortened(one) if _is_too_long(one) else one for one in whole]
+        named = [name for name, one, short in zip(columns, whole, names, strict=True) if one == short]
+        if len(named) < len(columns):
+            _tell_long(tuple(name for name in columns if name not in named))
+        yield "/".join(names), rows.drop(named)
+
+
+@functools.cache
+def _tell_long(columns: tuple[str, ...]) -> None:
+    """Logs once for a process that names of folders do not have the whole values of these columns."""
+    shown = ", ".join(map(repr, columns))
+    _LOG.warning(
+        "partition_by: %s has values that are too long for the name of a folder. They are shortened there, with a digest, "
+        "and the files keep the column: beamlike reads it from them, other readers may not",
+        shown,
+    )
 
 
 def folder(name: str, value: object) -> str:
-    """The name of the folder for a value of a column, which may be null."""
+    """The whole name of the folder for a value of a column, which may be null."""
     return f"{_escaped(name)}={_escaped(str(value)) if value is not None else _NULL}"
+
+
+def _is_too_long(whole: str) -> bool:
+    """True for a name that file systems refuse, or that looks like a shortened one."""
+    return len(whole.encode()) > LONGEST_NAME or _is_shortened(whole)
+
+
+def _is_shortened(whole: str) -> bool:
+    # A cut may have left up to five bytes of an escape or a character free.
+    return len(whole.encode()) > LONGEST_NAME - 6 and _SHORTENED.search(whole) is not None
+
+
+def _shortened(whole: str) -> str:
+    """The beginning of the name and a digest of all of it, so that different values stay different."""
+    digest = hashlib.sha256(whole.encode()).hexdigest()[: _DIGEST - 1]
+    start = whole.encode()[: LONGEST_NAME - _DIGEST].decode(errors="ignore")
+    return f"{_CUT_ESCAPE.sub('', start)}~{digest}"
 
 
 def _escaped(text: str) -> str:

@@ -17,6 +17,7 @@ from polars.testing import assert_frame_equal
 
 import beamlike as bl
 from beamlike.io import CSV, JSONLines, Parquet, Part
+from beamlike.io.files import hive
 from beamlike.io.files.files import Files
 from beamlike.io.files.hive import split, values_of
 from tests.beamlike.io.test_sources import put, sorted_out, whole
@@ -220,3 +221,54 @@ def test_folders_are_the_same_on_both_runners_and_spark_reads_them(
     assert results[0][0] == [(hour, user, 30) for hour in (1, 2) for user in ("ada", "böb/x")]
     assert results[0][1] == [f"hour={hour}/user={user}" for hour in (1, 2) for user in ("ada", "böb%2Fx")]
     assert results[0][2] == [{"at": 1, "user": "eve"}]
+
+
+LONG = ["x" * 260, "x" * 261, "é" * 130, "/" * 90, "a%" * 200, "😀" * 70, "x" * 300 + "\n"]
+
+
+def longs(names: list[str]) -> pl.DataFrame:
+    """Rows with these names, and another column that is never too long."""
+    return pl.DataFrame({"n": range(len(names)), "name": names, "kind": ["a/b"] * len(names)})
+
+
+@pytest.mark.parametrize("files", FORMATS)
+def test_a_value_that_is_too_long_for_a_folder_is_shortened_there_and_read_back_whole(
+    files: type[Files], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hive._tell_long.cache_clear()
+    frame = longs([*LONG, "short"])
+    for batch in range(2):
+        files(tmp_path, partition_by=["kind", "name"]).write(frame, Part("q", batch))
+    assert caplog.text.count("'name' has values that are too long for the name of a folder") == 1
+    written = files(tmp_path, schema={"n": int, "name": str, "kind": str})
+    assert_frame_equal(whole(written), pl.concat([frame, frame]), check_row_order=False)
+    folders = [folder.name for folder in tmp_path.glob("*/*")]
+    assert len(folders) == len(frame)
+    assert max(len(name.encode()) for name in folders) <= 255
+
+
+def test_a_value_that_looks_like_a_shortened_one_stays_what_it_is(tmp_path: Path) -> None:
+    [(made, _)] = split(longs(["x" * 300]), ("name",))
+    text = made.removeprefix("name=")
+    frame = longs([text, "y"])
+    Parquet(tmp_path, partition_by="name").write(frame, Part("q", 0))
+    found = whole(Parquet(tmp_path, schema={"n": int, "name": str, "kind": str}))
+    assert_frame_equal(found, frame, check_row_order=False)
+
+
+def test_a_column_whose_name_is_too_long_for_a_folder_is_refused() -> None:
+    rows = bl.Pipeline("p").read("rows", bl.Rows([{"k" * 201: "a", "n": 1}]))
+    with pytest.raises(bl.PlanError, match="is too long for the name of a folder; rename it"):
+        rows.write("out", Parquet("o", partition_by="k" * 201))
+
+
+@pytest.mark.spark
+def test_long_values_are_shortened_on_spark_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+    folders = []
+    for name, runner in {"local": bl.LocalRunner(), "spark": bl.SparkRunner()}.items():
+        p = bl.Pipeline("p")
+        p.read("rows", bl.Rows(longs(LONG))).write("out", Parquet(tmp_path / name, partition_by="name"))
+        p.run(runner)
+        folders.append({folder.name for folder in (tmp_path / name).glob("name=*")})
+    assert folders[0] == folders[1]
+    assert len(folders[0]) == len(LONG)
