@@ -129,8 +129,8 @@ def _tell_long(columns: tuple[str, ...]) -> None:
     """Logs once for a process that names of folders do not have the whole values of these columns."""
     shown = ", ".join(map(repr, columns))
     _LOG.warning(
-        "partition_by: %s has values that are too long for the name of a folder. They are shortened there, with a digest, "
-        "and the files keep the column: beamlike reads it from them, other readers may not",
+        "partition_by: %s has values that are too long for the name of a folder. They are shortened there, with a "
+        "digest, and the files keep the column: beamlike reads it from them, other readers may not",
         shown,
     )
 
