@@ -5,13 +5,19 @@ The limits are those of the Beam model (its portable constants, in milliseconds,
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 Duration = str | timedelta | int | float
-"""How users write a length of time: `"90s"`, `"1h30m"`, a timedelta, or a number of seconds."""
+"""A length of time as users write it: text, a `timedelta`, or a number of seconds.
+
+Text has numbers with units, such as `"90s"`, `"5 minutes"`, `"1h30m"` or `"2 days 12 hours"`. The units are us, ms, s
+(sec, second), m (min, minute), h (hr, hour), d (day) and w (week), in any case and number; a minus in front holds for
+all of them.
+"""
 
 MIN_TIME: Final = -9_223_372_036_854_775_000
 """The watermark before anything is known."""
@@ -26,16 +32,27 @@ LONGEST: Final = 36_500_000 * DAY
 GLOBAL_WINDOW_END: Final = MAX_TIME - DAY
 """End of the global window: before `MAX_TIME`, so that the end of input closes even that window."""
 
-_UNITS: Final = {
-    "us": 1,
-    "ms": 1_000,
-    "s": 1_000_000,
-    "m": 60_000_000,
+_UNITS: Final = {"d": DAY, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+"""The units that a duration is shown in, the longest first."""
+
+_WORDS: Final = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "sec": 1_000_000,
+    "minute": 60_000_000,
     "min": 60_000_000,
-    "h": 3_600_000_000,
-    "d": DAY,
+    "hour": 3_600_000_000,
+    "hr": 3_600_000_000,
+    "day": DAY,
+    "week": 7 * DAY,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|m|h|d)")
+_LENGTHS: Final = {**_UNITS, "w": 7 * DAY, **_WORDS, **{f"{word}s": us for word, us in _WORDS.items()}}
+"""The length of each unit (us), by every name that it may be written with."""
+
+_CALENDAR: Final = re.compile(r"mo|months?|q|quarters?|y|years?")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([^\W\d_]+)\s*")
+_ACCEPTED: Final = "write for example '90s', '5 minutes', '1h30m', '2 days' or '500ms'"
 
 
 class Microseconds(int):
@@ -78,9 +95,25 @@ def _parse(text: str) -> int:
     sign = -1 if body.startswith("-") else 1
     body = body.removeprefix("-").strip()
     parts = _PART.findall(body)
-    if not parts or _PART.sub("", body).strip():
-        raise ValueError(f"not a duration: {text!r}; write for example '90s', '2m', '1h30m' or '500ms'")
-    return sign * sum(_scaled(number, _UNITS[unit]) for number, unit in parts)
+    if not parts or _PART.sub("", body):
+        raise ValueError(f"not a duration: {text!r}; {_no_unit(body)}{_ACCEPTED}")
+    for _, unit in parts:
+        if unit not in _LENGTHS:
+            raise ValueError(f"not a duration: {text!r}; {_not_a_unit(unit)}; {_ACCEPTED}")
+    return sign * sum(_scaled(number, _LENGTHS[unit]) for number, unit in parts)
+
+
+def _no_unit(body: str) -> str:
+    """The part of an error that explains a number without a unit; empty for other text."""
+    number = re.fullmatch(r"\d+(\.\d+)?", body)
+    return "it has no unit (a number of seconds goes without quotes); " if number else ""
+
+
+def _not_a_unit(unit: str) -> str:
+    if _CALENDAR.fullmatch(unit):
+        return f"{unit!r} has no fixed length (bl.CalendarWindows has windows of months and years)"
+    near = difflib.get_close_matches(unit, _LENGTHS, n=1)
+    return f"{unit!r} is no unit" + (f", did you mean {near[0]!r}?" if near else "")
 
 
 def _scaled(number: str, unit: int) -> int:
@@ -98,8 +131,8 @@ def format_duration(us: int) -> str:
     if us == 0:
         return "0s"
     sign, rest, text = ("-" if us < 0 else ""), abs(us), ""
-    for unit in ("d", "h", "m", "s", "ms", "us"):
-        count, rest = divmod(rest, _UNITS[unit])
+    for unit, length in _UNITS.items():
+        count, rest = divmod(rest, length)
         text += f"{count}{unit}" if count else ""
     return sign + text
 

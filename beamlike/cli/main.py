@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 
 from beamlike.api.pipeline import Pipeline
-from beamlike.cli.settings import SettingError, bound
+from beamlike.cli.settings import SettingError, bound, duration
 from beamlike.errors import (
     CheckpointError,
     PlanError,
@@ -31,7 +31,6 @@ from beamlike.runtime.summary import Run, left_open, lost_rows
 from beamlike.runtime.tables import totals_table, watermarks_table
 from beamlike.system.printable import printable
 from beamlike.system.signals import Interrupted
-from windowing.time import microseconds
 
 
 class _Target(click.ParamType[Pipeline]):
@@ -137,7 +136,7 @@ def main() -> None:
     "--trigger",
     default="available_now",
     show_default=True,
-    help="With a checkpoint, and on Spark: or an interval, '10 seconds'.",
+    help="With a checkpoint, and on Spark: or an interval, '10 seconds' or '5m'.",
 )
 @click.option(
     "--drain",
@@ -270,7 +269,7 @@ class _Duration(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
-            return microseconds(value)
+            return duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

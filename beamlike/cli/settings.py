@@ -63,6 +63,14 @@ def bound(function: Callable[..., Any], settings: Iterable[str]) -> inspect.Boun
     return given
 
 
+def duration(text: str) -> int:
+    """A duration on a command line in microseconds, where a number without a unit is in seconds.
+
+    Raises `ValueError` for text that is no duration.
+    """
+    return microseconds(float(text) if _is_number(text) else text)
+
+
 def _require_all(
     name: str, settable: dict[str, inspect.Parameter], given: inspect.BoundArguments, hints: dict[str, Any]
 ) -> None:
@@ -110,7 +118,7 @@ def _read(text: str, kind: Any) -> Any:
     if kind is bool:
         return _BOOLS[text.lower()] if text.lower() in _BOOLS else _refuse()
     if kind is timedelta:
-        return timedelta(microseconds=microseconds(float(text) if _is_number(text) else text))
+        return timedelta(microseconds=duration(text))
     if kind in (date, datetime):
         return kind.fromisoformat(text)
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -33,7 +33,7 @@ from beamlike.runtime.ingest import require_files
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.observers import OnBatch
 from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import AVAILABLE_NOW
+from beamlike.runtime.options import AVAILABLE_NOW, Trigger
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.side_tables import at_hand, kept_tables
 from beamlike.runtime.sinks import check_sinks, require_in_process
@@ -55,7 +55,7 @@ class Options(Protocol):
     def chunk_rows(self) -> int: ...
 
     @property
-    def trigger(self) -> str: ...
+    def trigger(self) -> Trigger: ...
 
     @property
     def drain(self) -> bool: ...

@@ -15,7 +15,7 @@ from beamlike.local.live_run import LiveRun
 from beamlike.local.run import LocalRun
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import AVAILABLE_NOW, is_run_id, is_trigger
+from beamlike.runtime.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
 from beamlike.runtime.side_tables import with_tables_read
 from beamlike.runtime.sinks import with_sinks_of_run
 from beamlike.system.fields import whole_number
@@ -67,7 +67,7 @@ class LocalRunner:
     clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
     run_id: str | None = attrs.field(default=None, validator=is_run_id)
     checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
-    trigger: str = attrs.field(default=AVAILABLE_NOW, validator=is_trigger)
+    trigger: Trigger = attrs.field(default=AVAILABLE_NOW, validator=is_trigger)
     drain: bool = False
     continue_as: str | None = attrs.field(default=None, kw_only=True, validator=is_run_id)
 

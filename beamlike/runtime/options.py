@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import attrs
 
+from beamlike.errors import nearest
 from beamlike.logical.names import require_name
-
-_INTERVAL: Final = re.compile(r"(\d+)\s*(microsecond|millisecond|second|minute|hour|day)s?")
-
-_SECONDS: Final = {
-    "microsecond": 1e-6,
-    "millisecond": 1e-3,
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3_600.0,
-    "day": 86_400.0,
-}
-
+from windowing.time import Duration, microseconds
 
 AVAILABLE_NOW: Final = "available_now"
 """The trigger of a run that takes what is there, and ends."""
 
 
-def is_trigger(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
-    if value != AVAILABLE_NOW and not (isinstance(value, str) and _INTERVAL.fullmatch(value.strip())):
+Trigger = Duration
+"""When batches begin: `AVAILABLE_NOW`, or the least time from one to the next."""
+
+
+def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Raises `ValueError` unless the value is a trigger of a run."""
+    if value == AVAILABLE_NOW:
+        return
+    try:
+        interval = microseconds(value)
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{type(owner).__name__}: trigger must be 'available_now' or an interval such as '10 seconds', "
-            f"not {value!r}"
-        )
+            f"{type(owner).__name__}: trigger must be {AVAILABLE_NOW!r} or an interval such as '10 seconds', "
+            f"not {value!r}{nearest(value, [AVAILABLE_NOW])} ({error})"
+        ) from None
+    if interval < 0:
+        raise ValueError(f"{type(owner).__name__}: trigger must not be negative: {value!r}")
 
 
-def seconds(interval: str) -> float:
-    """How long an interval is."""
-    found = _INTERVAL.fullmatch(interval.strip())
-    assert found is not None
-    return int(found[1]) * _SECONDS[found[2]]
+def seconds(interval: Trigger) -> float:
+    """The length of an interval."""
+    return microseconds(interval) / 1_000_000
 
 
 def is_positive(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -26,6 +26,7 @@ from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
 from beamlike.runtime.ingest import require_files
 from beamlike.runtime.open_run import OpenRun
+from beamlike.runtime.options import Trigger, seconds
 from beamlike.runtime.readings import with_readings_as_files
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import hold_sinks
@@ -54,7 +55,7 @@ class Options(Protocol):
     def checkpoint(self) -> str | None: ...
 
     @property
-    def trigger(self) -> str: ...
+    def trigger(self) -> Trigger: ...
 
     @property
     def drain(self) -> bool: ...
@@ -198,7 +199,9 @@ class Opened:
             return query.start()
         if self.plays or self.options.trigger == "available_now":
             return query.trigger(availableNow=True).start()
-        return query.trigger(processingTime=self.options.trigger).start()
+        return query.trigger(
+            processingTime=f"{seconds(self.options.trigger) * 1000:.0f} milliseconds"
+        ).start()
 
 
 def _fit(plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint) -> Fit:

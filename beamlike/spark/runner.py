@@ -18,7 +18,7 @@ from beamlike.logical.watermark import require_alignable
 from beamlike.plan.model import Plan
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import is_positive, is_run_id, is_trigger
+from beamlike.runtime.options import Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.summary import Shown, tell_of_open
@@ -70,7 +70,7 @@ class SparkRunner:
     """
 
     checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
-    trigger: str = attrs.field(default="available_now", validator=is_trigger)
+    trigger: Trigger = attrs.field(default="available_now", validator=is_trigger)
     drain: bool = False
     shards: int | None = attrs.field(default=None, validator=is_positive)
     session: SparkSession | None = None

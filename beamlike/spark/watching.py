@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from beamlike.errors import RunError
-from beamlike.runtime.options import seconds
+from beamlike.runtime.options import Trigger, seconds
 from beamlike.spark.query.listing import Listings
 
 _SHORTEST: Final = 0.1  # seconds between two looks
@@ -23,7 +23,7 @@ class Watcher:
     """
 
     listings: Listings
-    interval: str
+    interval: Trigger
     alive: Callable[[], bool]
     give_up: Callable[[], None]
     error: Exception | None = None

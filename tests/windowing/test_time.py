@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -49,6 +50,20 @@ moments = st.datetimes(timezones=st.just(UTC))
         ("-2m", -120_000_000),
         ("- 1m30s", -90_000_000),
         ("0s", 0),
+        ("5 minutes", 300_000_000),
+        ("1 minute", 60_000_000),
+        ("5 min", 300_000_000),
+        ("5mins", 300_000_000),
+        ("10 seconds", 10_000_000),
+        ("10 secs", 10_000_000),
+        ("1 Hour 30 Minutes", 5_400_000_000),
+        ("2 hrs", 7_200_000_000),
+        ("250 milliseconds", 250_000),
+        ("9 microseconds", 9),
+        ("2 days", 2 * DAY),
+        ("1 week", 7 * DAY),
+        ("2w", 14 * DAY),
+        ("-1 week", -7 * DAY),
         (90, 90_000_000),
         (0.1, 100_000),
         (-1.5, -1_500_000),
@@ -61,12 +76,27 @@ def test_a_duration_is_written_in_many_ways(written: Any, us: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "-", "5", "s", "5 x", "5 seconds", "1h-30m", "--5s", "five s", "1.s", "1,5s", ".5s", "1e3s"],
+    ["", " ", "-", "5", "s", "5 x", "5 ss", "1h-30m", "--5s", "five s", "1.s", "1,5s", ".5s", "1e3s", "PT5M"],
 )
 def test_text_that_is_no_duration_is_shown_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a duration: .*write for example '90s'") as caught:
         microseconds(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("90", "it has no unit (a number of seconds goes without quotes)"),
+        ("1.5", "it has no unit (a number of seconds goes without quotes)"),
+        ("5 minuets", "'minuets' is no unit, did you mean 'minutes'?"),
+        ("2 months", "'months' has no fixed length (bl.CalendarWindows has windows of months and years)"),
+        ("1y", "'y' has no fixed length"),
+    ],
+)
+def test_an_error_says_which_part_of_a_duration_is_none(text: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(hint)):
+        microseconds(text)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
