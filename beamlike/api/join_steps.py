@@ -10,10 +10,11 @@ import attrs
 from beamlike.api.once_steps import OnceSteps
 from beamlike.errors import PlanError, WrongType
 from beamlike.logical.joins import joined
-from beamlike.logical.time_joins import Sides, Stamp, Within, as_of, lasting
+from beamlike.logical.time_joins import Sides, Within, as_of, lasting
 from beamlike.logical.time_joins import within as within_interval
 from beamlike.steps.joins import How
 from stages.joins.asof import How as HowAsOf
+from stages.joins.interval import TimeOf
 from windowing.time import Duration
 
 Columns = str | Sequence[str]
@@ -33,7 +34,7 @@ class JoinSteps(OnceSteps):
         right_on: Columns | None = None,
         suffix: str = "_right",
         within: Within | None = None,
-        stamp: Stamp | None = None,
+        event_time: TimeOf | None = None,
         keep_forever: bool = False,
         name: str | None = None,
     ) -> Self:
@@ -48,10 +49,12 @@ class JoinSteps(OnceSteps):
 
         With `within=(low, high)`, two durations, rows match whose event times are that near to each other, whatever
         windows there are: `left time + low <= right time <= left time + high`. `high` may be an expression on the left
-        row that gives a duration, such as `bl.col("expires") - bl.col("at")`. Pairs come at once, with the later of
-        the two times; what matches nothing comes when that is certain, with that moment as its time, or with its own
-        time where `stamp` names its side, "left", "right" or "both", and then holds the watermark until then. A row is
-        kept as long as a match may come. Neither side has windows yet, and `how` is not "semi" or "anti".
+        row that gives a duration, such as `bl.col("expires") - bl.col("at")`. Pairs come at once, and what
+        matches nothing when that is certain. `event_time` is the time that the result has. "latest" (the default): a
+        pair has the later of the two times, and a row that matches nothing the moment when that is certain, or its own
+        time if that is later. "left" or "right": a pair has the time of its row of that side, and a row that matches
+        nothing its own; rows of that side hold the watermark at their time for as long as a match may come. A row is
+        kept for that long. Neither side has windows yet, and `how` is not "semi" or "anti".
 
         With `keep_forever=True`, rows match whenever they come: each pair comes once, at once, with the later of the
         two times, and no row is too late or ever forgotten. Neither side has windows yet, and `how` is "inner".
@@ -80,8 +83,8 @@ class JoinSteps(OnceSteps):
         }
         if keep_forever and within is not None:
             raise PlanError("give within=(low, high) or keep_forever=True, not both", step=step)
-        if stamp is not None and within is None:
-            raise PlanError(f"stamp={stamp!r} is for joins within=(low, high)", step=step)
+        if event_time is not None and within is None:
+            raise PlanError(f"event_time={event_time!r} is for joins within=(low, high)", step=step)
         if keep_forever or within is not None:
             sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
         if keep_forever:
@@ -89,7 +92,7 @@ class JoinSteps(OnceSteps):
         elif within is None:
             made = joined(self.node, right.node, **choices, step=step, free=self.pipeline.free)
         else:
-            made = within_interval(sides, within, how, stamp, step, self.pipeline.free)
+            made = within_interval(sides, within, how, event_time or "latest", step, self.pipeline.free)
         return self._made(made)
 
     def join_asof(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import attrs
 import narwhals as nw
@@ -33,12 +33,11 @@ from stages.joins.asof import AsOfJoin
 from stages.joins.asof import How as HowAsOf
 from stages.joins.base import LEFT, RIGHT, TimeJoin
 from stages.joins.interval import How as HowWithin
-from stages.joins.interval import IntervalJoin
+from stages.joins.interval import IntervalJoin, TimeOf
 from stages.joins.lasting import LastingJoin
 from windowing.columns import EVENT_TIME
 from windowing.time import Duration, format_duration, microseconds
 
-Stamp = Literal["left", "right", "both"]
 Within = tuple[Duration, Duration | nw.Expr]
 
 
@@ -106,15 +105,14 @@ class Sides:
         return after
 
 
-def within(sides: Sides, bounds: Within, how: str, stamp: str | None, step: str, free: Free) -> Node:
+def within(sides: Sides, bounds: Within, how: str, time_of: str, step: str, free: Free) -> Node:
     """Pairs of rows whose times are within bounds of each other."""
     low, high = _bounds(bounds, sides.left, step)
     _require_how(how, get_args(HowWithin), "within=", step)
-    own = {None: (), "left": (LEFT,), "right": (RIGHT,), "both": (LEFT, RIGHT)}
-    if not isinstance(stamp, str | None) or stamp not in own:
-        raise UnknownName(
-            f"stamp must be {', '.join(map(repr, get_args(Stamp)))} or None, not {stamp!r}", step=step
-        )
+    if time_of not in get_args(TimeOf):
+        known = ", ".join(map(repr, get_args(TimeOf)))
+        hint = nearest(time_of, get_args(TimeOf))
+        raise UnknownName(f"event_time must be one of {known}, not {time_of!r}{hint}", step=step)
     before = sides.flattened(step, free)
     lateness = before.windowing.allowed_lateness
     operator = IntervalJoin(
@@ -123,7 +121,7 @@ def within(sides: Sides, bounds: Within, how: str, stamp: str | None, step: str,
         low,
         high,
         how,  # type: ignore[arg-type]
-        own[stamp],
+        time_of,  # type: ignore[arg-type]
         allowed_lateness=lateness,
     )
     return sides.rows(before, operator, free(f"{step}.pairs"), step)

@@ -27,6 +27,8 @@ from windowing.time import MAX_TIME, MIN_TIME, format_duration
 from windowing.triggers.base import WATERMARK
 
 How = Literal["inner", "left", "right", "full"]
+TimeOf = Literal["latest", "left", "right"]
+"""The event time of a result: the latest that it can have, or that of its row of one side."""
 _ALWAYS: Final = (MIN_TIME, MAX_TIME)
 _LONGEST: Final = 2**61
 """Of a duration that is computed of a row (us): a time and it do not overflow."""
@@ -47,21 +49,22 @@ class Length(Protocol):
 class IntervalJoin(TimeJoin):
     """Pairs with `left time + low <= right time <= left time + high` (us), both ends included.
 
-    `high` may be a length that each left row has for itself; one that is null matches nothing. A pair has the later of
-    the two times. `own_time` has the sides of which a row without a partner is given with its own time.
+    `high` may be a length that each left row has for itself; one that is null matches nothing. With
+    `time_of="latest"`, a pair has the later of the two times, and a row without a partner the time from which on none
+    can come. With "left" or "right", a pair has the time of its row of that side, and a row without a partner its own.
     """
 
     low: int
     high: int | Length
     how: How
-    own_time: tuple[str, ...] = ()
+    time_of: TimeOf = "latest"
 
     @property
     def text(self) -> str:
         """How, and within which bounds."""
-        own = f", {' and '.join(self.own_time)} rows alone at their own time" if self.own_time else ""
+        time = "" if self.time_of == "latest" else f", at the time of the {self.time_of} row"
         high = format_duration(self.high) if isinstance(self.high, int) else self.high
-        return f"{self.how} within {format_duration(self.low)} to {high}{own}"
+        return f"{self.how} within {format_duration(self.low)} to {high}{time}"
 
     @property
     def tables(self) -> tuple[Kept, ...]:
@@ -79,7 +82,6 @@ class IntervalJoin(TimeJoin):
         return self._side(RIGHT, -self.low)
 
     def _side(self, name: str, reach: int | None) -> Side:
-        outer, own = self.how in (name, "full"), name in self.own_time
         return Side(
             name,
             self.keys,
@@ -87,8 +89,9 @@ class IntervalJoin(TimeJoin):
             reach,
             self.allowed_lateness,
             self.high - self.low if isinstance(self.high, int) else 0,
-            outer,
-            own,
+            outer=self.how in (name, "full"),
+            own_time=self.time_of != "latest",
+            times_pairs=self.time_of == name,
         )
 
     def step(
@@ -124,14 +127,20 @@ class IntervalJoin(TimeJoin):
         first, last = pl.col(EVENT_TIME) + self.low, self._last
         for ours, theirs in pairs(left, right, self.keys, first, last):
             one, other = left[ours], right[theirs]
-            time = pl.max_horizontal(EVENT_TIME, "__time").alias(EVENT_TIME)
             both = one.select(*self.keys, LEFT, EVENT_TIME, pl.col(NUMBER).alias("__left_number")).hstack(
                 other.select(
                     RIGHT, pl.col(EVENT_TIME).alias("__time"), pl.col(NUMBER).alias("__right_number")
                 )
             )
-            found.append(both.with_columns(time).select(list(self._nothing.schema)))
+            found.append(both.with_columns(self._time_of_pair).select(list(self._nothing.schema)))
         return found
+
+    @property
+    def _time_of_pair(self) -> pl.Expr:
+        """The time (us) of a pair, whose left row has `EVENT_TIME` and whose right row has `__time`."""
+        left, right = pl.col(EVENT_TIME), pl.col("__time")
+        times = {"latest": pl.max_horizontal(left, right), LEFT: left, RIGHT: right}
+        return times[self.time_of].alias(EVENT_TIME)
 
     def _left(
         self,

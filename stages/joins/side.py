@@ -32,7 +32,9 @@ class Side(Kept):
     """The rows of one side, in a column of structs: for `reach` after its time a partner of a row may come (us).
 
     Where that is None, one may come `UNTIL` a time that each row has for itself. `outer`: a row without a partner is
-    given alone; `own_time`: with its own time, which it holds until then, or with the time at which that was certain.
+    given alone; `own_time`: with its own time, or else with the time at which that was certain. `times_pairs`: pairs
+    have the time of their row of this side. A row holds the watermark at the time of what it may still be given with:
+    else that would be late downstream.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Side(Kept):
     span: int
     outer: bool
     own_time: bool
+    times_pairs: bool
     clocks = (WATERMARK,)
 
     @cached_property
@@ -103,9 +106,13 @@ class Side(Kept):
             pl.lit(False).alias(MATCHED),
             (self.certain + 1).alias(GOES),
             pl.lit(0, pl.Int64).alias(PENDING),
-            (self.stamp if self.outer else pl.lit(None, pl.Int64)).alias(HOLD),
+            (self.stamp if self.outer else self._hold_of_pairs).alias(HOLD),
         ).select(list(self.rows))
 
     def with_partner(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The same when they have one: they hold nowhere."""
-        return rows.with_columns(pl.lit(True).alias(MATCHED), pl.lit(None, pl.Int64).alias(HOLD))
+        """Rows that have a partner now: they hold for further pairs only."""
+        return rows.with_columns(pl.lit(True).alias(MATCHED), self._hold_of_pairs.alias(HOLD))
+
+    @property
+    def _hold_of_pairs(self) -> pl.Expr:
+        return pl.col(EVENT_TIME) if self.times_pairs else pl.lit(None, pl.Int64)

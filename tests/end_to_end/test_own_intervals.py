@@ -63,13 +63,55 @@ items, times = st.sampled_from(["a", "b"]), st.integers(0, 20)
     st.lists(st.tuples(items, times), max_size=8),
     st.sampled_from(["inner", "left", "full"]),
     st.integers(1, 4),
+    st.sampled_from(["left", "right"]),
 )
 def test_rows_match_within_the_interval_of_each_left_row(
-    left: list[Opened], right: list[tuple[str, int]], how: How, per_batch: int
+    left: list[Opened], right: list[tuple[str, int]], how: How, per_batch: int, side: Literal["left", "right"]
 ) -> None:
     opened, offers = sides(left, right, per_batch)
-    joined = opened.join(offers, on="item", how=how, within=("-1s", bl.col("ends") - bl.col("at")))
-    assert sorted(joined.collect().select("n", "m").rows(), key=str) == by_hand(left, right, how)
+    joined = opened.join(
+        offers, on="item", how=how, within=("-1s", bl.col("ends") - bl.col("at")), event_time=side
+    )
+    found = joined.with_columns(time=bl.event_time()).collect()
+    assert sorted(found.select("n", "m").rows(), key=str) == by_hand(left, right, how)
+    for n, m, time in found.select("n", "m", "time").rows():
+        of_left = n is not None and (side == "left" or m is None)
+        assert time == moment(left[n][1] if of_left else right[m][1])
+
+
+def test_pairs_with_the_time_of_a_side_are_not_late_in_the_windows_of_that_time() -> None:
+    left: list[Opened] = [("a", 0, 20), ("b", 9, 29), ("c", 70, 80)]
+    right = [("a", 1), ("b", 25), ("c", 71)]
+    counts = {}
+    for how in ("latest", "left"):
+        opened, offers = sides(left, right, 1)
+        joined = opened.join(
+            offers,
+            on="item",
+            within=("0s", bl.col("ends") - bl.col("at")),
+            event_time=how,  # type: ignore[arg-type]
+        )
+        tens = joined.window_into(bl.FixedWindows("10s")).aggregate(n=bl.count())
+        rows = tens.with_columns(start=bl.window_start()).collect().select("start", "n").sort("start").rows()
+        counts[how] = [(int((start - START).total_seconds()), n) for start, n in rows]
+    assert counts == {"latest": [(0, 1), (20, 1), (70, 1)], "left": [(0, 2), (70, 1)]}
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (
+            {"event_time": "letf", "within": ("0s", "1s")},
+            r"must be one of 'latest', .*'letf'; did you mean 'left'",
+        ),
+        ({"event_time": "left"}, r"event_time='left' is for joins within="),
+        ({"event_time": "left", "keep_forever": True}, r"event_time='left' is for joins within="),
+    ],
+)
+def test_the_time_of_a_join_is_one_of_three(choices: dict[str, Any], message: str) -> None:
+    opened, offers = sides([("a", 0, 5)], [("a", 3)], 1)
+    with pytest.raises(bl.PlanError, match=message):
+        opened.join(offers, on="item", **choices)
 
 
 def test_nothing_is_kept_of_what_can_match_no_more() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import attrs
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.joins.base import LEFT, RIGHT
-from stages.joins.interval import How, IntervalJoin
+from stages.joins.interval import How, IntervalJoin, TimeOf
 from stages.operator import MAIN
 from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
@@ -38,13 +39,13 @@ def stage(
     low: int,
     high: int,
     how: How = "inner",
-    own_time: tuple[str, ...] = (),
+    time_of: TimeOf = "latest",
     lateness: int = 0,
     *,
     late: bool = False,
 ) -> Stage:
     times = {"low": low * SECOND, "high": high * SECOND, "allowed_lateness": lateness * SECOND}
-    return Stage("joined", IntervalJoin(("key",), SCHEMA, how=how, own_time=own_time, late=late, **times))
+    return Stage("joined", IntervalJoin(("key",), SCHEMA, how=how, time_of=time_of, late=late, **times))
 
 
 @attrs.define
@@ -74,9 +75,7 @@ def found(step: StageResult) -> Counter[Found]:
     return Counter((left and left["number"], right and right["number"], at) for left, right, at in rows)
 
 
-def by_hand(
-    bundles: Sequence[Bundle], low: int, high: int, how: How, own_time: tuple[str, ...]
-) -> Counter[Found]:
+def by_hand(bundles: Sequence[Bundle], low: int, high: int, how: How, time_of: TimeOf) -> Counter[Found]:
     """All rows that were not late, each with each."""
     sides: tuple[list[tuple[str | None, int, int]], ...] = ([], [])
     number, watermark = 0, -10_000
@@ -91,15 +90,17 @@ def by_hand(
     for key, at, one in sides[0]:
         for other_key, other_at, other in sides[1]:
             if key is not None and key == other_key and at + low <= other_at <= at + high:
-                pairs[one, other, max(at, other_at) * SECOND] += 1
+                time = {"latest": max(at, other_at), "left": at, "right": other_at}[time_of]
+                pairs[one, other, time * SECOND] += 1
     outer = {"left": (0,), "right": (1,), "full": (0, 1)}.get(how, ())
     for place in outer:
         matched = {pair[place] for pair in pairs}
         for _, at, one in sides[place]:
-            certain = max(at, at + (-low if place else high)) * SECOND
+            certain = max(at, at + (-low if place else high))
+            time = (certain if time_of == "latest" else at) * SECOND
             alone: Found = (None, one, 0) if place else (one, None, 0)
             if one not in matched:
-                pairs[(*alone[:2], at * SECOND if (LEFT, RIGHT)[place] in own_time else certain)] += 1
+                pairs[(*alone[:2], time)] += 1
     return pairs
 
 
@@ -112,26 +113,25 @@ bounds = st.tuples(st.integers(-6, 6), st.integers(-6, 6)).map(sorted)
     bundles,
     bounds,
     st.sampled_from(["inner", "left", "right", "full"]),
-    st.sampled_from([(), (LEFT,), (RIGHT,), (LEFT, RIGHT)]),
+    st.sampled_from(["latest", "left", "right"]),
     SIZES,
 )
 def test_pairs_and_rows_alone_are_those_of_all_rows_together(
-    given_: list[Bundle], bounds: list[int], how: How, own_time: tuple[str, ...], sizes: dict[str, Any]
+    given_: list[Bundle], bounds: list[int], how: How, time_of: TimeOf, sizes: dict[str, Any]
 ) -> None:
     low, high = bounds
-    run, got, output = Run(stage(low, high, how, own_time)), Counter[Found](), None
+    run, got, output = Run(stage(low, high, how, time_of)), Counter[Found](), None
     for number, bundle in enumerate([*given_, ((), (), MAX_TIME)]):
         with patched(**sizes):
             if number == 2:
                 run.store = moved(run.stage, run.store)
             step = run.step(bundle)
             require_exact(run.stage, run.store)
-        alone = [at for (left, right, at) in found(step) if left is None or right is None]
-        # What is given alone was held for: it is not late.
-        assert output is None or all(at >= output for at in alone)
+        # All that is given was held for: it is not late.
+        assert output is None or all(at >= output for _, _, at in found(step))
         output = step.watermarks.output
         got += found(step)
-    assert got == by_hand(given_, low, high, how, own_time)
+    assert got == by_hand(given_, low, high, how, time_of)
     assert (step.live, step.pending) == (0, 0)
 
 
@@ -176,7 +176,22 @@ def test_late_rows_are_dropped_and_shown_with_their_side() -> None:
 
 
 def test_what_a_row_of_an_outer_join_waits_for_holds_the_watermark_only_with_its_own_time() -> None:
-    for own_time, output in (((), 12), ((LEFT,), 10)):
-        run = Run(stage(0, 5, "left", own_time))
+    for time_of, output in (("latest", 12), ("left", 10)):
+        run = Run(stage(0, 5, "left", time_of))
         run.step(([("k", 10)], [], 10))
         assert run.step(((), (), 12)).watermarks.output == output * SECOND
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+@pytest.mark.parametrize(("time_of", "first"), [("left", LEFT), ("right", RIGHT)])
+def test_a_row_whose_time_pairs_have_holds_it_until_no_partner_can_come(
+    how: How, time_of: TimeOf, first: str
+) -> None:
+    run = Run(stage(-5, 5, how, time_of))
+    row = [("k", 10)]
+    run.step((row, [], 10) if first == LEFT else ([], row, 10))
+    partner = [("k", 14)]
+    # A row that has a partner holds for further ones.
+    run.step(([], partner, 14) if first == LEFT else (partner, [], 14))
+    assert run.step(((), (), 15)).watermarks.output == 10 * SECOND
+    assert run.step(((), (), 16)).watermarks.output == 16 * SECOND

@@ -101,7 +101,7 @@ def early() -> Stage:
 
 
 def outer() -> Stage:
-    return Stage("stage", IntervalJoin(("key",), SIDES, how="full", own_time=(LEFT,), low=-5, high=15))
+    return Stage("stage", IntervalJoin(("key",), SIDES, how="full", time_of="left", low=-5, high=15))
 
 
 def outer_of_lengths() -> Stage:
