@@ -138,7 +138,8 @@ def _quotients(sums: pl.DataFrame) -> Floats:
     lowest, limbs = _dense(sums)
     negative = _carry(limbs)
     if "count" in sums.columns:
-        counts = sums["count"].to_numpy()
+        # Polars gives null for rows of which the result is not wanted.
+        counts = sums["count"].fill_null(0).to_numpy()
         limbs = np.concatenate([np.zeros((_QUOTIENT, len(sums)), np.int64), limbs])
         lowest -= _QUOTIENT
         _divide(limbs, np.maximum(counts, 1))

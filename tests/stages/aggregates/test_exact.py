@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 from random import Random
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +86,27 @@ def test_means_of_integers_are_those_of_fractions(dtype: pl.DataType, data: st.D
     bundles = data.draw(st.lists(st.lists(integers, min_size=1, max_size=6), min_size=1, max_size=4))
     numbers = [number for bundle in bundles for number in bundle]
     assert folded(Mean("x"), bundles, pl.Schema({"x": dtype})) == float(Fraction(sum(numbers), len(numbers)))
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "dtype", "great"),
+    [
+        (Mean("x"), pl.Int64(), 2**60),
+        (Mean("x"), pl.UInt128(), 2**127),
+        (Mean("x"), pl.Decimal(38, 2), Decimal("1e35")),
+        (FiniteMean("x"), pl.Float64(), 1e300),
+        (FiniteMean("x"), pl.Float64(), 0.1),
+    ],
+)
+def test_a_window_of_nulls_has_no_mean_beside_one_that_is_divided_exactly(
+    aggregate: Mean, dtype: pl.DataType, great: object
+) -> None:
+    schema = pl.Schema({"x": dtype})
+    columns = {name: pl.col(name) for name in aggregate.parts(schema)}
+    rows = pl.DataFrame({"x": [great, None, great]}, schema)
+    accumulators = rows.select(**aggregate.lift(schema)).cast(dict(_dtypes(aggregate, schema)))
+    means = accumulators.select(aggregate.extract(columns, schema)).to_series()
+    assert means.to_list() == [float(str(great)), None, float(str(great))]
 
 
 @given(st.lists(FINITE.filter(bool), min_size=1, max_size=20))
