@@ -28,6 +28,9 @@ _CHOICES: Final = (
     *("order", "join", "sides", "windows", "merging", "trigger", "accumulation", "timestamp combiner"),
     *("allowed lateness", "on_time", "closing"),
 )
+_MEAN: Final = "'sum': Float64, 'count': Int64"
+_GROWN: Final = (f"{{{_MEAN}, 'whole': Int128}}", f"{{{_MEAN}, 'whole': Int128, 'high': Int128}}")
+"""Fields of the mean of integers in a `Combining`. Rows without `whole` and `high` are read."""
 
 
 def upgraded(saved: Mapping[str, Any], plan: Plan, now: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +67,11 @@ def _source(saved: Mapping[str, Any], then: Mapping[str, str], now: Mapping[str,
 def _upgraded(saved: Mapping[str, Any], then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a stage; `then` and `now` are those of the plan, in the words of version 1 and as data of today."""
     same_kind = _kind(saved) == _kind(then)
-    found: dict[str, Any] = {**now, "accumulators": saved["accumulators"], "state": saved["state"]}
+    accumulators = {
+        column: today if _as_it_was(today := now["accumulators"].get(column, dtype)) == dtype else dtype
+        for column, dtype in saved["accumulators"].items()
+    }
+    found: dict[str, Any] = {**now, "accumulators": accumulators, "state": saved["state"]}
     for fact in ("level", "inputs", "keys"):
         found[fact] = now[fact] if saved.get(fact, then[fact]) == then[fact] else saved[fact]
     found["kind"] = now["kind"] if same_kind else _kind(saved)
@@ -74,10 +81,17 @@ def _upgraded(saved: Mapping[str, Any], then: Mapping[str, Any], now: Mapping[st
     for part in ("aggregates", "fields"):
         before, after = saved.get(part, {}), then.get(part, {})
         found[part] = {
-            name: now[part][name] if each == after.get(name) else each for name, each in before.items()
+            name: now[part][name] if each == _as_it_was(after.get(name)) else each
+            for name, each in before.items()
         }
         texts[part] = before
     return {**found, "text": {**now["text"], **texts}}
+
+
+def _as_it_was(text: str | None) -> str | None:
+    for fields in _GROWN if text else ():
+        text = text.replace(fields, f"{{{_MEAN}}}") if text else text
+    return text
 
 
 def _kind(facts: Mapping[str, Any]) -> str:

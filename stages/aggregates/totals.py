@@ -10,7 +10,7 @@ import polars as pl
 from stages.aggregates import exact
 from stages.aggregates.base import Aggregate, Numeric, OfNumbers, Part, Schema
 from stages.aggregates.finite import Finite
-from stages.aggregates.sums import NARROW, Wide, narrow, wide
+from stages.aggregates.sums import NARROW, narrow, wide
 
 Columns = dict[str, pl.Expr]
 
@@ -79,18 +79,12 @@ class FiniteSum(Finite, Sum):
         return exact.total(acc["whole"], acc["part"], acc["rest"]) + acc["sum"]
 
 
-def _halves(dtype: pl.Decimal) -> Wide:
-    halves = wide(summed(dtype))
-    assert halves is not None
-    return halves
-
-
 @attrs.frozen
 class Mean(OfNumbers):
     """The mean of a column, nulls left out; null for no values.
 
-    The sum of integers is exact, and its quotient rounded once. The exact sum of decimals is rounded to a float before
-    the division.
+    The sum of integers is exact, and its quotient rounded once; that of decimals is then divided by the power of ten of
+    their scale.
     """
 
     subtractable: ClassVar[bool] = True
@@ -104,8 +98,6 @@ class Mean(OfNumbers):
         counted = {"sum": Part(pl.Float64(), 0.0), "count": Part(pl.Int64(), 0)}
         if dtype.is_float():
             return counted
-        if isinstance(dtype, pl.Decimal):
-            return {**counted, "low": Part(summed(dtype), 0), "high": Part(exact.INTEGER, 0)}
         high = {"high": Part(exact.INTEGER, 0)} if wide(dtype) else {}
         return {**counted, "whole": Part(exact.INTEGER, 0), **high}
 
@@ -115,32 +107,20 @@ class Mean(OfNumbers):
         if dtype.is_float():
             return {"sum": value.cast(pl.Float64).fill_null(0.0), "count": count}
         counted = {"sum": pl.lit(0.0), "count": count}
-        if not isinstance(dtype, pl.Decimal):
-            return {**counted, **exact.integers(value, dtype)}
-        halves = _halves(dtype)
-        low, high = halves.split(value.cast(halves.dtype))
-        return {**counted, "low": low, "high": high}
+        if isinstance(dtype, pl.Decimal):  # in units of its last digit
+            value, dtype = value.cast(pl.Decimal(38, dtype.scale)).to_physical(), exact.INTEGER
+        return {**counted, **exact.integers(value, dtype)}
 
     def merge(self, acc: Columns) -> Columns:
         return {part: sums.sum() for part, sums in acc.items()}
 
     def extract(self, acc: Columns, schema: Schema) -> pl.Expr:
-        mean = acc["sum"] / acc["count"]
-        dtype = schema[self.column]
-        if isinstance(dtype, pl.Decimal):
-            mean += self._total(acc, _halves(dtype)).cast(pl.Float64) / acc["count"]
-        elif not dtype.is_float():
+        mean, dtype = acc["sum"] / acc["count"], schema[self.column]
+        if not dtype.is_float():
             high = {"high": acc["high"]} if "high" in acc else {}
-            mean += exact.mean(acc["count"], acc["whole"], **high)
+            quotient = exact.mean(acc["count"], acc["whole"], **high)
+            mean += quotient / 10.0**dtype.scale if isinstance(dtype, pl.Decimal) else quotient
         return pl.when(acc["count"] > 0).then(mean)
-
-    def _total(self, acc: Columns, halves: Wide) -> pl.Expr:
-        return pl.map_batches(
-            [acc["low"], acc["high"]],
-            lambda sums: halves.total(sums[0], sums[1], f"the sum of {self.column!r}"),
-            return_dtype=halves.dtype,
-            is_elementwise=True,
-        )
 
     def where_taken_back(self) -> Aggregate:
         return FiniteMean(self.column, where=self.where)

@@ -30,6 +30,7 @@ class Totals(Kept):
     keys: tuple[str, ...]
     schema: pl.Schema
     allowed_lateness: int
+    missing: Mapping[str, pl.Expr]
     clocks = (WATERMARK,)
 
     @cached_property
@@ -38,7 +39,16 @@ class Totals(Kept):
         held = pl.Schema({**self.schema, PENDING: pl.Int64(), HOLD: pl.Int64()})
         ids = {name: self.schema[name] for name in (*self.keys, *WINDOW_COLUMNS)}
         incoming = pl.Schema(ids)
-        return Table("key", "has totals", self.keys, WINDOW_COLUMNS, held, incoming, visited_by_key=True)
+        return Table(
+            "key",
+            "has totals",
+            self.keys,
+            WINDOW_COLUMNS,
+            held,
+            incoming,
+            missing=self.missing,
+            visited_by_key=True,
+        )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """When the window is collected."""
@@ -69,7 +79,9 @@ class Running(Keyed):
     def cells(self) -> Totals:
         """The totals of each key and window."""
         ids = {**{key: self.schema[key] for key in self.keys}, **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())}
-        return Totals(self.keys, pl.Schema({**ids, **self.parts}), self.windowing.allowed_lateness)
+        schema = pl.Schema({**ids, **self.parts})
+        nothing = {name: pl.lit(None, dtype) for name, dtype in self.parts.items()}
+        return Totals(self.keys, schema, self.windowing.allowed_lateness, nothing)
 
     @property
     def kept(self) -> Mapping[str, object]:

@@ -89,8 +89,12 @@ def pack(patch: Patch) -> bytes:
 def unpack(
     chunks: Iterable[Chunk], schema: pl.Schema, new: Mapping[str, pl.Expr] | None = None
 ) -> list[pl.DataFrame]:
-    """The rows of chunks, with this schema: columns that they did not have are `new`, others are left out."""
+    """The rows of chunks, with this schema: columns that they did not have are `new`, others are left out.
+
+    Fields that a struct did not have are null.
+    """
     frames = []
+    structs = [name for name, dtype in schema.items() if isinstance(dtype, pl.Struct)]
     # To add columns to a frame takes as long as to read a small chunk, so it is done for many.
     for (names, constants), alike in groupby(chunks, key=lambda chunk: chunk.kind):
         columns = [
@@ -98,11 +102,17 @@ def unpack(
         ]
         known = {*names, *constants}
         missing = [column.alias(name) for name, column in (new or {}).items() if name not in known]
-        frame = together(*(chunk.columns for chunk in alike))
+        frame = together(*(_with_fields(chunk.columns, structs, schema) for chunk in alike))
         if constants or names != list(schema):
             frame = frame.with_columns(*columns, *missing).select(list(schema))
         frames.append(frame)
     return frames
+
+
+def _with_fields(frame: pl.DataFrame, structs: list[str], schema: pl.Schema) -> pl.DataFrame:
+    """The frame with these structs as they are in the schema."""
+    grown = [name for name in structs if frame.schema.get(name, schema[name]) != schema[name]]
+    return frame.with_columns(pl.col(name).cast(schema[name]) for name in grown) if grown else frame
 
 
 def _constants(frame: pl.DataFrame) -> dict[str, object]:

@@ -21,7 +21,7 @@ from tests.cases.recorder import Recorder
 from windowing.columns import EVENT_TIME
 
 _KINDS = {
-    "interval_join": frozenset({"how", "low", "high", "event_time", "lateness"}),
+    "interval_join": frozenset({"how", "low", "high", "event_time", "stamp", "lateness"}),
     "asof_join": frozenset({"how", "tolerance", "lateness"}),
 }
 _STEP = frozenset(
@@ -74,7 +74,7 @@ def _joined(case: Case, left: bl.Collection, right: bl.Collection, name: str) ->
             right, on="key", how=given.get("how", "left"), tolerance=given.get("tolerance"), name=name
         )
     bounds = (given["low"], given["high"])
-    how, event_time = given.get("how", "inner"), given.get("event_time")
+    how, event_time = given.get("how", "inner"), given.get("event_time", given.get("stamp"))
     return left.join(right, on="key", how=how, within=bounds, event_time=event_time, name=name)
 
 

@@ -147,7 +147,9 @@ KINDS: dict[str, Make] = {
     ).by("user"),
     "latest": lambda rows: rows.window_into(MINUTE).latest("user"),
     "join": lambda rows: rows.window_into(MINUTE).join(rows.window_into(MINUTE), on="user", how="left"),
-    "interval join": lambda rows: rows.join(rows, on="user", within=("-5s", "1m"), how="left", stamp="left"),
+    "interval join": lambda rows: rows.join(
+        rows, on="user", within=("-5s", "1m"), how="left", event_time="left"
+    ),
     "join_asof": lambda rows: rows.join_asof(rows.filter("won"), on="user", tolerance="1h"),
     "sides": lambda rows: rows.window_into(MINUTE).filter(
         see, side={"seen": bl.as_list(rows.window_into(bl.FixedWindows("1h")))}
@@ -203,9 +205,14 @@ VERSION_1 = ROOT / "tests" / "data" / "manifests-1.json.xz"
 """The same plans, by kind, as the version before plain data described them."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"interval join"}))
 def test_each_plan_goes_on_with_a_manifest_of_version_1(kind: str) -> None:
     assert fitted(planned(kind), of_version_1(kind), 4).differences == ()
+
+
+def test_a_join_whose_pairs_had_the_later_time_is_not_one_whose_pairs_have_the_time_of_the_left_row() -> None:
+    [difference] = fitted(planned("interval join"), of_version_1("interval join"), 4).differences
+    assert "left rows alone at their own time, now left within" in difference.what
 
 
 def of_version_1(kind: str) -> dict[str, Any]:
