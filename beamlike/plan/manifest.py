@@ -21,6 +21,7 @@ from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles
 from beamlike.logical.origins import EventTime
 from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.stepped import steps_of
+from beamlike.system.seals import NotAsWritten, unsealed
 from stages.grouping.grouping import Grouping
 from stages.joins.base import TimeJoin
 from stages.operator import Operator
@@ -142,7 +143,9 @@ def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
 def parse(text: str, what: str) -> dict[str, Any]:
     """The manifest of what is meant in words. Raises `CheckpointError` where it is none, or of an unknown encoding."""
     try:
-        found = json.loads(text)
+        found = unsealed(json.loads(text))
+    except NotAsWritten as error:
+        raise CheckpointError(f"{what} has a damaged manifest, {error}: {_PUT_BACK}") from None
     except ValueError:
         raise CheckpointError(f"{what} has a manifest that is no JSON: {_PUT_BACK}") from None
     return checked(found, what)
