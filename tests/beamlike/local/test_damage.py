@@ -152,6 +152,28 @@ def test_a_file_that_is_not_of_the_savepoint_is_passed_over(savepoint: Damaged) 
     assert panes(run) == expected
 
 
+def test_a_reading_that_is_damaged_is_told(tmp_path: Path) -> None:
+    def take() -> None:
+        p = bl.Pipeline("refreshed")
+        ages = p.read("ages", bl.Refreshed(bl.Rows([{"user": "ada", "age": 36}]), every="5m"))
+        time: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
+        plays = p.read("plays", bl.Rows([{"user": "ada", "at": 1}]), **time)
+        plays.with_columns(age=bl.lookup(ages, on="user")["age"]).write("out", bl.Memory())
+        p.run(bl.LocalRunner(checkpoint=tmp_path))
+
+    take()
+    (reading,) = (tmp_path / "beamlike" / "readings").rglob("*.parquet")
+    content = reading.read_bytes()
+    take()
+    Damage(reading.name, "bit", 300).do(reading.parent)
+    with pytest.raises(
+        bl.CheckpointError, match=rf"source 'ages': the reading .*{reading.name} is not what was wri"
+    ):
+        take()
+    reading.write_bytes(content)
+    take()
+
+
 # Files that explain a run
 
 
