@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -17,6 +18,7 @@ from beamlike.io.files.formats import Parquet
 from beamlike.io.in_process import CHUNK_ROWS, InProcess, chunks_of
 from beamlike.io.sources import Found, LookedUp
 from beamlike.system.durable import make_folder, sync_tree
+from beamlike.system.file_digests import size_and_digest
 from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
 from windowing.time import format_duration, microseconds
 
@@ -161,10 +163,35 @@ class ReadingsAsFiles(Parquet):
         reading = self.refreshed.next(now, int(there[-1].stem) if there else None)
         if reading is not None:
             # A hidden name, until it is whole.
-            hidden = folder / "_new"
+            hidden, file = folder / "_new", folder / f"{now:020d}.parquet"
             reading.write_parquet(hidden)
-            os.replace(hidden, folder / f"{now:020d}.parquet")
+            _sum_of(file).write_text(json.dumps(size_and_digest(str(hidden))))
+            os.replace(hidden, file)
             sync_tree(self.folder)
-            for file in there[: 1 - KEPT]:
-                file.unlink()
+            for old in there[: 1 - KEPT]:
+                _sum_of(old).unlink(missing_ok=True)
+                old.unlink()
         return super().found(later=later)
+
+
+def damaged_readings(folder: str) -> list[str]:
+    """The files of readings in a folder that are not what was written.
+
+    Readings of before there were digests have none. A digest without its file is of a run that was killed.
+    """
+    files = Path(folder).glob("[!._]*.parquet")
+    return sorted(str(file) for file in files if not _is_as_written(file))
+
+
+def _is_as_written(file: Path) -> bool:
+    try:
+        size, digest = json.loads(_sum_of(file).read_bytes())
+    except FileNotFoundError:
+        return True
+    except (ValueError, TypeError):
+        return False
+    return size_and_digest(str(file)) == (size, digest)
+
+
+def _sum_of(file: Path) -> Path:
+    return file.with_name(f"_{file.name}.sum")

@@ -13,6 +13,7 @@ from beamlike.io.files.paths import absolute
 from beamlike.local.journal import Journal
 from beamlike.runtime.checkpoint import CheckpointFolder, stored
 from beamlike.system import durable
+from beamlike.system.file_digests import files_below, size_and_digest
 from beamlike.system.path_names import is_remote
 
 
@@ -21,6 +22,10 @@ class LocalFiles:
     """Small files of this machine."""
 
     def latest(self, name: str) -> str | None:
+        """The text of a file; None if there is none."""
+        return self.read(name)
+
+    def read(self, name: str) -> str | None:
         """The text of a file; None if there is none."""
         try:
             content = self.read_bytes(name)
@@ -36,6 +41,16 @@ class LocalFiles:
         """What is in a file; None if there is none."""
         with stored("read", name):
             return Path(name).read_bytes() if os.path.exists(name) else None
+
+    def tree(self, folder: str) -> list[str]:
+        """The files in a folder and below it, by their paths from there, but none that Hadoop adds."""
+        with stored("read", folder):
+            return files_below(folder)
+
+    def size_and_digest(self, name: str) -> tuple[int, str] | None:
+        """The size of a file in bytes and the SHA-256 of its content; None if there is none."""
+        with stored("read", name):
+            return size_and_digest(name)
 
     def write_bytes(self, name: str, content: bytes) -> None:
         """Makes or replaces a file, at once."""

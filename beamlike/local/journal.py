@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any, Final, Self
@@ -19,6 +18,19 @@ import attrs
 from beamlike.errors import CheckpointError
 from beamlike.io.sources import Position
 from beamlike.local.begun import Begun
+from beamlike.local.journal_tables import (
+    OLDER,
+    SETTINGS,
+    VERSION,
+    added,
+    bring_up,
+    digest,
+    digest_of,
+    last_row,
+    make_tables,
+    state_sums,
+    totals_of,
+)
 from beamlike.runtime.checkpoint import not_stored
 from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.system.behind import Behind
@@ -30,20 +42,17 @@ KEPT_BATCHES: Final = 100
 _RUN: Final = "@run"
 """In the place of a stage, for what the run itself keeps; no step has such a name."""
 
-_VERSION: Final = 1
-_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_SETTINGS: Final = (
-    "PRAGMA page_size = 16384",  # values are some kilobytes to a megabyte
-    "PRAGMA locking_mode = EXCLUSIVE",
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
+_STORAGE: Final = (
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY),
+    *(
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_NOLFS,
+    ),
 )
-_TABLES: Final = (
-    "CREATE TABLE batches (number INTEGER PRIMARY KEY, facts TEXT NOT NULL, done INTEGER NOT NULL)",
-    "CREATE TABLE positions (source TEXT, entry TEXT, value TEXT NOT NULL, PRIMARY KEY (source, entry)) WITHOUT ROWID",
-    "CREATE TABLE state (stage TEXT, key TEXT, value BLOB NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (stage, key))",
-    f"PRAGMA user_version = {_VERSION}",
-)
+"""What SQLite says of storage; what else it says is of a database that is not as it was written."""
 
 
 @attrs.define(eq=False)
@@ -52,6 +61,9 @@ class Journal:
 
     That a batch has begun, and that it is done, is written and synced by a thread beside the run: `settle` waits for
     that. Raises `CheckpointError` where it cannot be read or written, or is not what was written.
+
+    When it is opened, the rows of each table must have the total that the last transaction has left; of state, their
+    digests are kept in memory, and a value that is read later must be there and have its digest.
     """
 
     path: str
@@ -63,6 +75,8 @@ class Journal:
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     """What batches that are committed have changed, and may not be written yet."""
+    _sums: dict[tuple[str, str], int] = attrs.field(factory=dict, init=False)
+    _totals: dict[str, int] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def open(cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool) -> Self:
@@ -78,20 +92,43 @@ class Journal:
             return journal
 
     def _prepare(self, *, new: bool) -> None:
-        for setting in _SETTINGS:
+        for setting in SETTINGS:
             self._connection.execute(setting)
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0 and new:
             with self._transaction():
-                for table in _TABLES:
-                    self._connection.execute(table)
+                make_tables(self._connection)
         elif version == 0:
             raise self.damaged(f"{self.path}, which has the state, is gone or empty")
-        elif version != _VERSION:
+        elif version == OLDER:
+            with self._transaction():
+                if (other := bring_up(self._connection)) is not None:
+                    raise self._other(*other)
+        elif version != VERSION:
             raise self.damaged(
-                f"{self.path} is of version {version}, and this version of beamlike reads {_VERSION}"
+                f"{self.path} is of version {version}, and this version of beamlike reads {VERSION}"
             )
+        self._verify()
         self._last = self._found_last()
+
+    def _verify(self) -> None:
+        """Raises `CheckpointError` where rows are missing, or are not what was written."""
+        self._sums = state_sums(self._connection)
+        self._totals = dict(self._connection.execute("SELECT name, total FROM totals"))
+        for table, total in totals_of(self._connection, self._sums).items():
+            if self._totals.get(table) != total:
+                raise self._other_table(table)
+
+    def _other_table(self, table: str) -> CheckpointError:
+        return self.damaged(f"table {table!r} of {self.path} is not what was written")
+
+    @contextmanager
+    def _understood(self, table: str) -> Iterator[None]:
+        """Raises `CheckpointError` for rows of a journal that was damaged before it had digests."""
+        try:
+            yield
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self._other_table(table) from None
 
     def close(self) -> None:
         """Settles what can be. A second call changes nothing."""
@@ -104,13 +141,14 @@ class Journal:
         return self._last
 
     def _found_last(self) -> tuple[Begun, bool] | None:
-        found = self._connection.execute("SELECT * FROM batches ORDER BY number DESC LIMIT 1").fetchone()
-        return None if found is None else (Begun.from_json(found[0], found[1]), bool(found[2]))
+        found = last_row(self._connection)
+        with self._understood("batches"):
+            return None if found is None else (Begun.from_json(found[0], found[1]), bool(found[2]))
 
     def position(self, source: str) -> dict[str, Any]:
         """Where the source is after the last batch that is done."""
         self.settle()
-        with self._telling():
+        with self._telling(), self._understood("positions"):
             rows = self._connection.execute("SELECT entry, value FROM positions WHERE source = ?", (source,))
             return {entry: json.loads(value) for entry, value in rows}
 
@@ -120,8 +158,8 @@ class Journal:
         self.later(partial(self._begin, batch))
 
     def _begin(self, batch: Begun) -> None:
-        with self._telling(), self._transaction():
-            self._connection.execute("INSERT INTO batches VALUES (?, ?, 0)", (batch.number, batch.to_json()))
+        with self._telling(), self._changing():
+            self._note(batch, done=False)
 
     def forget(self, batch: Begun) -> None:
         """Takes back that a batch has begun, of which nothing was written anywhere."""
@@ -141,11 +179,11 @@ class Journal:
         self.later(partial(self._commit, batch, changed))
 
     def _commit(self, batch: Begun, changed: Mapping[tuple[str, str], bytes | None]) -> None:
-        with self._telling(), self._transaction():
+        with self._telling(), self._changing():
             self._put(changed)
             for source, taken in batch.taken.items():
                 self._move(source, taken.position)
-            self._connection.execute("UPDATE batches SET done = 1 WHERE number = ?", (batch.number,))
+            self._note(batch, done=True)
             self._connection.execute("DELETE FROM batches WHERE number <= ?", (batch.number - KEPT_BATCHES,))
 
     def later(self, task: Callable[[], object]) -> None:
@@ -163,22 +201,42 @@ class Journal:
         """Puts what a savepoint has in a new one, as if it came of this batch."""
         self.keep_tally(counted)
         self._last = batch, True
-        with self._telling(), self._transaction():
-            self._put(self._changed)
-            self._put(state.values)
+        with self._telling(), self._changing():
+            self._put({**self._changed, **state.values})
             for source, position in positions.items():
                 self._move(source, position)
-            self._connection.execute("INSERT INTO batches VALUES (?, ?, 1)", (batch.number, batch.to_json()))
+            self._note(batch, done=True)
+
+    def _note(self, batch: Begun, *, done: bool) -> None:
+        row = (batch.number, batch.to_json(), int(done))
+        self._connection.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?)", row)
+        self._totals["batches"] = digest(*row)
 
     def _put(self, values: Mapping[tuple[str, str], bytes | None]) -> None:
-        gone = [name for name, value in values.items() if value is None]
-        self._connection.executemany("DELETE FROM state WHERE stage = ? AND key = ?", gone)
-        put = ((*name, value, zlib.crc32(value)) for name, value in values.items() if value is not None)
-        self._connection.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", put)
+        """Values that are None are gone."""
+        there = [name for name in values if name in self._sums]
+        before = [digest(*name, self._sums.pop(name)) for name in there]
+        put = {name: value for name, value in values.items() if value is not None}
+        sums = {name: digest_of(value, *name) for name, value in put.items()}
+        gone = self._connection.executemany("DELETE FROM state WHERE stage = ? AND key = ?", there)
+        if there and gone.rowcount != len(there):
+            raise self.damaged(f"rows of table 'state' of {self.path} are missing")
+        rows = ((*name, sums[name], value) for name, value in put.items())
+        self._connection.executemany("INSERT INTO state VALUES (?, ?, ?, ?)", rows)
+        self._sums |= sums
+        self._count("state", before, [digest(*name, row) for name, row in sums.items()])
 
     def _move(self, source: str, position: Position) -> None:
-        entries = ((source, entry, json.dumps(value)) for entry, value in position.items())
-        self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", entries)
+        rows = [(source, entry, json.dumps(value)) for entry, value in position.items()]
+        select = "SELECT * FROM positions WHERE source = ? AND entry = ?"
+        found = (self._connection.execute(select, row[:2]).fetchone() for row in rows)
+        before = [digest(*row) for row in found if row is not None]
+        self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", rows)
+        self._count("positions", before, [digest(*row) for row in rows])
+
+    def _count(self, table: str, before: list[int], now: list[int]) -> None:
+        """Rows of these digests have taken the place of others."""
+        self._totals[table] = added([self._totals[table], *now, *(-one for one in before)])
 
     def tally(self) -> Counted:
         """What the runs so far have counted of dead letters."""
@@ -192,10 +250,8 @@ class Journal:
     def values(self) -> Iterator[tuple[str, str, bytes]]:
         """All of the state, by stage and key."""
         self.settle()
-        select = "SELECT * FROM state WHERE stage != ? ORDER BY stage, key"
-        with self._telling(), closing(self._connection.execute(select, (_RUN,))) as rows:
-            for stage, key, value, total in rows:
-                yield stage, key, self._whole(stage, key, value, total)
+        for stage, key in sorted(name for name in self._sums if name[0] != _RUN):
+            yield stage, key, self._read(stage, key)
 
     # A StateStore.
 
@@ -204,10 +260,7 @@ class Journal:
         for known in (self._changed, self._unsettled):
             if (stage, key) in known:
                 return known[stage, key]
-        with self._telling(), self._turn:
-            select = "SELECT value, sum FROM state WHERE stage = ? AND key = ?"
-            found = self._connection.execute(select, (stage, key)).fetchone()
-        return None if found is None else self._whole(stage, key, *found)
+        return self._read(stage, key) if (stage, key) in self._sums else None
 
     def put(self, stage: str, key: str, value: bytes) -> None:
         """In the batch in hand."""
@@ -217,10 +270,25 @@ class Journal:
         """In the batch in hand."""
         self._changed[stage, key] = None
 
-    def _whole(self, stage: str, key: str, value: bytes, total: int) -> bytes:
-        if zlib.crc32(value) != total:
-            raise self.damaged(f"{key!r} of stage {stage!r} in {self.path} is not what was written")
+    def _read(self, stage: str, key: str) -> bytes:
+        """A value that is there."""
+        with self._telling(), self._turn:
+            select = "SELECT value FROM state WHERE stage = ? AND key = ?"
+            (value,) = self._connection.execute(select, (stage, key)).fetchone() or (None,)
+        if not isinstance(value, bytes) or digest_of(value, stage, key) != self._sums[stage, key]:
+            raise self._other(stage, key)
         return value
+
+    def _other(self, stage: str, key: str) -> CheckpointError:
+        return self.damaged(f"{key!r} of stage {stage!r} in {self.path} is not what was written")
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """A transaction that leaves the totals of all tables."""
+        with self._transaction():
+            yield
+            totals = [(total, name) for name, total in self._totals.items()]
+            self._connection.executemany("UPDATE totals SET total = ? WHERE name = ?", totals)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -245,6 +313,6 @@ def _told(path: str, damaged: Callable[[str], CheckpointError]) -> Iterator[None
         yield
     except sqlite3.Error as error:
         # The low byte has the kind of error.
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-            raise damaged(f"{path}: {error}") from error
-        raise not_stored("use", path, error) from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _STORAGE:
+            raise not_stored("use", path, error) from error
+        raise damaged(f"{path}: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from typing import Any, Final, Protocol, Self
 
@@ -46,6 +45,7 @@ _FILES: Final = (
     "beamlike/dead-letters/part-0-000000-000.jsonl",
 )
 """Some of a checkpoint, of each kind that readers may take for theirs."""
+_DIGESTS: Final = "digests.json"
 
 
 class Options(Protocol):
@@ -114,7 +114,7 @@ class Opened:
         manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
             manifest, _reached(journal), options.continue_as, held
         )
-        _require_same_input(plan, checkpoint)
+        _require_same_input(plan, checkpoint, begun=manifest["begun"])
         tables = kept_tables(plan, options.clock(), checkpoint, checkpoint.files, before)
         plan = with_tables(plan, at_hand(tables))
         # Sources first: what cannot be read must not cost what an earlier run has written.
@@ -186,11 +186,9 @@ def _load(plan: Plan, journal: Journal) -> dict[str, Inputs]:
     return {name: inputs for name, inputs in known.items() if inputs != Inputs()}
 
 
-def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint) -> None:
+def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint, *, begun: bool) -> None:
     """Raises `CheckpointError` where rows in memory, or test streams, are not those of the run so far."""
-    name = checkpoint.at("digests.json")
-    text = checkpoint.files.latest(name)
-    before: dict[str, Any] = json.loads(text) if text else {}
+    before: dict[str, Any] | None = checkpoint.kept(_DIGESTS)
     if steps_of(plan) is not None:
         now = {"@streams": digest_of_streams(plan)}
     else:
@@ -199,6 +197,9 @@ def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint) -> None:
             for name, source in plan.sources.items()
             if isinstance(source.source, ReadFromMemory)
         }
+    if now and before is None and begun:
+        raise checkpoint.damaged(f"{checkpoint.at(_DIGESTS)} is gone")
+    before = before or {}
     for source, digest in now.items():
         if before.get(source, digest) != digest:
             raise (
@@ -207,7 +208,7 @@ def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint) -> None:
                 else other_rows(source, checkpoint.path)
             )
     if now != before:
-        checkpoint.files.replace(name, json.dumps({**before, **now}, indent=1, sort_keys=True))
+        checkpoint.keep(_DIGESTS, {**before, **now})
 
 
 def _record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> BatchRecord | None:

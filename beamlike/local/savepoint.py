@@ -17,7 +17,7 @@ from beamlike.io.files.intake import Place
 from beamlike.io.files.paths import absolute
 from beamlike.io.sources import PlacedOnSpark, ReadInFiles
 from beamlike.local.begun import Begun
-from beamlike.local.checkpoint import LocalCheckpoint
+from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.local.feed import require_resumable
 from beamlike.local.journal import Journal
 from beamlike.plan.manifest import Runner, new_manifest
@@ -78,6 +78,7 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
             saved.positions[name] = position
     copy_tables(manifest.get("tables", {}), source, saved, source.files)
     sync_tree(target)
+    saved = saved.listing(source.files)
     facts_file = saved.at(FACTS)
     Path(f"{facts_file}.tmp").write_text(saved.to_json())
     os.replace(f"{facts_file}.tmp", facts_file)
@@ -89,7 +90,7 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
     """Makes a new checkpoint, with which a run of the plan in process goes on. Users call `bl.savepoint.restore`."""
     target = LocalCheckpoint.of(checkpoint)
     require_resumable(plan)
-    saved = load(absolute(savepoint), target.files.latest)
+    saved = load(absolute(savepoint), target.files)
     require_told_apart(plan)
     fit = fitted(plan, saved.manifest, 1, Runner.LOCAL)
     saved.require_fitting(fit)
@@ -102,7 +103,7 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         target.save({**manifest, "restoring": True})
         journal = target.journal(manifest)
         held.callback(journal.close)
-        state = _state(saved, plan)
+        state = _state(saved, plan, target.files)
         positions = {name: _position(name, source, saved) for name, source in plan.sources.items()}
         now = max((load_inputs(name, state).now for name in plan.producers), default=0)
         copy_tables(plan.tables, saved, target, target.files)
@@ -112,11 +113,11 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
     return [*saved.left_out(described)]
 
 
-def _state(saved: Savepoint, plan: Plan) -> DictStore:
+def _state(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
     """The state of all old shards as that of one."""
     store, now = DictStore(), Topology.of(plan, (_SHARD,))
     before = Topology(tuple(range(saved.manifest["shards"])), now.inputs)
-    kept = [*_values(saved, plan)]
+    kept = [*_values(saved, plan, files)]
     for name, stage in plan.stages.items():
         shards = [(shard, values) for shard, of, values in kept if of == name and INPUTS in values]
         pieces = [
@@ -133,10 +134,13 @@ def _state(saved: Savepoint, plan: Plan) -> DictStore:
     return store
 
 
-def _values(saved: Savepoint, plan: Plan) -> Iterator[tuple[int, str, dict[str, bytes]]]:
+def _values(saved: Savepoint, plan: Plan, files: LocalFiles) -> Iterator[tuple[int, str, dict[str, bytes]]]:
     """By old shard, and source or stage: what it has in the store."""
-    for file in sorted(Path(saved.at("state")).rglob("*.parquet")):
-        rows = pl.read_parquet(file, hive_partitioning=False).cast(_STATE)
+    for file in saved.state_files(files):
+        try:
+            rows = pl.read_parquet(file, hive_partitioning=False).cast(_STATE)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise saved.damaged(f"{file}: {error}") from error
         for (shard,), part in rows.partition_by("shard", as_dict=True).items():
             values = dict(part.select("key", "value").iter_rows())
             for name in plan.producers:
@@ -173,9 +177,18 @@ def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, A
 
 
 def _places(name: str, saved: Savepoint) -> Iterator[tuple[str, Place]]:
-    with stored("read", saved.files_of(name)):
-        read = json.loads(Path(saved.files_of(name)).read_text())
+    read = _read_files(name, saved)
     for number, file in enumerate(read):
         yield file, Place(number)
     for number, (file, (pieces, rows)) in enumerate(saved.cut.get(name, {}).items(), start=len(read)):
         yield file, Place(number, pieces, rows)
+
+
+def _read_files(name: str, saved: Savepoint) -> list[str]:
+    with stored("read", saved.files_of(name)):
+        text = Path(saved.files_of(name)).read_bytes()
+    try:
+        found: list[str] = json.loads(text)
+    except ValueError as error:
+        raise saved.damaged(f"{saved.files_of(name)}: {error}") from None
+    return found

@@ -60,6 +60,8 @@ def frame(history: History, now: int | None = None) -> RenderableType:
         return Group(Text(f"{name}: no batch yet"), *in_hand)
     state = history.closed or ("was killed" if history.alive is False else "runs")
     title = Text(f"{name}: batch {batch.batch} at {clock(batch.processing_time)}, {state}", style="bold")
+    if history.bad_lines:
+        in_hand.append(Text(f"damaged lines of its records left out: {history.bad_lines:,}"))
     blocks = _watermarks(history, present), _work(history, batch), _holders(history, present)
     return Group(title, *in_hand, *(part for block in blocks for part in ("", block)))
 

@@ -22,6 +22,7 @@ from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.plan.ways import texts_to, way_text, ways_into, ways_to
 from beamlike.rows.dtypes import schema_text
+from beamlike.system.seals import NotAsWritten, unsealed
 from stages.aggregates.base import Aggregate
 from stages.declared import Said, choices_of
 from stages.state.store import BROUGHT_ALONG, ENCODING
@@ -87,7 +88,9 @@ def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
 def parse(text: str, what: str) -> dict[str, Any]:
     """The manifest of what is meant in words. Raises `CheckpointError` where it is none, or of an unknown encoding."""
     try:
-        found = json.loads(text)
+        found = unsealed(json.loads(text))
+    except NotAsWritten as error:
+        raise CheckpointError(f"{what} has a damaged manifest, {error}: {_PUT_BACK}") from None
     except ValueError:
         raise CheckpointError(f"{what} has a manifest that is no JSON: {_PUT_BACK}") from None
     return checked(found, what)

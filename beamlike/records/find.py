@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from beamlike.errors import ViewError
 from beamlike.io.files.paths import path_text
-from beamlike.records.lines import PLAN_LINE
+from beamlike.records.lines import HEAD_BYTES, are_records
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.system.path_names import is_remote
 
@@ -80,6 +80,6 @@ def is_run(path: str) -> bool:
     """Whether the file begins as the records of a run do."""
     try:
         with open(path, "rb") as file:
-            return file.read(len(PLAN_LINE)) == PLAN_LINE
+            return are_records(file.read(HEAD_BYTES))
     except OSError:
         return False

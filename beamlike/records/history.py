@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 
@@ -10,12 +11,14 @@ import attrs
 from beamlike.errors import UnknownStage, UnreadableRun, listed, nearest
 from beamlike.records.find import find_run, is_run
 from beamlike.records.graph import RunDescription
-from beamlike.records.lines import Line, RunBegun, RunClosed, read_line
+from beamlike.records.lines import BadLine, Line, RunBegun, RunClosed, read_line
 from beamlike.records.model import BatchRecord
 from beamlike.records.present import Present
 from beamlike.records.slips import RunNow, read_slip, slip_of, with_tasks
 from beamlike.system.in_hand import InHand
 from beamlike.system.locks import is_locked
+
+_LOG = logging.getLogger("beamlike")
 
 
 @attrs.define
@@ -24,6 +27,7 @@ class History:
 
     A batch that was run again, after a failure or by a new run into the same file, replaces what was recorded of it
     and of all after it. `closed` is "ended", "stopped" or "failed"; None while the run goes on, or if it was killed.
+    `bad_lines` counts lines of the file that could not be read, and are left out.
     `History.open(path)` reads one from a records file, a folder with one, or a checkpoint.
 
     Example, with the `plays` of `bl.Collection`:
@@ -42,8 +46,10 @@ class History:
     in_hand: InHand | None = None
     alive: bool | None = None
     simulated: bool = False
+    bad_lines: int = 0
     _offset: int = attrs.field(default=0, init=False, repr=False)
     _lines: int = attrs.field(default=0, init=False, repr=False)
+    _begun: bool = attrs.field(default=False, init=False, repr=False)
     _file: int | None = attrs.field(default=None, init=False, repr=False)
 
     @classmethod
@@ -98,6 +104,7 @@ class History:
                 # Another file has taken its place.
                 self._offset, self._lines, self._file = 0, 0, facts.st_ino
                 self.batches.clear()
+            self.bad_lines = 0
             file.seek(self._offset)
             appended = file.read()
         whole = appended[: appended.rfind(b"\n") + 1]
@@ -105,6 +112,8 @@ class History:
             self._lines += 1
             self._take(line)
         self._offset += len(whole)
+        if self.bad_lines and not self._begun:
+            raise UnreadableRun(f"no line of {path!r} that can be read has the graph of the run")
         return bool(whole)
 
     def _look(self, path: str) -> None:
@@ -119,16 +128,17 @@ class History:
     def _take(self, line: bytes) -> None:
         try:
             self.take(read_line(line))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UnreadableRun(
-                f"line {self._lines} of {self.path!r} is no record of a run: {error}"
-            ) from error
+        except BadLine as error:
+            self.bad_lines += 1
+            _LOG.warning(
+                "line %d of %r is no record of a run, and is left out: %s", self._lines, self.path, error
+            )
 
     def take(self, line: Line) -> None:
         """One more line of the file."""
         match line:
             case RunBegun(plan):
-                self.plan, self.closed = plan, None
+                self.plan, self.closed, self._begun = plan, None, True
             case RunClosed(ending):
                 self.closed = ending
             case BatchRecord():

@@ -17,6 +17,7 @@ import polars as pl
 
 from beamlike.system.durable import replace
 from beamlike.system.in_hand import desk
+from beamlike.system.seals import NotAsWritten, sealed_bytes, unsealed_bytes
 from stages.keys import hashed
 
 _BITS: Final = 1 << 20
@@ -44,7 +45,10 @@ def note_keys(
 ) -> None:
     """These rows have come to this of so many shards of the stage."""
     path = os.path.join(folder, f"{quote(stage, safe='')}-{shard}")
-    known = _load(path)
+    try:
+        known = _load(path)
+    except NotAsWritten:
+        return  # what had come before is not known any more, so nothing can be said of this stage
     if known is None:
         known = np.zeros(max(_LEAST, _BITS >> (of - 1).bit_length()) // 8, np.uint8)
     new = [places for places in _places(rows, keys, len(known) * 8) if not _are_set(known, places)]
@@ -53,18 +57,37 @@ def note_keys(
     for places in new:
         np.bitwise_or.at(known, *_bits(places))
     with open(f"{path}.new", "wb") as file:
-        file.write(known.tobytes())
+        file.write(sealed_bytes(known.tobytes()))
     replace(f"{path}.new", path)
 
 
 def has_come(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
-    """Whether the key in the row, with all key columns and nothing else, has come; None if nobody took note."""
+    """True if the key in the row, which has all key columns and nothing else, has come.
+
+    None if that was not noted, or a filter of the stage is damaged.
+    """
     if not os.path.isdir(folder):
         return None
     start = quote(stage, safe="") + "-"
     shards = [name for name in os.listdir(folder) if name.startswith(start) and name[len(start) :].isdigit()]
-    filters = (_load(os.path.join(folder, name)) for name in shards)
+    try:
+        filters = [_load(os.path.join(folder, name)) for name in shards]
+    except NotAsWritten:
+        return None
     return any(_knows(bits, row) for bits in filters if bits is not None)
+
+
+def damaged_keys(folder: str) -> list[str]:
+    """The filters in the folder that are not what was written."""
+    return [path for name in sorted(os.listdir(folder)) if _is_damaged(path := os.path.join(folder, name))]
+
+
+def _is_damaged(path: str) -> bool:
+    try:
+        _load(path)
+    except NotAsWritten:
+        return not path.endswith(".new")  # which a run that was killed has left
+    return False
 
 
 def _knows(bits: Bits, row: pl.DataFrame) -> bool:
@@ -88,7 +111,13 @@ def _places(rows: pl.DataFrame, keys: tuple[str, ...], bits: int) -> list[npt.ND
 
 
 def _load(path: str) -> Bits | None:
+    """The filter in a file; None if there is none. Raises `NotAsWritten`."""
     try:
-        return np.fromfile(path, np.uint8)
+        with open(path, "rb") as file:
+            content = file.read()
     except FileNotFoundError:
         return None
+    # One of before there were checksums has the size of a filter.
+    size = len(content)
+    bits = content if size >= _LEAST // 8 and size & (size - 1) == 0 else unsealed_bytes(content)
+    return np.frombuffer(bits, np.uint8).copy()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, cast
+import json
+from typing import Any, Final, Literal, TypeVar, cast
 
 import attrs
 
 from beamlike.records.graph import RunDescription
 from beamlike.records.model import BatchRecord
-from stages.facts import from_json, to_json
+from beamlike.system.seals import SUM, sealed, unsealed
+from stages.facts import from_facts, to_facts
 
 Ending = Literal["ended", "stopped", "failed"]
 """How a run can close its records; one that was killed does not."""
@@ -28,6 +30,10 @@ class RunClosed:
     closed: str
 
 
+class BadLine(ValueError):
+    """A line is no record of a run, or is not what was written."""
+
+
 Line = RunBegun | BatchRecord | RunClosed
 """What a line says; a batch is its record."""
 
@@ -37,12 +43,37 @@ PLAN_LINE: Final = b'{"plan":'
 BATCH_LINE: Final = b'{"batch":'
 """How the line of a batch begins."""
 
+HEAD_BYTES: Final = 1 << 20
+"""So much of the beginning of a file is looked at to know whether it is one of records."""
+
+_L = TypeVar("_L")
+
 
 def line_text(line: Line) -> bytes:
-    """The line as it stands in the file."""
-    return to_json(line) + b"\n"
+    """The line as it stands in the file, with a checksum."""
+    return json.dumps(sealed(to_facts(line)), separators=(",", ":")).encode() + b"\n"
 
 
 def read_line(text: bytes) -> Line:
-    """What the line says. Raises what `from_facts` does where it is none of these."""
-    return cast(Line, from_json(cast(Any, Line), text))
+    """What the line says. Raises `BadLine` where it is none of these, or is not what was written."""
+    return cast(Line, _read(cast(Any, Line), text))
+
+
+def read_batch(text: bytes) -> BatchRecord:
+    """The record of a batch that the line has. Raises `BadLine` as `read_line` does."""
+    return _read(BatchRecord, text)
+
+
+def _read(kind: type[_L], text: bytes) -> _L:
+    try:
+        return from_facts(kind, unsealed(json.loads(text)))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadLine(str(error)) from error
+
+
+def are_records(head: bytes) -> bool:
+    """True if this is how a file of records begins, also where its first line is damaged."""
+    first, *others = head.splitlines() or [b""]
+    return first.startswith(PLAN_LINE) or any(
+        line.startswith((PLAN_LINE, BATCH_LINE)) and f'"{SUM}":'.encode() in line for line in others
+    )

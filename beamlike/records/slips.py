@@ -74,9 +74,10 @@ class RunSlip:
         return slip
 
     def write(self, in_hand: InHand | None) -> None:
-        """What is in hand now."""
+        """What is in hand now. Storage that is full does not end a run for that."""
         if not self._file.closed:
-            _write(self._file.fileno(), attrs.evolve(self.now, in_hand=in_hand))
+            with suppress(OSError):
+                _write(self._file.fileno(), attrs.evolve(self.now, in_hand=in_hand))
 
     def remove(self) -> None:
         """The run is over. A second call changes nothing."""

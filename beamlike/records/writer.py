@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,9 +12,23 @@ import attrs
 
 from beamlike.io.files.paths import path_text
 from beamlike.records.graph import RunDescription
-from beamlike.records.lines import BATCH_LINE, PLAN_LINE, Ending, Line, RunBegun, RunClosed, line_text
+from beamlike.records.lines import (
+    BATCH_LINE,
+    HEAD_BYTES,
+    PLAN_LINE,
+    BadLine,
+    Ending,
+    Line,
+    RunBegun,
+    RunClosed,
+    are_records,
+    line_text,
+    read_batch,
+)
 from beamlike.records.model import BatchRecord
 from beamlike.system.durable import make_folder, replace, sync_folder
+
+_LOG = logging.getLogger("beamlike")
 
 RECORDS_FILE = "records.jsonl"
 
@@ -106,7 +121,8 @@ def _make_coarser(path: str) -> None:
         if line.startswith(PLAN_LINE):
             plan = line
         elif line.startswith(BATCH_LINE):
-            record = BatchRecord.from_json(line)
+            if (record := _record(line, path)) is None:
+                continue
             while records and records[-1].batch >= record.batch:  # it was run again
                 records.pop()
             records.append(record)
@@ -114,6 +130,15 @@ def _make_coarser(path: str) -> None:
     pairs = [one.then(other) for one, other in zip(records[:-1:2], records[1:-1:2], strict=False)]
     rest = records[2 * len(pairs) :]
     _replace(path, [plan, *(line_text(record) for record in [*pairs, *rest]), *lines[older:]])
+
+
+def _record(line: bytes, path: str) -> BatchRecord | None:
+    """The record that a line has. One that is damaged is told, and None: records explain a run, no run needs them."""
+    try:
+        return read_batch(line)
+    except BadLine as error:
+        _LOG.warning("a line of the records %r is no record of a batch, and is left out: %s", path, error)
+        return None
 
 
 def _replace(path: str, lines: Iterable[bytes]) -> None:
@@ -127,8 +152,19 @@ def _replace(path: str, lines: Iterable[bytes]) -> None:
 def _require_records(path: str) -> None:
     """So that no file of the user's is lost to a name given in error."""
     with suppress(FileNotFoundError), open(path, "rb") as file:
-        if not PLAN_LINE.startswith(file.read(len(PLAN_LINE))):
+        head = file.read(HEAD_BYTES)
+        if not (PLAN_LINE.startswith(head) or are_records(head)):
             raise FileExistsError(f"records={path!r} is a file of something else; name another one")
+
+
+def last_recorded(path: str) -> int:
+    """The number of the last batch in a file of records; -1 if there is none, or no file."""
+    try:
+        with open(path, "rb") as file:
+            found = _last_batch(file, _after_last_line(file))
+    except FileNotFoundError:
+        return -1
+    return -1 if found is None else found.batch
 
 
 def _after_last_line(file: BinaryIO) -> int:
@@ -152,8 +188,8 @@ def _last_batch(file: BinaryIO, end: int) -> BatchRecord | None:
         file.seek(start)
         lines = file.read(end - start).splitlines()
         for line in reversed(lines[1:] if start else lines):
-            if line.startswith(BATCH_LINE):
-                return BatchRecord.from_json(line)
+            if line.startswith(BATCH_LINE) and (record := _record(line, file.name)) is not None:
+                return record
         if start == 0:
             return None
         size *= 4

@@ -17,6 +17,7 @@ from beamlike.plan.manifest import Runner, new_manifest, parse
 from beamlike.plan.matching import Fit
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
+from beamlike.system.seals import sealed, unsealed
 
 OURS: Final = "beamlike"
 """The folder in a checkpoint that no engine below writes to."""
@@ -104,7 +105,19 @@ class CheckpointFolder:
 
     def save(self, manifest: Mapping[str, Any]) -> None:
         """From now on this is its manifest."""
-        self.files.replace(self.at(MANIFEST), json.dumps(manifest, indent=1, sort_keys=True))
+        self.keep(MANIFEST, manifest)
+
+    def keep(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Makes or replaces a file of facts, with their checksum."""
+        self.files.replace(self.at(name), json.dumps(sealed(facts), indent=1, sort_keys=True))
+
+    def kept(self, name: str) -> Any:
+        """The facts that `keep` was given; None if there is no file. Raises `CheckpointError` for other content."""
+        text = self.files.latest(self.at(name))
+        try:
+            return None if text is None else unsealed(json.loads(text))
+        except ValueError as error:
+            raise self.damaged(f"{self.at(name)}: {error}") from None
 
 
 def saved_manifest(path: str) -> dict[str, Any] | None:

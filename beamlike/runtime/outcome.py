@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import attrs
 from beamlike.errors import RunError
 from beamlike.plan.model import Plan
 from beamlike.plan.run_graph import describe_run
-from beamlike.records.keys_seen import keys_of
+from beamlike.records.keys_seen import damaged_keys, keys_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.records.slips import RunSlip, tasks_of, with_tasks
@@ -24,6 +25,7 @@ from beamlike.system.in_hand import Desk, Follower
 Storing: TypeAlias = Callable[[], AbstractContextManager[object]]
 """Is entered to write a record: it says what a failure of the storage means."""
 
+_LOG = logging.getLogger("beamlike")
 _OURS = re.compile(r".+-\d+(\.new)?")
 
 
@@ -111,10 +113,17 @@ class Outcome:
                 self._writer.sync()
 
     def close(self, ending: Ending) -> None:
-        """The first call counts."""
+        """The first call counts. Raises what `storing` raises; if the run has failed, nothing, as that is told."""
         self.desk.close()
-        if self._writer is not None:
-            self._writer.close(ending)
+        try:
+            with suppress(Exception) if ending == "failed" else self.storing():
+                if self._writer is not None:
+                    self._writer.close(ending)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nobody is at the run any more."""
         if self._slip is not None:
             self._slip.remove()
         if self.tasks is not None and os.path.isdir(self.tasks):
@@ -139,7 +148,13 @@ def _folder_of_keys(writer: RecordWriter) -> str | None:
     if writer.last is None:
         os.makedirs(folder, exist_ok=True)
         _empty(folder)
-    return folder if os.path.isdir(folder) else None
+    if not os.path.isdir(folder):
+        return None
+    for path in damaged_keys(folder):
+        _LOG.warning(
+            "%s is damaged, and is left as it is: `why` cannot tell which keys have come to its stage", path
+        )
+    return folder
 
 
 def _empty(folder: str) -> None:

@@ -7,7 +7,7 @@ import os
 import attrs
 
 from beamlike.errors import CheckpointError
-from beamlike.io.refreshed import Clock, ReadingsAsFiles, Refreshed
+from beamlike.io.refreshed import Clock, ReadingsAsFiles, Refreshed, damaged_readings
 from beamlike.plan.model import Plan
 from beamlike.system.path_names import file_name, is_remote
 
@@ -15,7 +15,7 @@ from beamlike.system.path_names import file_name, is_remote
 def with_readings_as_files(plan: Plan, folder: str, clock: Clock) -> Plan:
     """The plan with each such source as files in a folder below this one.
 
-    Raises `CheckpointError` where that is not on this machine.
+    Raises `CheckpointError` where that is not on this machine, or a reading is not what was written.
     """
     sources = dict(plan.sources)
     for name, source in plan.sources.items():
@@ -24,6 +24,12 @@ def with_readings_as_files(plan: Plan, folder: str, clock: Clock) -> Plan:
                 raise CheckpointError(
                     f"source {name!r}: what is read again and again needs a checkpoint on this machine, not {folder}"
                 )
-            files = ReadingsAsFiles.of(source.source, os.path.join(folder, file_name(name)), clock)
+            own = os.path.join(folder, file_name(name))
+            for damaged in damaged_readings(own):
+                raise CheckpointError(
+                    f"source {name!r}: the reading {damaged} is not what was written; put it back from a copy of the "
+                    "checkpoint, or start anew with another checkpoint"
+                )
+            files = ReadingsAsFiles.of(source.source, own, clock)
             sources[name] = attrs.evolve(source, source=files)
     return attrs.evolve(plan, sources=sources)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -14,9 +14,11 @@ from beamlike.plan.manifest import checked
 from beamlike.plan.matching import Fit
 from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.system.path_names import file_name
+from beamlike.system.seals import sealed, unsealed
 from stages.facts import SPARSE, from_facts, to_facts
 
 FACTS: Final = "savepoint.json"
+_STATE: Final = "state/"
 _BESIDE: Final = {
     "Rows": "rows in memory",
     "TestStream": "test streams",
@@ -25,12 +27,26 @@ _BESIDE: Final = {
 }
 
 
+class SavedFiles(Protocol):
+    """Files of a savepoint. Raises `CheckpointError` where storage does not let that be done."""
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None if there is none."""
+
+    def tree(self, folder: str) -> list[str]:
+        """The files in a folder and below it, by their paths from there, but none that Hadoop adds."""
+
+    def size_and_digest(self, name: str) -> tuple[int, str] | None:
+        """The size of a file in bytes and the SHA-256 of its content; None if there is none."""
+
+
 @attrs.frozen
 class Savepoint:
     """What was saved: the run's manifest, its last batch, by source the lines of Spark's offset log, its tally.
 
     `positions` are of sources that were read in process, `cut` of sources of files: by file of which not all was read
-    how many pieces of at most how many rows were.
+    how many pieces of at most how many rows were. `files` lists all other files of the savepoint, each with its size in
+    bytes and the SHA-256 of its content; older savepoints have no such list.
     """
 
     path: str
@@ -40,6 +56,7 @@ class Savepoint:
     tally: Counted
     positions: dict[str, dict[str, Any]] = attrs.field(factory=dict, metadata=SPARSE)
     cut: dict[str, dict[str, tuple[int, int]]] = attrs.field(factory=dict, metadata=SPARSE)
+    files: dict[str, tuple[int, str]] | None = attrs.field(default=None, metadata=SPARSE)
 
     @property
     def after(self) -> dict[str, Any]:
@@ -61,7 +78,32 @@ class Savepoint:
     def to_json(self) -> str:
         """Its facts, which are written last: without them, there is no savepoint."""
         facts = {name: fact for name, fact in to_facts(self).items() if name != "path"}
-        return json.dumps(facts, indent=1, sort_keys=True)
+        return json.dumps(sealed(facts), indent=1, sort_keys=True)
+
+    def listing(self, files: SavedFiles) -> Savepoint:
+        """The savepoint with a list of the files that are in its folder now."""
+        listed = {name: files.size_and_digest(self.at(name)) for name in files.tree(self.path)}
+        return attrs.evolve(self, files={name: found for name, found in listed.items() if found is not None})
+
+    def require_whole(self, files: SavedFiles) -> None:
+        """Raises `CheckpointError` where a file that it lists is missing, or is not what was written."""
+        for name, listed in sorted((self.files or {}).items()):
+            found = files.size_and_digest(self.at(name))
+            if found is None:
+                raise self.damaged(f"{name} is missing")
+            if found[0] != listed[0]:
+                raise self.damaged(f"{name} has {found[0]:,} bytes, and {listed[0]:,} were written")
+            if found != listed:
+                raise self.damaged(f"{name} is not what was written")
+
+    def state_files(self, files: SavedFiles) -> list[str]:
+        """The files that have the state."""
+        there = files.tree(self.path) if self.files is None else sorted(self.files)
+        return [self.at(name) for name in there if name.startswith(_STATE) and name.endswith(".parquet")]
+
+    def damaged(self, what: str) -> CheckpointError:
+        """The error for something in it that is not as it was written."""
+        return damaged(self.path, what)
 
     def require_fitting(self, fit: Fit) -> None:
         """Raises `CheckpointError` where the plan cannot go on with its state."""
@@ -77,18 +119,22 @@ class Savepoint:
                     yield f"{kind} {name!r} is gone: what the savepoint has of it is left out"
 
 
-def load(path: str, read: Callable[[str], str | None]) -> Savepoint:
-    """The savepoint in a folder, whose files are `read`. Raises `CheckpointError` if there is none."""
-    text = read(f"{path.rstrip('/')}/{FACTS}")
+def load(path: str, files: SavedFiles) -> Savepoint:
+    """The savepoint in a folder. Raises `CheckpointError` if there is none, or it is not whole."""
+    text = files.read(f"{path.rstrip('/')}/{FACTS}")
     if text is None:
         raise no_savepoint(path)
     try:
-        saved = from_facts(Savepoint, {**json.loads(text), "path": path})
+        saved = from_facts(Savepoint, {**unsealed(json.loads(text)), "path": path})
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise CheckpointError(
-            f"the savepoint {path} is damaged, its {FACTS} is not what was written: restore another one, or a copy"
-        ) from None
+        raise damaged(path, f"its {FACTS} is not what was written") from None
+    saved.require_whole(files)
     return attrs.evolve(saved, manifest=checked(saved.manifest, f"the savepoint {path}"))
+
+
+def damaged(path: str, what: str) -> CheckpointError:
+    """The error for something in the savepoint at this path that is not as it was written."""
+    return CheckpointError(f"the savepoint {path} is damaged: {what}; restore another one, or a copy of it")
 
 
 def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoint: str) -> None:

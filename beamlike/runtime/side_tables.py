@@ -17,6 +17,7 @@ from beamlike.runtime.checkpoint import CheckpointFolder
 from beamlike.runtime.ingest import Chunk, ingest, read_in_process
 from beamlike.runtime.savepoint import Savepoint
 from beamlike.system.path_names import file_name
+from beamlike.system.seals import sealed_bytes, unsealed_bytes
 from stages.errors import ResultError
 from stages.sides.contents import Seen, digest, require_small
 from stages.sizes import size_of
@@ -24,6 +25,7 @@ from windowing.columns import EVENT_TIME
 
 _TABLES: Final = "tables"
 """The folder in a checkpoint, and in a savepoint, that has them."""
+_ARROW: Final = b"ARROW1"
 
 _Folder: TypeAlias = CheckpointFolder | Savepoint
 
@@ -72,7 +74,7 @@ def kept_tables(
             raise checkpoint.damaged(f"{_file(folder, name)} is missing")
     read = read_tables(attrs.evolve(plan, tables=missing), now, globs=False)
     for name, rows in read.items():
-        files.write_bytes(_file(folder, name), as_bytes(rows))
+        files.write_bytes(_file(folder, name), sealed_bytes(as_bytes(rows)))
     kept = ((name, content) for name, content in contents.items() if content is not None)
     return {**read, **{name: _as_it_was(content, _file(folder, name), checkpoint) for name, content in kept}}
 
@@ -134,6 +136,6 @@ def _timed(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _as_it_was(content: bytes, file: str, checkpoint: CheckpointFolder) -> pl.DataFrame:
     try:
-        return pl.read_ipc(io.BytesIO(content))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise checkpoint.damaged(f"{file} is no table ({error})") from None
+        return pl.read_ipc(io.BytesIO(unsealed_bytes(content, older=_ARROW)))
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise checkpoint.damaged(f"{file}: {error}") from None

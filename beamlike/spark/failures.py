@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from beamlike.errors import CheckpointError, DataLoss, RunError, SourceError
 from beamlike.io.sources import ReadBySpark
 from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import not_stored
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.checkpoint.hadoop_sums import not_fitting
 from beamlike.spark.query.build import python_reason
 
 _OURS: Final = re.compile(r"^beamlike\.errors\.CheckpointError: (.*)", re.MULTILINE | re.DOTALL)
+_SEAL: Final = re.compile(r"^beamlike\.system\.seals\.NotAsWritten: (.*)", re.MULTILINE)
+_NAMED: Final = 3  # of files that are damaged
 _FULL: Final = re.compile(r".*(?:No space left on device|Disk quota exceeded).*")
 _REFUSED: Final = re.compile(r".*(?:Read-only file system|Permission denied).*")
 _DAMAGE: Final = re.compile(
@@ -36,8 +45,9 @@ def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception | Non
 
 def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
     if reason := python_reason(message):
-        found = _OURS.search(reason)
-        return RunError(reason) if found is None else CheckpointError(found[1].strip())
+        if found := _OURS.search(reason):
+            return CheckpointError(found[1].strip())
+        return checkpoint.damaged(found[1].strip()) if (found := _SEAL.search(reason)) else RunError(reason)
     said = message.partition("=== Streaming Query ===")[0]
     if found := _LOST.search(said):
         return DataLoss(
@@ -49,9 +59,29 @@ def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
     if complaints := _KAFKA.findall(said):
         reason = complaints[-1].partition(" SQLSTATE")[0].strip(" .")
         return SourceError(f"Spark's reader of Kafka failed: {reason}")
+    return _damage(said, checkpoint)
+
+
+def _damage(said: str, checkpoint: Checkpoint) -> CheckpointError | None:
+    """The error where Spark cannot read the checkpoint; None if nothing tells that this is why it failed."""
+    files = [*islice(not_fitting(checkpoint.path), _NAMED)] if checkpoint.is_local else []
     if found := _DAMAGE.search(said):
-        return checkpoint.damaged(f"Spark cannot read its logs or state ({_reason(said, found)})")
+        reason = f"Spark cannot read its logs or state ({_reason(said, found)})"
+        return checkpoint.damaged("; ".join([*files, reason]))
+    if files:
+        return checkpoint.damaged(f"{'; '.join(files)} (Spark says: {said.strip().splitlines()[0]})")
     return None
+
+
+@contextmanager
+def understood(checkpoint: Checkpoint) -> Iterator[None]:
+    """Raises `CheckpointError` where Spark or Java fails as it cannot read what is in the checkpoint."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        if told := _damage(str(error), checkpoint):
+            raise told from error
+        raise
 
 
 def _not_stored(said: str, checkpoint: str) -> str | None:

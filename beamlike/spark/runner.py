@@ -24,7 +24,7 @@ from beamlike.runtime.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.summary import Shown, tell_of_open
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.ending import take_back_end
-from beamlike.spark.failures import failure
+from beamlike.spark.failures import failure, understood
 from beamlike.spark.opening import Opened, dead_letters_of
 from beamlike.spark.query.build import reads_rows
 from beamlike.spark.query.ingest import require_readable
@@ -176,7 +176,8 @@ class SparkRun(Shown):
         """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
         self._held.enter_context(self.checkpoint.lock(f"the run of {self.plan.name!r}"))
         try:
-            self._begin()
+            with understood(self.checkpoint):
+                self._begin()
         except BaseException:
             self._held.close()
             raise

@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.system.seals import sealed, unsealed
 from tests.faults.job import plan_and_runner
 from tests.faults.trials import Trial
 from tests.faults.wires import Wire
@@ -62,7 +63,9 @@ def leave_halves(checkpoint: Path, out: Path) -> None:
     """Whatever a process that was killed in its second batch may have left, all at once."""
     ours = checkpoint / "beamlike"
     # Killed while it was drained: that is noted, and its order to do so is half a file.
-    manifest = json.dumps({**json.loads((ours / "manifest.json").read_text()), "draining": True})
+    manifest = json.dumps(
+        sealed({**unsealed(json.loads((ours / "manifest.json").read_text())), "draining": True})
+    )
     (ours / "manifest.json").write_text(manifest)
     (ours / ".manifest.json.crc").unlink(missing_ok=True)
     for file in (ours / ".manifest.json.tmp", ours / "control" / ".end.json.tmp"):

@@ -51,7 +51,13 @@ def why(
 
 
 def going(history: History) -> str:
-    """Whether the run goes on, or how it ended."""
+    """Whether the run goes on, or how it ended; and how many lines of its records are left out."""
+    bad = history.bad_lines
+    left_out = f"; {bad:,} damaged {'line' if bad == 1 else 'lines'} of its records left out" if bad else ""
+    return _going(history) + left_out
+
+
+def _going(history: History) -> str:
     states = {"ended": "the run has ended", "stopped": "the run was stopped", "failed": "the run failed"}
     if history.closed is not None:
         return states.get(history.closed, f"the run {history.closed}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 
 import attrs
@@ -19,7 +20,8 @@ from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep, order_text
 from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.system.path_names import is_remote
-from stages.facts import from_json, to_json
+from beamlike.system.seals import sealed, unsealed
+from stages.facts import from_facts, to_facts
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -29,6 +31,7 @@ _FILES = (
     "beamlike/dead-letters/part-0-000000-000.jsonl",
 )
 """Some of a checkpoint, of each kind that readers may take for theirs."""
+_TALLY = "tally.json"
 _ENDED = "_ended.json"  # a hidden name, which Spark does not read
 END = "end.json"
 _TICK = "tick-"
@@ -85,12 +88,15 @@ class Checkpoint(CheckpointFolder):
 
     def tally(self) -> Counted:
         """What the runs on it have counted of dead letters so far; nothing for a new one."""
-        text = self.files.latest(self.at("tally.json"))
-        return from_json(Counted, text) if text else Counted()
+        facts = self.kept(_TALLY)
+        try:
+            return Counted() if facts is None else from_facts(Counted, facts)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise self.damaged(f"{self.at(_TALLY)} is not what was written") from None
 
     def keep_tally(self, counted: Counted) -> None:
         """What they have counted up to now, whether the last batch is done again or not."""
-        self.files.replace(self.at("tally.json"), to_json(counted).decode())
+        self.keep(_TALLY, to_facts(counted))
 
     def control(self) -> str:
         """The folder of control files, which exists after this."""
@@ -109,7 +115,7 @@ class Checkpoint(CheckpointFolder):
         if new:
             order = order_text(EndSources(tuple(new)))
             self.files.write(f"{self.control()}/whole-{len(before):06d}.json", order, _FIRST_TIME)
-            self.files.write(f"{self.control()}/{_ENDED}", json.dumps([*before, *new]))
+            self.files.write(f"{self.control()}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
 
     def tick(self, done: int) -> None:
         """Has a run begin with a batch even if nothing comes; `done` is the last batch that is committed.
@@ -131,7 +137,13 @@ class Checkpoint(CheckpointFolder):
         return source in self._ended()
 
     def _ended(self) -> list[str]:
-        return list(json.loads(self.files.read(f"{self.control()}/{_ENDED}") or "[]"))
+        name = f"{self.control()}/{_ENDED}"
+        text = self.files.read(name)
+        try:
+            found = [] if text is None else unsealed(json.loads(text))
+            return list(found["ended"] if isinstance(found, dict) else found)
+        except (ValueError, KeyError, TypeError):
+            raise self.damaged(f"{name} is not what was written") from None
 
     def play(self, steps: int, sources: tuple[str, ...], digest: str) -> None:
         """Has the steps of these test streams played, a batch each, and then their end.
@@ -143,6 +155,8 @@ class Checkpoint(CheckpointFolder):
         # A hidden name, which Spark does not read.
         done = f"{self.control()}/_steps"
         saved = self.files.read(done)
+        if saved is not None and re.fullmatch("[0-9a-f]{64}", saved) is None:
+            raise self.damaged(f"{done} is not what was written")
         if saved not in (None, digest):
             raise other_streams(self.path)
         if saved is None:

@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import path_text, uri
 from beamlike.runtime import checkpoint
+from beamlike.spark.checkpoint.hadoop_sums import fits, sums, sums_of
 from beamlike.system import durable
+from beamlike.system.file_digests import files_below, has_content, size_and_digest
 from beamlike.system.path_names import is_remote
 
 _VERSION: Final = re.compile(r"\.\d{9}")  # after the name
@@ -72,8 +74,7 @@ class HadoopFiles:
 
     def _read(self, name: str) -> bytes | None:
         if not is_remote(name):
-            file = Path(path_text(name))
-            return file.read_bytes() if file.exists() else None
+            return _content(Path(path_text(name)))
         path, files = self._find(name)
         if not files.exists(path):
             return None
@@ -82,6 +83,15 @@ class HadoopFiles:
             return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
         finally:
             stream.close()
+
+    def write_for_spark(self, name: str, text: str) -> None:
+        """Makes or replaces a file that is Spark's, with the checksums that Hadoop keeps of one on this machine."""
+        self.write(name, text)
+        if not is_remote(name):
+            with stored("write", name):
+                beside = sums_of(Path(path_text(name)))
+                beside.write_bytes(sums(text.encode()))
+                durable.sync(str(beside))
 
     def write(self, name: str, text: str, seconds: int | None = None) -> None:
         """Makes a file: under a hidden name first, so that nobody reads half of it.
@@ -145,12 +155,47 @@ class HadoopFiles:
         """What is in a folder, hidden names left out, by the alphabet; nothing if it does not exist."""
         return sorted(name for name in self._all_names(folder) if not name.startswith((".", "_")))
 
+    def hidden(self, folder: str) -> list[str]:
+        """The names of hidden files in a folder that begin with "_", by the alphabet; nothing if it does not exist."""
+        return sorted(name for name in self._all_names(folder) if name.startswith("_"))
+
     def _all_names(self, folder: str) -> list[str]:
         with stored("read", folder):
             path, files = self._find(folder)
             if not files.exists(path):
                 return []
             return [status.getPath().getName() for status in files.listStatus(path)]
+
+    def tree(self, folder: str) -> list[str]:
+        """The files in a folder and below it, by their paths from there, but none that Hadoop adds."""
+        with stored("read", folder):
+            if not is_remote(folder):
+                return files_below(path_text(folder))
+            return sorted(self._below(folder, ""))
+
+    def _below(self, folder: str, before: str) -> Iterator[str]:
+        path, files = self._find(folder)
+        for status in files.listStatus(path):
+            name = status.getPath().getName()
+            if status.isDirectory():
+                yield from self._below(f"{folder}/{name}", f"{before}{name}/")
+            elif has_content(name):
+                yield f"{before}{name}"
+
+    def size_and_digest(self, name: str) -> tuple[int, str] | None:
+        """The size of a file in bytes and the SHA-256 of its content; None if there is none."""
+        with stored("read", name):
+            if not is_remote(name):
+                return size_and_digest(path_text(name))
+            path, files = self._find(name)
+            if not files.exists(path):
+                return None
+            stream, jvm = files.open(path), cast(Any, self.session._jvm)
+            try:
+                digest = jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream)
+            finally:
+                stream.close()
+            return int(files.getFileStatus(path).getLen()), str(digest)
 
     def make(self, folder: str) -> None:
         """Makes a folder, and those above it."""
@@ -196,10 +241,23 @@ class HadoopFiles:
         return self.session._jsparkSession.sessionState().newHadoopConf()
 
 
+def _content(path: Path) -> bytes | None:
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+    # What a power cut has left empty is for the caller to judge.
+    if content and not fits(path, content):
+        raise CheckpointError(
+            f"{path} is damaged: it is not what was written, as the checksums beside it tell; put it back from a copy, "
+            "or restore a savepoint, or start anew with another checkpoint"
+        )
+    return content
+
+
 def _replace(path: Path, content: bytes, seconds: int | None) -> None:
     durable.make_folder(str(path.parent))
     # Hadoop wrote a checksum beside it, which would not fit any more, and reads a file that has none.
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    sums_of(path).unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(content)
     if seconds is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,10 +16,13 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.sources import ReadFromMemory
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.rows.dtypes import type_name
+from beamlike.runtime.checkpoint import stored
 from beamlike.runtime.digests import digest_of_rows, other_rows
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.system.durable import make_folder, sync_tree
+from beamlike.system.file_digests import size_and_digest
 from beamlike.system.path_names import is_remote
+from beamlike.system.seals import sealed, unsealed
 
 # Spark takes files in order of their times; these are long past and a second apart.
 _FIRST_TIME = 1_000_000_000
@@ -59,15 +63,35 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
             )
     folder = Path(checkpoint.at("rows", source.name))
     # A hidden name, which no reader takes for data.
-    done = folder / "_rows"
+    done = checkpoint.files.read(str(folder / "_rows"))
     digest = digest_of_rows(rows)
-    if not done.exists():
-        _write(rows, folder)
-        checkpoint.files.write(str(done), digest)
-    elif done.read_text() != digest:
-        raise other_rows(source.name, checkpoint.path)
+    if done is None:
+        with stored("write", str(folder)):
+            _write(rows, folder)
+        listed = {file.name: size_and_digest(str(file)) for file in sorted(folder.glob("*.parquet"))}
+        text = json.dumps(sealed({"rows": digest, "files": listed}))
+        checkpoint.files.write(str(folder / "_rows"), text)
+    else:
+        _require_same(done, digest, folder, source.name, checkpoint)
     files = RowsAsFiles(folder, schema=source.raw, max_files_per_trigger=1)
     return attrs.evolve(source, source=files)
+
+
+def _require_same(done: str, digest: str, folder: Path, source: str, checkpoint: Checkpoint) -> None:
+    """Raises `CheckpointError` where rows are not those of the run so far, or their files are not what was written.
+
+    `done` says what they were: a digest of them, and since there are checksums of all files those of the files.
+    """
+    try:
+        said: Any = unsealed(json.loads(done)) if done.startswith("{") else {"rows": done, "files": {}}
+        rows, files = said["rows"], said["files"]
+    except (ValueError, KeyError, TypeError):
+        raise checkpoint.damaged(f"{folder}/_rows is not what was written") from None
+    if rows != digest:
+        raise other_rows(source, checkpoint.path)
+    for name, listed in files.items():
+        if size_and_digest(str(folder / name)) != tuple(listed):
+            raise checkpoint.damaged(f"{folder}/{name} is missing, or is not what was written")
 
 
 def _has_empty_struct(dtype: Any) -> bool:

@@ -6,7 +6,8 @@ import json
 
 import attrs
 
-from stages.facts import from_json, to_facts
+from beamlike.system.seals import sealed, unsealed
+from stages.facts import from_facts, to_facts
 
 
 @attrs.frozen
@@ -27,11 +28,12 @@ Order = EndSources | PlayStep
 
 
 def order_text(order: Order) -> str:
-    """As it is in its file: `{"end": ["mobile"]}` or `{"step": 3}`."""
-    return json.dumps(to_facts(order))
+    """As it is in its file, such as `{"end": ["mobile"]}` or `{"step": 3}`, with its checksum."""
+    return json.dumps(sealed(to_facts(order)))
 
 
 def read_order(text: str) -> Order:
-    """The order that a file has."""
-    order: Order = from_json(Order, text)  # type: ignore[arg-type]
+    """The order that a file has. Raises `NotAsWritten`."""
+    facts = unsealed(json.loads(text), "a file in beamlike/control")
+    order: Order = from_facts(Order, facts)  # type: ignore[arg-type]
     return order

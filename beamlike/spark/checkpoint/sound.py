@@ -9,15 +9,24 @@ from typing import Any, Final
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import uri
+from beamlike.records.writer import RECORDS_FILE, last_recorded
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines
 
+PUT_BACK: Final = "put back"
+"""In a manifest: the files that `beamlike restore` made, from which the first run goes on."""
+
+_VERSION: Final = re.compile(r"(\d+)(_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
 _SHARDS: Final = "spark.sql.shuffle.partitions"
 
 
 def make_ready(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
     """Has Spark go on with a checkpoint wherever it is now. Raises `CheckpointError` where it is not whole."""
     _require_sound(checkpoint, manifest)
+    _require_newest(checkpoint, manifest)
+    for name in manifest.get(PUT_BACK, ()):
+        if not checkpoint.files.latest(checkpoint.at(name)):
+            raise checkpoint.damaged(f"{checkpoint.at(name)} is gone or empty")
     for level in range(manifest["levels"]):
         _move_state(checkpoint, f"state/{level}")
 
@@ -30,7 +39,7 @@ def _move_state(checkpoint: Checkpoint, state: str) -> None:
         text = checkpoint.files.read(file) or ""
         moved = re.sub(rf'"[^"]*/{state}/_stateSchema/', lambda _: f'"{schemas}', text)
         if moved != text:
-            checkpoint.files.write(file, moved)
+            checkpoint.files.write_for_spark(file, moved)
 
 
 def _require_sound(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
@@ -50,12 +59,42 @@ def _require_sound(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
     _require_whole(checkpoint, "metadata", f"offsets/{begun}")
     if done >= 0:
         _require_whole(checkpoint, f"offsets/{done}", f"commits/{done}")
-    shards = json.loads(offset_lines(checkpoint, begun)[1]).get("conf", {}).get(_SHARDS)
+    shards = _facts(checkpoint, begun).get("conf", {}).get(_SHARDS)
     if shards not in (None, str(manifest["shards"])):
         raise CheckpointError(
             f"the manifest of the checkpoint {checkpoint.path} says {manifest['shards']} shards, and its state has "
             f"{shards}: put that number back into beamlike/manifest.json; `beamlike restore` changes it"
         )
+
+
+def _facts(checkpoint: Checkpoint, batch: int) -> dict[str, Any]:
+    """The facts of a batch in Spark's log of offsets."""
+    try:
+        found: dict[str, Any] = json.loads(offset_lines(checkpoint, batch)[1])
+    except (ValueError, IndexError):
+        raise checkpoint.damaged(f"Spark's offsets/{batch} is not whole") from None
+    return found
+
+
+def _require_newest(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
+    """Raises `CheckpointError` where a batch has left traces, and Spark's logs do not have it any more.
+
+    Spark would give its number to other input, which sinks leave out as already written.
+    """
+    begun = last_batch(checkpoint, "offsets")
+    recorded = last_recorded(checkpoint.at(RECORDS_FILE)) if checkpoint.is_local else -1
+    done = max([recorded, *(_last_of_state(checkpoint, level) for level in range(manifest["levels"]))])
+    if done > begun:
+        raise checkpoint.damaged(
+            f"Spark's offsets/{done} is gone, of a batch that the records or the state have"
+        )
+
+
+def _last_of_state(checkpoint: Checkpoint, level: int) -> int:
+    """The last batch after which there is a version of the state of a level; a version has the number of the next."""
+    names = checkpoint.files.names(checkpoint.of_spark("state", str(level), "0"))
+    found = filter(None, map(_VERSION.fullmatch, names))
+    return max((int(version[1]) - 1 for version in found), default=-1)
 
 
 def _mend(checkpoint: Checkpoint) -> None:

@@ -31,11 +31,15 @@ def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
     Every tenth entry or so is a compact one, which has all before it. Raises `CheckpointError` where entries are not
     whole.
     """
-    last = last_entry(offset)
+    try:
+        last = last_entry(offset)
+    except (ValueError, TypeError):
+        raise checkpoint.damaged("the last of Spark's offsets are not whole") from None
     if last < 0:
         return
     names = checkpoint.files.names(checkpoint.of_spark(folder))
-    numbers = {name: int(name.removesuffix(_COMPACT)) for name in names}
+    entries = [name for name in names if name.removesuffix(_COMPACT).isdigit()]
+    numbers = {name: int(name.removesuffix(_COMPACT)) for name in entries}
     known = {name: number for name, number in numbers.items() if number <= last}
     first = max((number for name, number in known.items() if name.endswith(_COMPACT)), default=-1)
     due = [number for number in range(max(first, 0), last + 1) if number not in known.values()]
@@ -57,5 +61,5 @@ def _paths(checkpoint: Checkpoint, folder: str, name: str) -> list[str]:
     try:
         # After a line with the version.
         return [path_text(unquote(json.loads(line)["path"])) for line in text.splitlines()[1:]]
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
         raise checkpoint.damaged(f"Spark's {folder}/{name} is not whole") from None

@@ -6,6 +6,8 @@ Spark's own source of files takes those of one modification time in whatever ord
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
@@ -14,6 +16,7 @@ from typing import Any, ClassVar, Final, cast
 
 import attrs
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from beamlike.io.refreshed import ReadingsAsFiles
 from beamlike.io.sources import Found, Planned, ReadInFiles
@@ -22,8 +25,14 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.notes import BEFORE, Notes
 from beamlike.spark.query.planner import Noted, NotedPart, Planner
-from stages.facts import SPARSE, from_json, to_facts
+from beamlike.system.seals import sealed_lines, unsealed, unsealed_lines
+from stages.facts import SPARSE, from_facts, to_facts
 from stages.strategies.validators import SourceFile
+
+FOLDED: Final = 100
+"""So many lists become one, at least."""
+
+_FOLD: Final = re.compile(r"_\d+-\d+\.json")
 
 PART_BYTES: Final = 32 << 20
 """How much of a file a task reads at once, where its format can be split."""
@@ -61,13 +70,13 @@ Entry = FilePart | KnownFiles | Noted | NotedPart
 
 
 def read_entry(line: str) -> Entry:
-    """A line of a list."""
-    entry: Entry = from_json(Entry, line)  # type: ignore[arg-type]
+    """A line of a list. Raises `NotAsWritten`."""
+    return _entry(unsealed(json.loads(line), "a line in beamlike/files or beamlike/batches"))
+
+
+def _entry(facts: Any) -> Entry:
+    entry: Entry = from_facts(Entry, facts)  # type: ignore[arg-type]
     return entry
-
-
-def _line(entry: ReadFile | KnownFiles) -> str:
-    return f"{json.dumps(to_facts(entry))}\n"
 
 
 @attrs.define(slots=False)
@@ -79,17 +88,30 @@ class Lists(Notes):
     @cached_property
     def known(self) -> dict[str, int]:
         """The files that are listed, each with its number."""
-        entries = self._entries(self.checkpoint.files.latest(f"{self.folder}/{BEFORE}") or "")
+        before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
+        texts = {} if before is None else {BEFORE: before}
+        texts |= {name: self._text(name) for name in self._folds()}
         if self.checkpoint.files.names(self.folder):
-            lists = self.checkpoint.session.read.text(self.folder).toArrow()
-            entries += self._entries("\n".join(lists["value"].to_pylist()))
+            lists = self.checkpoint.session.read.option("wholetext", True).text(self.folder)
+            named = lists.select(F.input_file_name().alias("name"), "value").toArrow().to_pylist()
+            texts |= {os.path.basename(row["name"]): row["value"] for row in named}
+        entries = [entry for name, text in texts.items() for entry in self._entries(name, text)]
         return {entry.file: entry.number for entry in entries if isinstance(entry, FilePart)}
 
-    def _entries(self, lines: str) -> list[Entry]:
+    def _text(self, name: str) -> str:
+        return self.checkpoint.files.read(f"{self.folder}/{name}") or ""
+
+    def _entries(self, name: str, text: str) -> list[Entry]:
+        """The entries of the list of this name."""
         try:
-            return [read_entry(line) for line in lines.splitlines()]
-        except (ValueError, TypeError, KeyError):
-            raise self.checkpoint.damaged(f"a list in {self.folder} is not whole") from None
+            found = [_entry(facts) for facts in unsealed_lines(text)]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            found = []
+        if not found and (text or name != BEFORE):  # where nothing was read yet, that one is empty
+            raise self.checkpoint.damaged(
+                f"the list of files {self.folder}/{name} is not whole, or not what was written"
+            )
+        return found
 
     def taken(self, batch: int) -> list[str]:
         """The files that were read by the end of a batch, in order."""
@@ -106,10 +128,30 @@ class Lists(Notes):
         read = self.read_by(batch)
         self._require_lists(read)
         self.require_here(read)
-        if there := read.keys() & {*files.names(self.folder)}:
+        folds, there = self._folds(), read.keys() & {*files.names(self.folder)}
+        if folds or there:
             self.keep(self.taken(batch))
-            for name in there:
+            for name in [*folds, *there]:
                 files.remove(f"{self.folder}/{name}")
+
+    def _folds(self) -> list[str]:
+        """The hidden lists that took the place of others while a run went on."""
+        return [name for name in self.checkpoint.files.hidden(self.folder) if _FOLD.fullmatch(name)]
+
+    def fold(self, names: Sequence[str], level: int = 1) -> None:
+        """Makes one hidden list of these, which Spark has read in batches that are done.
+
+        When there are as many of a level as it took lists to make one, they become one of the next level: a run has few
+        lists however long it lasts, and writes each line a few times.
+        """
+        entries = [entry for name in names for entry in self._entries(name, self._text(name))]
+        files = {one.number: one.file for one in entries if isinstance(one, FilePart)}
+        lines = [to_facts(ReadFile(file, number)) for number, file in sorted(files.items())]
+        self.checkpoint.files.write(f"{self.folder}/_{level}-{min(files):012d}.json", sealed_lines(lines))
+        for name in names:
+            self.checkpoint.files.remove(f"{self.folder}/{name}")
+        if len(alike := [name for name in self._folds() if name.startswith(f"_{level}-")]) >= FOLDED:
+            self.fold(alike, level + 1)
 
     def _require_lists(self, read: Iterable[str]) -> None:
         """What they have would be read once more, under another number."""
@@ -121,15 +163,16 @@ class Lists(Notes):
 
     def keep(self, read: Sequence[str], cut: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
         """Notes that these files were read, and of others so many pieces of at most so many rows: the rest is due."""
-        lines = [_line(ReadFile(file, number)) for number, file in enumerate(read)]
-        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", "".join(lines))
+        lines = [to_facts(ReadFile(file, number)) for number, file in enumerate(read)]
+        lines = lines or [to_facts(KnownFiles(()))]  # a list that is empty is one that was cut off
+        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines(lines))
         for number, (file, (pieces, rows)) in enumerate(cut.items(), start=len(read)):
             entry = FilePart(file, number, pieces=pieces, rows=rows)
             self._put(number, [entry])
 
     def _put(self, first: int, entries: Iterable[FilePart | KnownFiles]) -> None:
         """Makes a list; its first file has this number."""
-        self.put(first, "".join(map(_line, entries)))
+        self.put(first, sealed_lines(map(to_facts, entries)))
 
 
 @attrs.define(slots=False)
@@ -146,6 +189,8 @@ class Listing(Lists):
     source: ReadInFiles
     apart: bool
     whole: bool = False
+    _lists: int = attrs.field(default=0, init=False)
+    """How many lists there are at most that are not folded."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Listing:
@@ -163,6 +208,8 @@ class Listing(Lists):
         """Lists the files that are new, and says whether there are any."""
         if self.whole and (self.known or self.checkpoint.has_ended(self.name)):
             return False
+        if self._lists >= 2 * FOLDED:
+            self._fold_read()
         new = [file for file in self.source.found(later=True) if file.path not in self.known]
         size = self.source.max_files_per_trigger or max(1, len(new))
         for first in range(0, len(new), size):
@@ -171,12 +218,23 @@ class Listing(Lists):
             self._write(new[first : first + size], known)
         return bool(new)
 
+    def _fold_read(self) -> None:
+        """Folds the lists that no batch needs any more, if these are enough."""
+        read = self.read_by(last_batch(self.checkpoint, "commits"))
+        names = self.checkpoint.files.names(self.folder)
+        if len(done := [name for name in names if name in read]) >= FOLDED:
+            self.fold(done)
+            names = [name for name in names if name not in read]
+        # Where a batch takes few lists, they are looked at again when there are as many more.
+        self._lists = len(names) if len(names) < 2 * FOLDED else FOLDED
+
     def _write(self, files: Sequence[Found], known: Sequence[KnownFiles]) -> None:
         first = len(self.known)
         entries: list[FilePart | KnownFiles] = [*known]
         for number, file in enumerate(files, start=first):
             entries += self._parts(number, file)
         self._put(first, entries)
+        self._lists += 1
         self.known.update({file.path: number for number, file in enumerate(files, start=first)})
 
     def _parts(self, number: int, file: Found) -> list[FilePart]:

@@ -40,6 +40,11 @@ class Notes:
         """Where they are."""
         return uri(self.checkpoint.at(self.kind, file_name(self.name)))
 
+    @property
+    def before(self) -> str:
+        """The path in a checkpoint of what is known of notes that are gone."""
+        return f"{self.kind}/{file_name(self.name)}/{BEFORE}"
+
     def put(self, number: int, text: str) -> None:
         """Makes one.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,8 @@ from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.notes import BEFORE, Notes, note_name
 from beamlike.system.in_hand import at
 from beamlike.system.path_names import file_name
-from stages.facts import from_json, to_facts
+from beamlike.system.seals import sealed_lines, unsealed_lines
+from stages.facts import from_facts, to_facts
 
 
 @attrs.frozen
@@ -56,10 +56,6 @@ class NotedPart:
     what: Any
 
 
-def _line(entry: Noted | NotedPart) -> str:
-    return f"{json.dumps(to_facts(entry))}\n"
-
-
 class NotedBatches(Notes):
     """The batches of a source that a run has planned."""
 
@@ -73,7 +69,7 @@ class NotedBatches(Notes):
         """The last one of those that were read. Raises `CheckpointError` where it is gone."""
         self._require_notes_of_now()
         before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
-        known = [] if before is None else [self._parsed(before)]
+        known = [] if before is None else [self._parsed(before, BEFORE)]
         there = sorted(read.keys() & {*self.checkpoint.files.names(self.folder)})
         known += [self.noted(name) for name in there[-1:]]
         last = max(known, key=lambda noted: noted.planned, default=None)
@@ -92,23 +88,25 @@ class NotedBatches(Notes):
 
     def noted(self, name: str) -> Noted:
         """What the note of this name says, with all parts."""
-        return self._parsed(self.checkpoint.files.read(f"{self.folder}/{name}") or "")
+        return self._parsed(self.checkpoint.files.read(f"{self.folder}/{name}") or "", name)
 
-    def _parsed(self, text: str) -> Noted:
-        first, *parts = text.splitlines() or [""]
+    def _parsed(self, text: str, name: str) -> Noted:
         try:
-            noted = from_json(Noted, first)
+            first, *parts = unsealed_lines(text)
+            noted = from_facts(Noted, first)
             return (
-                attrs.evolve(noted, input=[from_json(NotedPart, part).what for part in parts])
+                attrs.evolve(noted, input=[from_facts(NotedPart, part).what for part in parts])
                 if parts
                 else noted
             )
         except (ValueError, TypeError, KeyError):
-            raise self.checkpoint.damaged(f"a note in {self.folder} is not whole") from None
+            raise self.checkpoint.damaged(
+                f"the note {self.folder}/{name} is not whole, or not what was written"
+            ) from None
 
     def keep(self, last: Noted) -> None:
         """Notes that it is done, and all before it."""
-        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", _line(last))
+        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines([to_facts(last)]))
 
     def begin_from(self, position: Position) -> None:
         """Of a new checkpoint: the source is there."""
@@ -220,7 +218,7 @@ class Planner(NotedBatches):
         if parts is not None:
             first = attrs.evolve(noted, input=None)
             lines = [first, *(NotedPart(noted.planned, place, part) for place, part in enumerate(parts))]
-        self.put(noted.planned, "".join(map(_line, lines)))
+        self.put(noted.planned, sealed_lines(map(to_facts, lines)))
         self._add(noted)
         return taken.more or taken.input is not None
 

@@ -28,8 +28,9 @@ from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty
 from beamlike.runtime.side_tables import copy_tables
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
-from beamlike.spark.checkpoint.sound import make_ready
+from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
+from beamlike.spark.failures import understood
 from beamlike.spark.query.build import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
@@ -53,7 +54,8 @@ def save(
         raise no_run(source.path)
     lock = source.lock("beamlike savepoint")
     try:
-        return _save(opened, source, target)
+        with understood(source):
+            return _save(opened, source, target)
     finally:
         lock.release()
 
@@ -95,6 +97,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
             number += 1
     copy_tables(manifest.get("tables", {}), source, saved, files)
     files.sync(target)
+    saved = saved.listing(files)
     files.write(saved.at(FACTS), saved.to_json())
     return saved
 
@@ -137,7 +140,7 @@ def restore(
     require_told_apart(plan)
     opened = _open(session, master, shards, plan.name)
     ship(opened, modules_of(plan))
-    saved = load(absolute(savepoint), HadoopFiles(opened).read)
+    saved = load(absolute(savepoint), HadoopFiles(opened))
     opened.conf.set("spark.sql.shuffle.partitions", str(shards or saved.manifest["shards"]))
     fit = fitted(plan, saved.manifest, shards or saved.manifest["shards"])
     saved.require_fitting(fit)
@@ -150,12 +153,12 @@ def restore(
         manifest = {**new_manifest(described), "after": saved.after}
         target.save({**manifest, "restoring": True})
         _fill(opened, saved, target, plan)
-        _go_on_from(saved, target, plan)
+        put_back = _go_on_from(saved, target, plan)
         copy_tables(plan.tables, saved, target, target.files)
         target.keep_tally(saved.tally)
         target.files.sync(target.path)
         # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
-        target.save({**manifest, "whole": True})
+        target.save({**manifest, "whole": True, PUT_BACK: put_back})
     finally:
         lock.release()
     return [*saved.left_out(described)]
@@ -191,11 +194,7 @@ def _state(
 ) -> DataFrame:
     """The state as a stream of one batch: for each level of the savepoint the names of its files, a task per file."""
     files, folder, stages = target.files, target.at("restore"), plan.stages
-    names = [
-        saved.at("state", level, name)
-        for level in files.names(saved.at("state"))
-        for name in files.names(saved.at("state", level))
-    ]
+    names = saved.state_files(files)
     files.write(f"{folder}/files.txt", "\n".join(names) + "\n")
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -224,20 +223,25 @@ def _envelopes(
                 yield to_arrow(list(take_apart(stage, shard, mine, before, now)))
 
 
-def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
-    """Has batch 0 end where the saved run was: each source that is still there goes on from its own offsets."""
+def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
+    """Has batch 0 end where the saved run was: each source that is still there goes on from its own offsets.
+
+    Returns the files of the checkpoint that say where sources go on.
+    """
     files = target.files
     version, facts = _log(target, 0)[:2]
     files.remove(target.of_spark("sources"))
-    lines: list[str] = []
+    lines, put_back = list[str](), list[str]()
     for name, source in plan.sources.items():
         if isinstance(source.source, ReadInFiles):
             if name in saved.offsets:
                 Lists(target, name).keep(_files_read(saved, target.session, name), saved.cut.get(name, {}))
+                put_back.append(Lists(target, name).before)
             lines.append(NO_OFFSET)
             continue
         if isinstance(source.source, Planned):
             NotedBatches(target, name).begin_from(saved.positions.get(name, {}))
+            put_back.append(NotedBatches(target, name).before)
             lines.append(NO_OFFSET)
             continue
         if name in saved.positions:
@@ -247,7 +251,8 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
             files.copy(saved.source(name, part), target.of_spark("sources", str(len(lines))))
             lines.append(line)
     # Control is new.
-    files.write(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
+    files.write_for_spark(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
+    return put_back
 
 
 def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str]:
@@ -265,7 +270,10 @@ def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]
     """The files of a source that the saved run had read; where Spark had listed them, its log says which."""
     text = HadoopFiles(session).read(saved.files_of(name))
     if text is not None:
-        return cast(list[str], json.loads(text))
+        try:
+            return cast(list[str], json.loads(text))
+        except ValueError as error:
+            raise saved.damaged(f"{saved.files_of(name)}: {error}") from None
     (offset,) = saved.offsets[name]
     return list(taken(Checkpoint(session, saved.path), f"sources/{file_name(name, blanks=True)}/0", offset))
 

@@ -179,7 +179,7 @@ def test_what_cannot_be_saved_or_restored_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="runner must be 'spark' or 'local', not 'flink'"):
         bl.savepoint.restore(saved, tmp_path / "two", plan, runner="flink")
     (saved / "savepoint.json").write_text("{}")
-    with pytest.raises(bl.CheckpointError, match=r"is damaged, its savepoint\.json is not what was written"):
+    with pytest.raises(bl.CheckpointError, match=r"is damaged: its savepoint\.json is not what was written"):
         bl.savepoint.restore(saved, tmp_path / "two", plan, runner="local")
 
     with full(100), pytest.raises(bl.CheckpointError, match=r"cannot write .*is there room"):

@@ -20,7 +20,9 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sourcelog import taken
 from beamlike.spark.failures import failure
+from beamlike.spark.query.listing import Listing, Lists
 from beamlike.spark.savepoint import savepoint as savepoints
+from beamlike.system.seals import unsealed
 from stages.state.store import ENCODING
 from tests.beamlike.system.test_durable import Disk
 from tests.support import kept
@@ -48,14 +50,41 @@ def cut(name: str, keep: int = 2) -> Damage:
     return half
 
 
+def flip(name: str, text: str = "") -> Damage:
+    """A bit of the last letter of a text in a file, or of the file, the checksums of which are left as they are."""
+
+    def do(folder: Path) -> None:
+        file = folder / name
+        content = bytearray(file.read_bytes())
+        content[content.index(text.encode()) + len(text) - 1] ^= 1
+        file.write_bytes(content)
+
+    return do
+
+
+def empty(name: str) -> Damage:
+    """A file without content, the checksums of which are left as they are."""
+    return lambda folder: next(folder.glob(name)).write_bytes(b"")
+
+
 def change(**facts: object) -> Damage:
-    """Of the manifest."""
+    """Of a manifest of before there were checksums."""
 
     def edit(folder: Path) -> None:
         file = folder / "beamlike" / "manifest.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+        file.write_text(json.dumps(unsealed(json.loads(file.read_text())) | facts))
 
     return edit
+
+
+def both(*damages: Damage) -> Damage:
+    """Several at once."""
+    return lambda folder: [damage(folder) for damage in damages]
+
+
+def newest(log: str) -> list[Damage]:
+    """The last entry of one of Spark's logs is gone, with its checksums."""
+    return [remove(f"{log}/2"), remove(f"{log}/.2.crc")]
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +130,26 @@ def run(spark: SparkSession, folder: Path, **options: Any) -> list[tuple[Any, ..
         (remove("sources/0/1"), "Spark's sources/0/1 is gone"),
         (cut("sources/0/2"), "Spark's sources/0/2 is not whole"),
         (remove("beamlike/files"), "the list of files .*000000000000.json, or one before it, is gone"),
-        (cut("beamlike/files/plays/000000000001.json"), "a list in .*files/plays is not whole"),
+        (cut("beamlike/files/plays/000000000001.json"), "000000000001.json is not whole"),
+        (
+            flip("beamlike/files/plays/000000000001.json", "/plays/"),
+            "the list of files .*1.json is not whole",
+        ),
+        (flip("beamlike/manifest.json", '"run": "'), "has a damaged manifest|no JSON"),
+        (lambda folder: (folder / "beamlike/tally.json").write_text(""), r"beamlike/tally\.json: "),
+        (flip("offsets/2", "batchTimestampMs"), "offsets/2 is damaged: it is not what was written"),
+        (empty("sources/0/2"), r"sources/0/2 is not what was written|Spark's sources/0/2 is not whole"),
+        (
+            both(*newest("offsets"), *newest("commits")),
+            "Spark's offsets/2 is gone, of a batch that the records",
+        ),
+        (empty("state/0/_stateSchema/default/0_*"), "_stateSchema/default/0_.* is not what was written"),
+        (empty("state/0/_metadata/v2/0"), "_metadata/v2/0 is not what was written"),
         (remove("beamlike/manifest.json"), "lost its manifest"),
         pytest.param(remove("state"), "the state directory is empty or missing", marks=pytest.mark.slow),
         (remove("state/1/0/3.changelog"), r"3\.changelog does not exist"),
         pytest.param(cut("state/0/1/3.changelog"), "error occurred during loading", marks=pytest.mark.slow),
+        (flip("state/0/0/3.changelog"), r"state/0/0/3\.changelog is not what was written"),
         pytest.param(remove("state/0/_stateSchema"), "_stateSchema.* does not exist", marks=pytest.mark.slow),
     ],
 )
@@ -115,8 +159,53 @@ def test_what_is_gone_or_not_whole_is_named(
     folder = damaged(damage)
     with pytest.raises(bl.CheckpointError, match=told) as refused:
         run(spark, folder)
-    assert f"the checkpoint {folder / 'checkpoint'}" in str(refused.value)
+    assert str(folder / "checkpoint") in str(refused.value)
     assert ANEW in str(refused.value)
+
+
+@pytest.mark.spark
+def test_what_is_known_of_lists_that_were_read_has_checksums(
+    spark: SparkSession, damaged: Callable[[Damage], Path]
+) -> None:
+    folder = damaged(lambda _: None)
+    run(spark, folder)
+    checkpoint, before = Checkpoint(spark, str(folder / "checkpoint")), "beamlike/files/plays/_before.json"
+    source = next(iter(kept.pipeline(folder / "plays", bl.Memory(), bl.Memory()).plan().sources.values()))
+    Listing.of(checkpoint, source)
+    copy = (folder / "checkpoint" / before).read_bytes()
+    for damage, told in (
+        (flip(before, "/plays/"), "_before.json is not whole"),
+        (flip(before, '"number": 1'), "_before.json is not whole"),
+        (
+            lambda folder: (folder / before).write_bytes(copy[: copy.index(b"\n") + 1]),
+            "_before.json is not whole",
+        ),
+        (empty(before), "or one before it, is gone"),
+    ):
+        (folder / "checkpoint" / before).write_bytes(copy)
+        damage(folder / "checkpoint")
+        with pytest.raises(bl.CheckpointError, match=told):
+            Listing.of(checkpoint, source)
+
+
+@pytest.mark.spark
+def test_lists_that_were_read_are_folded_while_a_run_goes_on(
+    spark: SparkSession, damaged: Callable[[Damage], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = damaged(lambda _: None)
+    checkpoint = Checkpoint(spark, str(folder / "checkpoint"))
+    lists = Lists(checkpoint, "plays")
+    names = checkpoint.files.names(lists.folder)
+    monkeypatch.setattr("beamlike.spark.query.listing.FOLDED", 2)
+    for name in names[:2]:
+        lists.fold([name])
+    assert checkpoint.files.hidden(lists.folder) == ["_2-000000000000.json"]
+    assert checkpoint.files.names(lists.folder) == names[2:]
+    assert Lists(checkpoint, "plays").known == Lists(Checkpoint(spark, str(folder / "copy")), "plays").known
+    assert len(Lists(checkpoint, "plays").taken(1)) == 2
+    # The next run knows all that was read, and makes one list of that.
+    assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF)
+    assert [*checkpoint.files.hidden(lists.folder)] == ["_before.json"]
 
 
 @pytest.mark.spark

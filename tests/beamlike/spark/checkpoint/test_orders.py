@@ -6,6 +6,7 @@ import pytest
 
 from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep, order_text, read_order
 from beamlike.spark.query.listing import Entry, FilePart, KnownFiles, read_entry
+from beamlike.system.seals import NotAsWritten
 
 
 @pytest.mark.parametrize(
@@ -13,7 +14,11 @@ from beamlike.spark.query.listing import Entry, FilePart, KnownFiles, read_entry
     [('{"end": ["console", "mobile"]}', EndSources(("console", "mobile"))), ('{"step": 3}', PlayStep(3))],
 )
 def test_an_order_has_its_text(text: str, order: Order) -> None:
-    assert order_text(order) == text
+    written = order_text(order)
+    assert written.startswith(text[:-1])
+    assert read_order(written) == order
+    with pytest.raises(NotAsWritten, match="a file in beamlike/control is not what was written"):
+        read_order(written.replace("mobile", "mobild").replace("3,", "2,"))
     assert read_order(text) == order
 
 

@@ -1,0 +1,108 @@
+"""The tables of a journal, and digests of their rows: each row has one, and each table a total of all of these.
+
+A row that differs has another digest, and a row that is missing, also because a page of the database does not lead to
+it any more, changes the total.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+VERSION: Final = 2
+OLDER: Final = 1
+"""The version without digests: of state there was a checksum of each value alone."""
+
+SETTINGS: Final = (
+    "PRAGMA page_size = 16384",  # values are some kilobytes to a megabyte
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA cell_size_check = ON",
+)
+
+# The index has all but the values: it is read as a whole when a journal is opened.
+_STATE: Final = (
+    "CREATE TABLE state (stage TEXT NOT NULL, key TEXT NOT NULL, sum INTEGER NOT NULL, value BLOB NOT NULL)",
+    "CREATE INDEX state_rows ON state (stage, key, sum)",
+    "CREATE TABLE totals (name TEXT PRIMARY KEY, total INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO totals VALUES ('batches', 0), ('positions', 0), ('state', 0)",
+)
+_TABLES: Final = (
+    "CREATE TABLE batches (number INTEGER PRIMARY KEY, facts TEXT NOT NULL, done INTEGER NOT NULL)",
+    "CREATE TABLE positions (source TEXT, entry TEXT, value TEXT NOT NULL, PRIMARY KEY (source, entry)) WITHOUT ROWID",
+    *_STATE,
+    f"PRAGMA user_version = {VERSION}",
+)
+_LAST: Final = "SELECT * FROM batches ORDER BY number DESC LIMIT 1"
+_PUT: Final = "INSERT INTO state VALUES (?, ?, ?, ?)"
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Makes the tables of a new journal."""
+    for statement in _TABLES:
+        connection.execute(statement)
+
+
+def bring_up(connection: sqlite3.Connection) -> tuple[str, str] | None:
+    """Makes the tables of a journal of version 1 those of today.
+
+    Returns the stage and key of a value that is not what was written, if there is one.
+    """
+    connection.execute("ALTER TABLE state RENAME TO state_before")
+    for statement in _STATE:
+        connection.execute(statement)
+    for stage, key, value, total in connection.execute("SELECT * FROM state_before"):
+        if not isinstance(value, bytes) or zlib.crc32(value) != total:
+            return stage, key
+        connection.execute(_PUT, (stage, key, digest_of(value, stage, key), value))
+    connection.execute("DROP TABLE state_before")
+    found = totals_of(connection, state_sums(connection))
+    connection.executemany(
+        "UPDATE totals SET total = ? WHERE name = ?", [(n, name) for name, n in found.items()]
+    )
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    return None
+
+
+def last_row(connection: sqlite3.Connection) -> Any:
+    """The row of the batch that was begun last; None before there was one."""
+    return connection.execute(_LAST).fetchone()
+
+
+def state_sums(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    """By stage and key the digest of each row of state."""
+    rows = connection.execute("SELECT stage, key, sum FROM state INDEXED BY state_rows")
+    return {(stage, key): digest for stage, key, digest in rows}
+
+
+def totals_of(connection: sqlite3.Connection, state: dict[tuple[str, str], int]) -> dict[str, int]:
+    """The totals of the rows that are there. Of batches only the last one is ever read, and counts."""
+    last = last_row(connection)
+    return {
+        "batches": 0 if last is None else digest(*last),
+        "positions": added(digest(*row) for row in connection.execute("SELECT * FROM positions")),
+        "state": added(digest(*name, row) for name, row in state.items()),
+    }
+
+
+def digest(*row: Any) -> int:
+    """A number of 64 bits that follows from all columns of a row."""
+    return digest_of(b"", *row)
+
+
+def digest_of(value: bytes, *name: Any) -> int:
+    """The same of a row with a large value, and others that name it."""
+    text = repr(name).encode(errors="surrogatepass")
+    found = hashlib.blake2b(text, digest_size=8)
+    found.update(value)
+    return int.from_bytes(found.digest(), "big", signed=True)
+
+
+def added(digests: Iterable[int]) -> int:
+    """A total of digests, whatever their order, that fits a column as well."""
+    total = sum(digests) & 0xFFFF_FFFF_FFFF_FFFF
+    return total - (1 << 64) if total >> 63 else total
