@@ -13,6 +13,7 @@ import polars as pl
 
 from beamlike.io.base import Declared, Faulty, FromFile, Part, Pieces, declared
 from beamlike.io.files import hive, part_files
+from beamlike.io.files.changes import OnChange, check_on_change
 from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
@@ -70,6 +71,9 @@ class Files:
     files: the watermark follows what was read, so a file that comes after newer events is late, which is told in the
     log. A copy may give files other times, or all the same; then the order of names is often the better one.
 
+    A file is read once, by its path, and must not change. One that has another size or time in a later listing is told
+    in the log; with `on_change="error"` it fails the run.
+
     `include_file_paths="file"` adds a column of that name with the path of the file that a row is from.
     """
 
@@ -84,6 +88,9 @@ class Files:
         default=(), converter=_column_names, kw_only=True, metadata=FOR_SINKS
     )
     order: Order = attrs.field(default="modified", kw_only=True, metadata=FOR_SOURCES)
+    on_change: OnChange = attrs.field(
+        default="ignore", kw_only=True, validator=check_on_change, metadata=FOR_SOURCES
+    )
     include_file_paths: str | None = attrs.field(
         default=None,
         kw_only=True,

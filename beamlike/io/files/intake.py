@@ -10,6 +10,7 @@ from typing import Protocol, Self
 import attrs
 
 from beamlike.io.base import FromFile, Pieces
+from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.files.chunking import together
 from beamlike.io.sources import Found, Position, Taken
 from beamlike.system.path_names import is_remote
@@ -32,12 +33,14 @@ class Reader(Protocol):
 class Place:
     """How much of a file was read: all of it, or so many `pieces` of at most `rows` rows.
 
-    `number` is its place in the order in which files were found.
+    `number` is its place in the order in which files were found. `modified` and `size` are those of that listing.
     """
 
     number: int
     pieces: int | None = attrs.field(default=None, metadata=SPARSE)
     rows: int | None = attrs.field(default=None, metadata=SPARSE)
+    modified: int | None = attrs.field(default=None, metadata=SPARSE)
+    size: int | None = attrs.field(default=None, metadata=SPARSE)
 
 
 @attrs.frozen
@@ -50,11 +53,14 @@ class Cut:
     count: int
     rows: int
     over: bool
+    modified: int | None = attrs.field(default=None, metadata=SPARSE)
+    size: int | None = attrs.field(default=None, metadata=SPARSE)
 
     @property
     def place(self) -> Place:
         """Where the file stands after it."""
-        return Place(self.number) if self.over else Place(self.number, self.first + self.count, self.rows)
+        pieces, rows = (None, None) if self.over else (self.first + self.count, self.rows)
+        return Place(self.number, pieces, rows, self.modified, self.size)
 
 
 @attrs.frozen
@@ -86,10 +92,15 @@ class FileIntake:
     places: dict[str, Place]
     rows: int
     apart: bool = False
+    _changes: Changes = attrs.field(init=False)
     _ahead: Iterator[_Ahead] = attrs.field(factory=lambda: iter(()), init=False)
     _peeked: _Ahead | None = attrs.field(default=None, init=False)
     _known: tuple[str, ...] = attrs.field(default=(), init=False)
     _next: tuple[Taken, list[FromFile]] | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        stamps = {file: Stamp.noted(place.modified, place.size) for file, place in self.places.items()}
+        self._changes = Changes.of(self.source, stamps)
 
     @classmethod
     def of(cls, source: Reader, position: Position, rows: int, *, apart: bool) -> Self:
@@ -125,9 +136,14 @@ class FileIntake:
     def _list(self) -> None:
         """Has what is left of a file that was cut read, and then the files that are new."""
         cut = {file: place for file, place in self.places.items() if place.pieces is not None}
-        new = [file for found in self.source.found(later=True) if (file := found.path) not in self.places]
-        files = cut | {file: Place(number) for number, file in enumerate(new, start=len(self.places))}
-        self._known = tuple(new) if self.apart else ()
+        found = self.source.found(later=True)
+        self._changes.look(found)
+        new = [file for file in found if file.path not in self.places]
+        files = cut | {
+            file.path: Place(number, modified=file.modified, size=file.size)
+            for number, file in enumerate(new, start=len(self.places))
+        }
+        self._known = tuple(file.path for file in new) if self.apart else ()
         self._ahead = (ahead for file, place in files.items() for ahead in self._rest(file, place))
 
     def _rest(self, file: str, place: Place) -> Iterator[_Ahead]:
@@ -135,7 +151,8 @@ class FileIntake:
         first, rows = place.pieces or 0, place.rows or self.rows
         for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):
             if index >= first:
-                yield _Ahead(Cut(file, place.number, index, 1, rows, piece.over), piece, height)
+                cut = Cut(file, place.number, index, 1, rows, piece.over, place.modified, place.size)
+                yield _Ahead(cut, piece, height)
 
     def _batch(self) -> list[_Ahead]:
         """The pieces of a batch."""

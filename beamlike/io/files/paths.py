@@ -81,8 +81,8 @@ def list_files(path: str) -> list[Found]:
     """The files that a path, directory or glob names, in order of modification time.
 
     Directories are searched in depth, but for a link to one that it lies in. Below the path, files and directories
-    whose name begins with `_` or `.` are left out. Raises `FileNotFoundError`, which says what `nothing_at` does, if it
-    names nothing at all.
+    whose name begins with `_` or `.` are left out, and files whose name says that they are still being copied. Raises
+    `FileNotFoundError`, which says what `nothing_at` does, if it names nothing at all.
     """
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):
@@ -128,7 +128,8 @@ def _named(path: str) -> list[str]:
             return [path]
         return []
     given = path[: _WILDCARD.search(path).start()]  # type: ignore[union-attr]
-    return [match for match in _matching(path, len(given)) if not is_hidden(match)]
+    matches = [match for match in _matching(path, len(given)) if not is_hidden(match)]
+    return [match for match in matches if not is_copied(match) or os.path.isdir(match)]
 
 
 def _matching(pattern: str, given: int) -> Iterator[str]:
@@ -192,7 +193,7 @@ def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
         folders[:] = [
             name for name in folders if not (is_hidden(name) or leads_back(os.path.join(folder, name)))
         ]
-        yield folder, [name for name in names if not is_hidden(name)]
+        yield folder, [name for name in names if not (is_hidden(name) or is_copied(name))]
 
 
 def _found(path: str) -> Iterator[Found]:
@@ -207,8 +208,13 @@ def _found(path: str) -> Iterator[Found]:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether readers pass over it."""
+    """True for a name that readers pass over."""
     return os.path.basename(path.rstrip("/")).startswith(("_", "."))
+
+
+def is_copied(path: str) -> bool:
+    """True for a name that Hadoop, and programs that rename what is complete, give to a file that is not."""
+    return path.endswith(("._COPYING_", ".tmp"))
 
 
 def _remote(path: str) -> Iterator[Found]:
@@ -227,7 +233,7 @@ def _remote(path: str) -> Iterator[Found]:
     for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
         below = info.path[len(base) :].strip("/")
         name = f"{root.rstrip('/')}/{below}"
-        hidden = any(is_hidden(part) for part in below.split("/"))
+        hidden = is_copied(below) or any(is_hidden(part) for part in below.split("/"))
         if info.type == fs.FileType.File and not hidden and (root == path or _matches(path, name)):
             yield Found(name, (info.mtime_ns or 0) // 1_000_000, info.size)
 

@@ -18,6 +18,7 @@ import attrs
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.refreshed import ReadingsAsFiles
 from beamlike.io.sources import Found, Planned, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
@@ -40,10 +41,15 @@ PART_BYTES: Final = 32 << 20
 
 @attrs.frozen
 class ReadFile:
-    """A file that was read, in the list of those; `number` is its place in the order of all."""
+    """A file that was read, in the list of those; `number` is its place in the order of all.
+
+    `modified` and `size` are those of the listing that found it.
+    """
 
     file: str
     number: int
+    modified: int | None = attrs.field(default=None, metadata=SPARSE, kw_only=True)
+    size: int | None = attrs.field(default=None, metadata=SPARSE, kw_only=True)
 
 
 @attrs.frozen
@@ -88,6 +94,16 @@ class Lists(Notes):
     @cached_property
     def known(self) -> dict[str, int]:
         """The files that are listed, each with its number."""
+        return {entry.file: entry.number for entry in self._listed}
+
+    @cached_property
+    def stamps(self) -> dict[str, Stamp]:
+        """The state of the files when they were listed."""
+        stamps = {entry.file: Stamp.noted(entry.modified, entry.size) for entry in self._listed}
+        return {file: stamp for file, stamp in stamps.items() if stamp is not None}
+
+    @cached_property
+    def _listed(self) -> list[FilePart]:
         before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
         texts = {} if before is None else {BEFORE: before}
         texts |= {name: self._text(name) for name in self._folds()}
@@ -96,7 +112,7 @@ class Lists(Notes):
             named = lists.select(F.input_file_name().alias("name"), "value").toArrow().to_pylist()
             texts |= {os.path.basename(row["name"]): row["value"] for row in named}
         entries = [entry for name, text in texts.items() for entry in self._entries(name, text)]
-        return {entry.file: entry.number for entry in entries if isinstance(entry, FilePart)}
+        return [entry for entry in entries if isinstance(entry, FilePart)]
 
     def _text(self, name: str) -> str:
         return self.checkpoint.files.read(f"{self.folder}/{name}") or ""
@@ -145,8 +161,11 @@ class Lists(Notes):
         lists however long it lasts, and writes each line a few times.
         """
         entries = [entry for name in names for entry in self._entries(name, self._text(name))]
-        files = {one.number: one.file for one in entries if isinstance(one, FilePart)}
-        lines = [to_facts(ReadFile(file, number)) for number, file in sorted(files.items())]
+        files = {one.number: one for one in entries if isinstance(one, FilePart)}
+        read = [
+            ReadFile(files[n].file, n, modified=files[n].modified, size=files[n].size) for n in sorted(files)
+        ]
+        lines = [to_facts(one) for one in read]
         self.checkpoint.files.write(f"{self.folder}/_{level}-{min(files):012d}.json", sealed_lines(lines))
         for name in names:
             self.checkpoint.files.remove(f"{self.folder}/{name}")
@@ -163,12 +182,16 @@ class Lists(Notes):
 
     def keep(self, read: Sequence[str], cut: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
         """Notes that these files were read, and of others so many pieces of at most so many rows: the rest is due."""
-        lines = [to_facts(ReadFile(file, number)) for number, file in enumerate(read)]
+        lines = [to_facts(ReadFile(file, number, **self._noted(file))) for number, file in enumerate(read)]
         lines = lines or [to_facts(KnownFiles(()))]  # a list that is empty is one that was cut off
         self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines(lines))
         for number, (file, (pieces, rows)) in enumerate(cut.items(), start=len(read)):
             entry = FilePart(file, number, pieces=pieces, rows=rows)
             self._put(number, [entry])
+
+    def _noted(self, file: str) -> dict[str, int]:
+        stamp = self.stamps.get(file)
+        return {} if stamp is None else attrs.asdict(stamp)
 
     def _put(self, first: int, entries: Iterable[FilePart | KnownFiles]) -> None:
         """Makes a list; its first file has this number."""
@@ -191,6 +214,7 @@ class Listing(Lists):
     whole: bool = False
     _lists: int = attrs.field(default=0, init=False)
     """How many lists there are at most that are not folded."""
+    _changes: Changes | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Listing:
@@ -210,7 +234,11 @@ class Listing(Lists):
             return False
         if self._lists >= 2 * FOLDED:
             self._fold_read()
-        new = [file for file in self.source.found(later=True) if file.path not in self.known]
+        found = self.source.found(later=True)
+        if self._changes is None:
+            self._changes = Changes.of(self.source, self.stamps)
+        self._changes.look(found)
+        new = [file for file in found if file.path not in self.known]
         size = self.source.max_files_per_trigger or max(1, len(new))
         for first in range(0, len(new), size):
             # Where files are splits, the first list tells of all: those that still wait hold the watermark.
@@ -240,7 +268,8 @@ class Listing(Lists):
     def _parts(self, number: int, file: Found) -> list[FilePart]:
         """Each part of the file: one, or as many as its size asks for."""
         parts = max(1, -(-file.size // PART_BYTES)) if self.source.splits else 1
-        return [FilePart(file.path, number, parts, part) for part in range(parts)]
+        stamp = attrs.asdict(Stamp.of(file))
+        return [FilePart(file.path, number, parts, part, **stamp) for part in range(parts)]
 
     def read(self) -> DataFrame:
         """A stream of lines, one for each part of a file."""

@@ -1,0 +1,92 @@
+"""Files that were changed after a run has listed them: their path is known, so what is new in them is not read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Literal, Self, get_args
+
+import attrs
+
+from beamlike.errors import SourceError
+from beamlike.io.sources import Found
+
+OnChange = Literal["ignore", "error"]
+"""Whether a file that was changed after it was read only warns, or fails the run."""
+
+_LOG = logging.getLogger("beamlike")
+
+
+@attrs.frozen
+class Stamp:
+    """The state of a file when it was listed: when it was modified, in milliseconds since 1970, and its bytes."""
+
+    modified: int
+    size: int
+
+    @classmethod
+    def of(cls, file: Found) -> Self:
+        """The stamp that a listing shows."""
+        return cls(file.modified, file.size)
+
+    @classmethod
+    def noted(cls, modified: int | None, size: int | None) -> Self | None:
+        """The stamp that a checkpoint has of a file; None for files that were listed before it kept stamps."""
+        return None if modified is None or size is None else cls(modified, size)
+
+
+@attrs.define
+class Changes:
+    """Compares listings of a source with the stamps of files that were listed before."""
+
+    on_change: OnChange
+    stamps: dict[str, Stamp] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, source: object, stamps: Mapping[str, Stamp | None]) -> Self:
+        """Those of a source, and of the files that its run knows."""
+        known = {file: stamp for file, stamp in stamps.items() if stamp is not None}
+        return cls(getattr(source, "on_change", "ignore"), known)
+
+    def look(self, found: Iterable[Found]) -> None:
+        """Compares a listing, and takes its stamps for those of the files from now on.
+
+        Logs each change once. Raises `SourceError` with `on_change="error"`.
+        """
+        changed = list[tuple[Found, Stamp]]()
+        for file in found:
+            stamp = Stamp.of(file)
+            before = self.stamps.setdefault(file.path, stamp)
+            if before != stamp:
+                changed.append((file, before))
+        if not changed:
+            return
+        if self.on_change == "error":
+            raise SourceError(
+                f"{_told(changed)}. Put its rows into a new file, and put back the one that was read"
+            )
+        _LOG.warning("%s. Write new rows to new files; on_change='error' fails the run here", _told(changed))
+        self.stamps |= {file.path: Stamp.of(file) for file, _ in changed}
+
+
+def check_on_change(owner: object, attribute: attrs.Attribute[OnChange], value: object) -> None:
+    """Raises `ValueError` for another word."""
+    if value not in get_args(OnChange):
+        raise ValueError(
+            f"{type(owner).__name__}: on_change must be 'ignore' (a changed file only warns) or 'error', not {value!r}"
+        )
+
+
+def _told(changed: list[tuple[Found, Stamp]]) -> str:
+    file, before = changed[0]
+    others = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+    return (
+        f"file {file.path!r} was changed after it was listed ({before.size:,} bytes of {_time(before.modified)}, now "
+        f"{file.size:,} bytes of {_time(file.modified)}){others}: a path is read once, so what was written to it "
+        "since is not read"
+    )
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
