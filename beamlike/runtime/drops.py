@@ -9,9 +9,11 @@ from typing import Final
 
 import attrs
 
+from beamlike.io.sources import ReadInFiles
 from beamlike.logical.lookups import LOOKUP
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, StageRecord
+from beamlike.runtime.file_order import NO_ORDER
 from beamlike.steps.sides import InPanes
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
 
@@ -122,7 +124,10 @@ def _as_they(reason: str) -> str:
 
 
 def _advice(plan: Plan, stage: str, reasons: list[str]) -> str:
-    return "; ".join([*(_HELP[reason] for reason in reasons if reason in _HELP), _collected(plan, stage)])
+    helps = [_HELP[reason] for reason in reasons if reason in _HELP]
+    if LATE in reasons and any(isinstance(source.source, ReadInFiles) for source in plan.sources.values()):
+        helps.append(NO_ORDER)
+    return "; ".join([*helps, _collected(plan, stage)])
 
 
 def _collected(plan: Plan, stage: str) -> str:

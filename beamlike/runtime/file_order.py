@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import attrs
 
@@ -10,6 +11,8 @@ from beamlike.io.sources import ReadInFiles
 from beamlike.runtime.dead_letter_limit import rows_text
 from beamlike.runtime.ingest import Newest
 from windowing.time import format_time
+
+NO_ORDER: Final = "docs/watermarks.md#files-in-no-order says which watermark suits files in no order"
 
 _LOG = logging.getLogger("beamlike")
 
@@ -19,6 +22,8 @@ class FileOrder:
     """What the log of a run says of it: one line for each source, when it happens first."""
 
     told: set[str] = attrs.field(factory=set)
+    before: dict[str, frozenset[str]] = attrs.field(factory=dict)
+    """Of each source, the files of the batch before."""
 
     def look(self, name: str, source: object, newest: Newest, watermark: int) -> None:
         """After a batch with these files, before which the watermark of the source was there.
@@ -26,17 +31,27 @@ class FileOrder:
         A file all of whose rows are late came after others that it should have come before. Where only some are, that
         may be how late events are.
         """
+        before = self.before.get(name, frozenset())
+        if newest:
+            self.before[name] = frozenset(newest)
         late = {file: found for file, found in newest.items() if found[1] < watermark}
         advice = source.order_advice if isinstance(source, ReadInFiles) else ""
         if not late or name in self.told or not advice:
             return
         self.told.add(name)
         file, (rows, last) = max(late.items(), key=lambda item: (item[1][0], item[0]))
+        others, last_time, reached = _others(len(late) - 1), format_time(last), format_time(watermark)
+        if file in before:
+            _LOG.warning(
+                "source %r: %s of %s %s late: the newest is from %s, and earlier rows of that file have brought the "
+                "watermark to %s, so the file is in no order of time; %s",
+                *(name, rows_text(rows), file, others, last_time, reached, NO_ORDER),
+            )
+            return
         _LOG.warning(
             "source %r: all %s of %s %s late: the newest is from %s, and files that were read before have brought the "
             "watermark to %s; %s",
-            *(name, rows_text(rows), file, _others(len(late) - 1), format_time(last), format_time(watermark)),
-            advice,
+            *(name, rows_text(rows), file, others, last_time, reached, advice),
         )
 
 

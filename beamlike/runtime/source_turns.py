@@ -55,6 +55,6 @@ class SourceTurns:
         self, name: str, record: SourceRecord, turn: SourceTurn, before: SourceRecord | None
     ) -> SourceRecord:
         """The record with the counts of the batch; `before` is that of the batch before, where there was one."""
-        if before is not None:
-            self._order.look(name, self.plan.sources[name].source, turn.newest, before.watermark)
+        watermark = MIN_TIME if before is None else before.watermark
+        self._order.look(name, self.plan.sources[name].source, turn.newest, watermark)
         return attrs.evolve(record, elements=turn.elements, dead_letters=turn.dead_letters, read=turn.read)

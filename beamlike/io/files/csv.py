@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -78,15 +78,25 @@ def blocks(
 
 
 def frames(
-    file: str, raw: pl.Schema, typed: Sequence[pl.Expr], dialect: Dialect, size: int = BLOCK
+    file: str,
+    raw: pl.Schema,
+    typed: Sequence[pl.Expr],
+    dialect: Dialect,
+    size: int = BLOCK,
+    see: Callable[[Iterable[str]], None] | None = None,
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-    """The file block by block, as `Parser.parse` has it; then `Damaged` if there should be more."""
+    """The file block by block, as `Parser.parse` has it; then `Damaged` if there should be more.
+
+    `see` gets the columns of the header.
+    """
     parser = None
     given = b"" if dialect.header else dialect.delimiter.join(map(str, range(len(raw)))).encode() + b"\n"
     for header, block in blocks(file, size, dialect, given):
         if parser is None:
             parser = Parser(file, header, raw, typed, dialect)
             parser.tell_missing()
+            if see is not None and not dialect.no_text(header):
+                see(names_of(header, dialect))
         yield parser.parse(block)
 
 
@@ -100,6 +110,7 @@ def infer(file: str, dialect: Dialect) -> pl.Schema:
         separator=dialect.delimiter,
         quote_char=dialect.quote,
         infer_schema_length=_INFERRED_FROM,
+        null_values=list(dialect.nulls),
         ignore_errors=True,
         truncate_ragged_lines=True,
         encoding="utf8-lossy",
@@ -225,6 +236,7 @@ class Parser:
             separator=self.dialect.delimiter,
             quote_char=self.dialect.quote,
             schema=dict(zip(self._given, columns.values(), strict=True)),
+            null_values=list(self.dialect.nulls),
             ignore_errors=lenient,
             raise_if_empty=False,
         ).collect()

@@ -16,12 +16,16 @@ _SHOWN: Final = 100  # characters of a header in an error
 
 @attrs.frozen
 class Dialect:
-    """Delimiter and quote are single ASCII characters; with `quote=None` no character is special in values."""
+    """Delimiter and quote are single ASCII characters; with `quote=None` no character is special in values.
+
+    Values that are one of `nulls`, as the file has them, are null.
+    """
 
     delimiter: str = ","
     quote: str | None = '"'
     header: bool = True
     encoding: str = UTF8
+    nulls: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         given: dict[str, Any] = {"delimiter": self.delimiter}

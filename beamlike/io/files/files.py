@@ -18,6 +18,7 @@ from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.intake import FileIntake
+from beamlike.io.files.new_columns import forget, tell_new
 from beamlike.io.files.order import ADVICE, Order, in_order
 from beamlike.io.files.paths import (
     Damaged,
@@ -25,7 +26,7 @@ from beamlike.io.files.paths import (
     is_pattern,
     list_files,
     nothing_at,
-    path_text,
+    path_texts,
     read_by_polars,
     require_bucket,
     require_something,
@@ -39,15 +40,6 @@ from beamlike.system.locks import Lock
 from beamlike.system.path_names import is_remote
 
 _LOG = logging.getLogger("beamlike")
-
-
-def _path_texts(path: object) -> str | tuple[str, ...]:
-    """A path, or a list of some, as text."""
-    if not isinstance(path, list | tuple):
-        return path_text(path)
-    if not path:
-        raise ValueError("a list of paths must not be empty")
-    return tuple(map(path_text, path))
 
 
 def _column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
@@ -77,7 +69,7 @@ class Files:
     `include_file_paths="file"` adds a column of that name with the path of the file that a row is from.
     """
 
-    path: str | tuple[str, ...] = attrs.field(converter=_path_texts)
+    path: str | tuple[str, ...] = attrs.field(converter=path_texts)
     _schema: Declared | None = attrs.field(default=None, converter=declared, metadata=FOR_SOURCES)
     max_files_per_trigger: int | None = attrs.field(
         default=None,
@@ -195,6 +187,7 @@ class Files:
 
     def _found(self) -> pl.Schema:
         """The columns of the first file. Raises `FileNotFoundError` if there is none."""
+        forget(repr(self.path))
         advice = f"if the files come later, give the columns: {type(self).__name__}(..., schema={{...}})"
         try:
             files = self.files()
@@ -209,6 +202,9 @@ class Files:
             except (*ERRORS, Damaged) as error:  # its rows are dead letters
                 whys = whys or f"; file {file!r}: {first_line(error)}"
         raise FileNotFoundError(f"there are no files with columns at {self.path!r}{whys} ({advice})")
+
+    def _see(self, file: str, names: Iterable[str]) -> None:
+        tell_new(repr(self.path), self._content(), names, file)
 
     def for_event_time(self, column: str) -> Self:
         """The same source, where the text formats leave this column as text unless its type is declared."""

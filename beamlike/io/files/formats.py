@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from io import BytesIO
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import attrs
 import polars as pl
 
+from beamlike.errors import PlanError
 from beamlike.io.base import Faulty
 from beamlike.io.files import csv, jsonl, parquet
 from beamlike.io.files.csv_dialect import Dialect
 from beamlike.io.files.encodings import UTF8, is_utf8, recoded
-from beamlike.io.files.faults import of_file
+from beamlike.io.files.faults import ERRORS, of_file
 from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.paths import Damaged, write_file
+from beamlike.io.sinks import Feed
 from beamlike.rows.values import csv_columns, from_text, json_columns, reads_natively
 
 
@@ -48,6 +52,9 @@ class Parquet(Files):
         return parquet.scan(file).collect_schema()
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        if self._schema is None and part == 0:
+            with suppress(*ERRORS):  # a file that cannot be read is a letter
+                self._see(file, self._infer(file))
         return parquet.pieces(file, schema, rows, part, parts)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
@@ -85,6 +92,16 @@ class _Text(Files):
         raise NotImplementedError
 
 
+def _texts(given: object) -> tuple[str, ...]:
+    """One text, or several."""
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(
+            f"CSV: null_values must be text or a list of texts such as ['NA', '-'], not {given!r}"
+        )
+    return tuple(texts)
+
+
 @attrs.frozen(slots=False)
 class CSV(_Text):
     r"""CSV files. Columns go by name; those that a file, or a line, does not have are null.
@@ -92,7 +109,8 @@ class CSV(_Text):
     `path`, `schema` and what else all files take is told by `Parquet`. `delimiter` and `quote` are one ASCII
     character each; with `quote=None` there are no quotes. With `header=False` the files have no header: their columns
     are those of `schema`, in this order. `encoding` is one that Python knows, such as "latin-1" or "utf-16". Files
-    are written likewise.
+    are written likewise. `null_values` are texts that are read as null in all columns, such as `["NA", "-"]`; empty
+    text is null anyway, unless it is in quotes.
 
     In dead letters end: a line with more fields than the header, with a quote that is not closed, or with bytes that
     are none of the encoding; a value that is not of its type; all lines of a file whose header has none of the
@@ -113,6 +131,7 @@ class CSV(_Text):
     header: bool = attrs.field(default=True, kw_only=True)
     quote: str | None = attrs.field(default='"', kw_only=True)
     encoding: str = attrs.field(default=UTF8, kw_only=True)
+    null_values: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_texts)
 
     extension: ClassVar[str] = "csv"
 
@@ -120,7 +139,14 @@ class CSV(_Text):
         self._dialect()
 
     def _dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.quote, self.header, self.encoding)
+        return Dialect(self.delimiter, self.quote, self.header, self.encoding, self.null_values)
+
+    def fitted(self, rows: Feed) -> Self:
+        if self.null_values:
+            raise PlanError(
+                "CSV: null_values= is for sources; nulls are written as empty text", step=rows.step
+            )
+        return super().fitted(rows)
 
     def _infer(self, file: str) -> pl.Schema:
         if not self.header:
@@ -135,7 +161,8 @@ class CSV(_Text):
             pl.col(name) if raw[name] == dtype else from_text(pl.col(name), dtype).alias(name)
             for name, dtype in schema.items()
         ]
-        return csv.frames(file, pl.Schema(raw), typed, self._dialect())
+        see = partial(self._see, file) if self._schema is None else None
+        return csv.frames(file, pl.Schema(raw), typed, self._dialect(), see=see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         text = frame.select(csv_columns(frame.schema))
@@ -180,12 +207,17 @@ class JSONLines(_Text):
     extension: ClassVar[str] = "jsonl"
 
     def _infer(self, file: str) -> pl.Schema:
-        return jsonl.infer(next(jsonl.blocks(file), b""))
+        block = next(jsonl.blocks(file), b"")
+        found = jsonl.infer(block)
+        if not found and jsonl.is_array(block):
+            raise Damaged(jsonl.ARRAY)
+        return found
 
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
         columns = {name: jsonl.column(name, dtype) for name, dtype in schema.items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
-        return jsonl.frames(file, raw, [typed for _, typed in columns.values()])
+        see = partial(self._see, file) if self._schema is None else None
+        return jsonl.frames(file, raw, [typed for _, typed in columns.values()], see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)

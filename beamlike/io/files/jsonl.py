@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NoReturn
 
 import attrs
@@ -38,6 +38,14 @@ _NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _DEEPEST: Final = 64  # levels
+
+ARRAY: Final = (
+    "it is a JSON array, where an object per line is expected, without brackets around them and commas between them; "
+    "pl.read_json(file).write_ndjson(other) or `jq -c .[]` makes such a file"
+)
+
+_KEY: Final = re.compile(rb'"([^"\\]*)"[ \t]*:')
+"""Names of columns, and much that only looks like one: those of nested objects, and parts of texts."""
 
 _HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 """A first surrogate without a second one, of which polars makes a null character. A second one alone it refuses."""
@@ -94,10 +102,20 @@ def _require_readable(dtype: pl.DataType) -> None:
 
 
 def frames(
-    file: str, raw: pl.Schema, typed: Sequence[pl.Expr]
+    file: str,
+    raw: pl.Schema,
+    typed: Sequence[pl.Expr],
+    see: Callable[[Iterable[str]], None] | None = None,
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-    """The file block by block, as `parse` has it; then `Damaged` if there should be more."""
+    """The file block by block, as `parse` has it; then `Damaged` if there should be more.
+
+    `see` gets the columns of each block that may have others than `raw`.
+    """
+    known = {name.encode() for name in raw}
     for block in blocks(file):
+        if see is not None and (new := {*_KEY.findall(block)} - known):
+            see(infer(block))
+            known |= new
         yield parse(file, block, raw, typed)
 
 
@@ -247,7 +265,27 @@ def _fault(line: bytes) -> str | None:
         return None
     except ValueError:
         found = None
-    return None if isinstance(found, dict) else "not a JSON object"
+    if isinstance(found, dict):
+        return None
+    is_list = isinstance(found, list) and any(isinstance(one, dict) for one in found)
+    is_part = is_list or line.strip() in (b"[", b"]") or _is_element(line)
+    return f"not a JSON object: {ARRAY}" if is_part else "not a JSON object"
+
+
+def _is_element(line: bytes) -> bool:
+    """True for an object of an array, with the comma after it or the bracket before or behind it."""
+    inner = line.strip().removeprefix(b"[").removesuffix(b"]").strip().removesuffix(b",")
+    if inner == line.strip():
+        return False
+    try:
+        return isinstance(json.loads(inner, parse_constant=_no_json), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def is_array(block: bytes) -> bool:
+    """True if the text begins as that of a JSON array."""
+    return block.lstrip().startswith(b"[")
 
 
 def _unread(line: bytes) -> str:

@@ -40,6 +40,15 @@ def path_text(path: object) -> str:
     return _FILE_SCHEME.sub("", text, count=1)
 
 
+def path_texts(path: object) -> str | tuple[str, ...]:
+    """A path, or a list of some, as text."""
+    if not isinstance(path, list | tuple):
+        return path_text(path)
+    if not path:
+        raise ValueError("a list of paths must not be empty")
+    return tuple(map(path_text, path))
+
+
 def absolute(path: str) -> str:
     """The path as it is meant here, for processes with another working directory; with a scheme, as it is."""
     return path if is_remote(path) else os.path.abspath(path)
