@@ -1,4 +1,4 @@
 """Watermark strategies of sources.
 
-May import `keys`, `graph`, `declared`, `facts`, `errors`, `dropped`, `parted`, `sizes`, `sorting` and all below them.
+May import `pickled` and all below it.
 """

@@ -21,6 +21,7 @@ from stages.aggregates.totals import Mean, Sum
 from tests.support.pipelines import SCHEMA, frame, plays
 from windowing.columns import (
     EVENT_TIME,
+    PANE_DRAINED,
     PANE_FIRST,
     PANE_INDEX,
     PANE_LAST,
@@ -44,6 +45,7 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
         bl.pane_nonspeculative_index(),
         bl.pane_first(),
         bl.pane_last(),
+        bl.pane_drained(),
     )
     moment = pl.Datetime("us", "UTC")
     assert read.schema == pl.Schema(
@@ -56,6 +58,7 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
             "pane_nonspeculative_index": pl.Int64(),
             "pane_first": pl.Boolean(),
             "pane_last": pl.Boolean(),
+            "pane_drained": pl.Boolean(),
         }
     )
     row = {
@@ -67,13 +70,14 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
         PANE_NONSPECULATIVE_INDEX: [0],
         PANE_FIRST: [True],
         PANE_LAST: [True],
+        PANE_DRAINED: [False],
     }
     result = read.node.origin.apply(pl.LazyFrame({"n": [1], **row})).collect()
     assert result.select(read.schema.names()).row(0) == (
         datetime(1970, 1, 1, 0, 0, 59, 999_999, tzinfo=UTC),
         datetime(1970, 1, 1, tzinfo=UTC),
         datetime(1970, 1, 1, 0, 1, tzinfo=UTC),
-        *("on_time", 0, 0, True, True),
+        *("on_time", 0, 0, True, True, False),
     )
     assert result.select(*row).row(0) == tuple(value for (value,) in row.values())
 

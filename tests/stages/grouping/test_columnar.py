@@ -107,9 +107,9 @@ class Counted(Combine):
 
     calls: ClassVar[list[int]] = []
 
-    def _merge(self, groups: pl.Series) -> Any:
+    def _merge(self, groups: pl.Series, what: str) -> Any:
         self.calls.append(len(groups))
-        return super()._merge(groups)
+        return super()._merge(groups, what)
 
 
 @pytest.mark.parametrize("windows", [FixedWindows("1m"), Sessions("1m")], ids=["fixed", "sessions"])
