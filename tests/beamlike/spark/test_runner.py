@@ -173,7 +173,7 @@ def test_without_a_checkpoint_it_replaces_the_files_of_the_last_run_as_one_in_pr
         totals(scores(p, bl.Rows(ROWS))).write("out", bl.JSONLines(tmp_path / "out"))
         run = p.run(runner)
         assert f"Run of 'again': {len(run.batches)} batch" in repr(run)
-        assert f"; 2 rows that plays could not use: see {run.dead_letters}>" in repr(run)
+        assert f"; 2 rows that plays could not use: see {run.dead_letters}" in repr(run)
         written = pl.concat(map(pl.read_ndjson, (tmp_path / "out").glob("*.jsonl")))
         assert sorted(written.select("user", "total").rows()) == [("ada", 6), ("bob", 2)]
 
