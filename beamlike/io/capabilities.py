@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Iterator, Mapping
 from inspect import Parameter
 from typing import Any, Final, Protocol
@@ -116,7 +117,7 @@ def _takes(method: Any, member: Any) -> bool:
 def _shown(thing: object, name: str) -> str:
     given = getattr(thing, name)
     if not callable(given):
-        return f"{name}={given!r}"
+        return f"{name}={reprlib.repr(given)}"
     asynchronous = "async " if inspect.iscoroutinefunction(given) or inspect.isasyncgenfunction(given) else ""
     try:
         return asynchronous + _call(name, inspect.signature(given).parameters.values())

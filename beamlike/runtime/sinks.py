@@ -11,19 +11,31 @@ import polars as pl
 
 from beamlike.errors import PlanError, SinkError, SinkInUse
 from beamlike.expressions.describe import describe
-from beamlike.io.base import Part, Sink, WrittenInFrames
+from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames
 from beamlike.io.sinks import Checked, Held, PerRun, Started
 from beamlike.plan.model import Plan
 from beamlike.system.locks import InUse
 
 
 def with_sinks_of_run(plan: Plan) -> Plan:
-    """The plan of one run: what a sink learns in it stays with the run, and declarations as they were."""
-    sinks = {
-        name: attrs.evolve(sink, sink=sink.sink.for_run()) if isinstance(sink.sink, PerRun) else sink
-        for name, sink in plan.sinks.items()
-    }
+    """The plan of one run: what a sink learns in it stays with the run, and declarations as they were.
+
+    Raises `PlanError` where a sink gives something else than a sink.
+    """
+    sinks = {name: attrs.evolve(sink, sink=_of_run(name, sink.sink)) for name, sink in plan.sinks.items()}
     return attrs.evolve(plan, sinks=sinks)
+
+
+def _of_run(name: str, sink: Sink) -> Sink:
+    if not isinstance(sink, PerRun):
+        return sink
+    found: object = sink.for_run()
+    if isinstance(found, WrittenInFrames | WrittenBySpark):
+        return found
+    kind = type(sink).__name__
+    raise PlanError(
+        f"{kind}.for_run() must give a sink for one run, such as a copy, not {found!r}", step=name
+    )
 
 
 def check_sinks(sinks: Mapping[str, Sink]) -> None:

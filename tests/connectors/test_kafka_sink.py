@@ -272,6 +272,14 @@ def test_a_batch_that_is_done_again_is_there_once_with_transactions(
     assert found >= 40
 
 
+def test_one_object_is_read_and_written_on_two_checkpoints(kafka: Cluster, tmp_path: Path) -> None:
+    topic = kafka.topic()
+    p = counted(kafka, bl.KafkaSink(kafka.servers, topic, key="user"))
+    for checkpoint in ("a", "b"):
+        p.run(bl.LocalRunner(checkpoint=str(tmp_path / checkpoint), drain=True))
+    assert sum(row["n"] for row in rows_of(kafka, topic)) == 80
+
+
 # Commits whose outcome is not known
 
 

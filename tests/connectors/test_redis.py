@@ -206,6 +206,35 @@ def test_a_run_that_is_killed_again_and_again_counts_each_message_once(redis: Qu
     assert redis.unacknowledged(stream, GROUP) == 0
 
 
+def test_a_second_run_of_one_object_knows_nothing_of_the_first(redis: Queues, tmp_path: Path) -> None:
+    stream, out, seen = redis.stream(), tmp_path / "out", list[int]()
+    p = counts(queue(redis, stream), out, lambda frame, batch: seen.extend(frame["at"]))
+    redis.send(stream, *plays([1000, 1061]))
+    p.run(bl.LocalRunner(checkpoint=str(tmp_path / "a"), drain=True))
+    with redis.client as client:
+        client.delete(stream)  # and all that the group knows of it
+    for at, watermark in (([1, 2, 65], 65), ([70, 121], 121)):
+        redis.send(stream, *plays(at))
+        run = p.run(bl.LocalRunner(checkpoint=str(tmp_path / "b")))
+        assert run.batches[-1].sources["plays"].watermark == watermark * 1_000_000
+    assert seen == [1000, 1061, 1, 2, 65, 70, 121]
+    assert [row for row in panes(out) if row[1] < 960] == [("ada", 0, 2), ("ada", 60, 2)]
+
+
+def test_two_runs_at_the_same_time_have_connections_of_their_own(redis: Queues, tmp_path: Path) -> None:
+    stream, seen, ended = redis.stream(), list[int](), []
+    p = counts(queue(redis, stream), tmp_path / "out", lambda frame, batch: seen.extend(frame["at"]))
+    redis.send(stream, *plays([1, 2, 3]))
+
+    def another(record: Any) -> None:
+        if not ended:  # a run that begins and ends within this one closes what it has opened
+            ended.append(p.run(bl.LocalRunner(checkpoint=str(tmp_path / "b"))))
+
+    p.run(bl.LocalRunner(checkpoint=str(tmp_path / "a"), on_batch=another))
+    assert seen == [1, 2, 3]
+    assert redis.unacknowledged(stream, GROUP) == 0
+
+
 @pytest.mark.spark
 def test_spark_counts_each_message_once_and_takes_up_a_batch_that_failed(
     redis: Queues, spark: Any, tmp_path: Path

@@ -340,6 +340,37 @@ def test_memory_has_the_rows_of_the_run_that_began_last() -> None:
         assert len(out.rows()) == len(ONCE)
 
 
+def test_a_sink_of_ones_own_keeps_what_a_run_learns_in_what_it_gives_for_the_run() -> None:
+    made: list[Any] = []
+
+    @attrs.define
+    class Counting(ByRun):
+        seen: int = 0
+
+        def for_run(self) -> Any:
+            made.append(Counting())
+            return made[-1]
+
+        def write(self, frame: pl.DataFrame, part: Part) -> None:
+            self.seen += len(frame)
+
+    sink = Counting()
+    p = written(sink)
+    for checkpoint in ("a", "b"):
+        p.run(local(checkpoint, drain=True))
+    assert [one.seen for one in made] == [len(ONCE)] * 2
+    assert sink.seen == 0
+
+
+def test_what_a_sink_gives_for_a_run_must_be_a_sink() -> None:
+    class Wrong(ByRun):
+        def for_run(self) -> Any:
+            return None
+
+    with pytest.raises(bl.PlanError, match=r"step 'out': Wrong\.for_run\(\) must give a sink for one run"):
+        written(Wrong()).run()
+
+
 # What is opened
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Self, get_args
 
@@ -42,10 +42,6 @@ from beamlike.system.path_names import is_remote
 _LOG = logging.getLogger("beamlike")
 
 
-def _column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
-
-
 @attrs.frozen(slots=False)
 class Files:
     """Files of one format below a path: a file, a directory, a glob, or a list of them; to write, a directory.
@@ -77,7 +73,7 @@ class Files:
         metadata=FOR_SOURCES,
     )
     partition_by: tuple[str, ...] = attrs.field(
-        default=(), converter=_column_names, kw_only=True, metadata=FOR_SINKS
+        default=(), converter=hive.column_names, kw_only=True, metadata=FOR_SINKS
     )
     order: Order = attrs.field(default="modified", kw_only=True, metadata=FOR_SOURCES)
     on_change: OnChange = attrs.field(

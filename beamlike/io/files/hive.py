@@ -6,7 +6,7 @@ import functools
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
@@ -36,6 +36,11 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 Piece = tuple[pl.LazyFrame | Faulty, int]
 """Some rows of a file, or letters, and how many."""
+
+
+def column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of partition columns, of which one may be given as text."""
+    return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def values_of(file: str) -> dict[str, str | None]:

@@ -41,7 +41,7 @@ def path_text(path: object) -> str:
 
 
 def path_texts(path: object) -> str | tuple[str, ...]:
-    """A path, or a list of some, as text."""
+    """A path, or a list of some, as text. Raises `ValueError` for an empty list."""
     if not isinstance(path, list | tuple):
         return path_text(path)
     if not path:
