@@ -121,7 +121,7 @@ SOURCES: Mapping[str, tuple[Callable[[], Any], Callable[[Sequence[int]], None]]]
     "delta": (lambda: bl.Delta("in"), put_in_delta),
     "announcing": (lambda: Parcels("in"), put_parcel),
     "in parts": (lambda: Crates(Parcels("in")), put_parcel),
-    "opened": (lambda: Numbered("in"), put_lines),
+    "opened": (lambda: Numbered(str(Path("in").absolute())), put_lines),
 }
 
 
