@@ -8,7 +8,7 @@ from typing import Any
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.local import savepoint as in_process
 from beamlike.plan.manifest import Runner
-from beamlike.plan.model import Plan
+from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.runtime.checkpoint import OURS, saved_manifest
 from beamlike.runtime.savepoint import FACTS, Savepoint, no_run, no_savepoint
 from beamlike.system.path_names import is_remote
@@ -48,7 +48,7 @@ def save(
 def restore(
     savepoint: str | os.PathLike[str],
     checkpoint: str | os.PathLike[str],
-    plan: Plan,
+    plan: Plan | Planned,
     *,
     runner: str = Runner.SPARK,
     shards: int | None = None,
@@ -57,16 +57,18 @@ def restore(
 ) -> list[str]:
     """Makes a new checkpoint, with which a run of the plan goes on where the saved one was; gives what was left out.
 
+    `plan` is a pipeline, or the plan of one.
     `savepoint` is a folder that `save` made, and `checkpoint` one that is new. The run may go on by another `runner`
     than before: "local" is for `bl.LocalRunner`. On Spark it has so many `shards`, by default those of the savepoint;
     it works in `session`, or in one that is made on `master`. The savepoint stays as it is, and can be restored again.
     Raises `CheckpointError` where the plan cannot go on with that state, or the checkpoint is not new.
 
     Example:
-        >>> bl.savepoint.restore("savepoints/monday", "checkpoint-2", p.plan(), shards=16)  # doctest: +SKIP
+        >>> bl.savepoint.restore("savepoints/monday", "checkpoint-2", p, shards=16)  # doctest: +SKIP
         []
         >>> run = p.run(bl.SparkRunner(checkpoint="checkpoint-2"))  # doctest: +SKIP
     """
+    plan = plan_of(plan, "restore")
     source, target = path_text(savepoint), path_text(checkpoint)
     if runner == Runner.LOCAL:
         given: dict[str, Any] = {"shards": shards, "session": session, "master": master}

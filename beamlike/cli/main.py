@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import os
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import click
 from rich.console import Console
 
 from beamlike.api.pipeline import Pipeline
-from beamlike.cli.settings import SettingError, bound, duration
-from beamlike.errors import (
-    CheckpointError,
-    PlanError,
-    RecordsInUse,
-    RunError,
-    StepError,
-    ViewError,
-    listed,
-    nearest,
-)
+from beamlike.cli.plainly import plainly
+from beamlike.cli.settings import duration
+from beamlike.cli.target import Target, set_option
 from beamlike.local.runner import LocalRunner
 from beamlike.plan.manifest import Runner
 from beamlike.runtime.summary import Run, left_open, lost_rows
@@ -32,87 +20,7 @@ from beamlike.runtime.tables import totals_table, watermarks_table
 from beamlike.system.printable import printable
 from beamlike.system.signals import Interrupted
 
-
-class _Target(click.ParamType[Pipeline]):
-    """MODULE:PIPELINE, where PIPELINE is a Pipeline or a function that makes one, of what `--set` says."""
-
-    name = "module:pipeline"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Pipeline:
-        module_name, _, name = str(value).partition(":")
-        if not name or not module_name or module_name.startswith("."):
-            self.fail(
-                f"{value!r}: write MODULE:PIPELINE, such as examples.session_lengths:earliest", param, ctx
-            )
-        # As `python -m` does: modules in the current folder are found.
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
-        try:
-            module = _plainly(lambda: importlib.import_module(module_name))
-        except ModuleNotFoundError as error:
-            if error.name is None or not module_name.startswith(error.name):
-                raise
-            self.fail(f"there is no module {error.name!r} here or installed", param, ctx)
-        found = getattr(module, name, None)
-        settings = ctx.meta.get(_SETTINGS, ()) if ctx else ()
-        if isinstance(found, Pipeline):
-            if settings:
-                self.fail(f"{name} is a pipeline and no function: it has nothing to set", param, ctx)
-            return found
-        if not callable(found) or isinstance(found, type):
-            names = _pipelines(module) or _functions(module)
-            hint = nearest(name, names)
-            self.fail(f"{module_name} has no pipeline {name!r}; it has {listed(names)}{hint}", param, ctx)
-        try:
-            arguments = bound(found, settings)
-        except SettingError as error:
-            self.fail(str(error), param, ctx)
-        made = _plainly(lambda: found(*arguments.args, **arguments.kwargs))
-        if not isinstance(made, Pipeline):
-            self.fail(f"{name} makes no pipeline, but {made!r}", param, ctx)
-        return made
-
-
-_INTERRUPTED = 130
-"""The exit code of a program that SIGINT has ended, as shells have it."""
-
-
-def _pipelines(module: ModuleType) -> list[str]:
-    """What says of itself that it is a pipeline, or makes one."""
-    return [name for name, value in vars(module).items() if isinstance(value, Pipeline) or _makes(value)]
-
-
-def _functions(module: ModuleType) -> list[str]:
-    """Any may make one: they need not say so."""
-    own = [(name, value) for name, value in inspect.getmembers(module, inspect.isfunction)]
-    return [name for name, value in own if value.__module__ == module.__name__ and not name.startswith("_")]
-
-
-def _makes(candidate: object) -> bool:
-    """Whether it is a function that says that it makes a pipeline."""
-    if not callable(candidate) or isinstance(candidate, type):
-        return False
-    returns = getattr(candidate, "__annotations__", {}).get("return")
-    return returns is Pipeline or str(returns).endswith("Pipeline")
-
-
-_SETTINGS = "beamlike.cli.settings"
-
-
-def _keep(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
-    ctx.meta[_SETTINGS] = value
-
-
-_set = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    is_eager=True,  # before the pipeline is made
-    expose_value=False,
-    callback=_keep,
-    help="A parameter of the function PIPELINE, as its annotation says; several times for several.",
-)
+_INTERRUPTED = 130  # the exit code that shells have for SIGINT
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -121,9 +29,18 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
+def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """The settings by name; of one that is given twice the last counts, as with spark-submit."""
+    for setting in given:
+        key, equals, _ = setting.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{key!r}: write --conf KEY=VALUE", ctx, param)
+    return {key.strip(): value for key, _, value in (setting.partition("=") for setting in given)}
+
+
 @main.command()
-@click.argument("pipeline", type=_Target())
-@_set
+@click.argument("pipeline", type=Target())
+@set_option
 @click.option(
     "--records",
     type=click.Path(dir_okay=False),
@@ -153,6 +70,14 @@ def main() -> None:
     "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
 )
 @click.option("--master", help="Spark: where it runs; default: local[*].")
+@click.option(
+    "--conf",
+    "config",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_settings_of_spark,
+    help="Spark: a setting, such as spark.jars.packages=...; may be given several times.",
+)
 def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str, **options: Any) -> None:
     """Run MODULE:PIPELINE and show what it did.
 
@@ -160,7 +85,7 @@ def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str
     checkpoint. SIGTERM does the same to a run with one.
     """
     try:
-        _show(_plainly(lambda: pipeline.run(_runner(runner, records, run_id, options))))
+        _show(plainly(lambda: pipeline.run(_runner(runner, records, run_id, options))))
     except Interrupted as interrupted:
         _show(interrupted.run)
         sys.exit(_INTERRUPTED)
@@ -191,7 +116,7 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
     """
     from beamlike.api import savepoint as savepoints
 
-    saved = _plainly(lambda: savepoints.save(checkpoint, savepoint, master=master))
+    saved = plainly(lambda: savepoints.save(checkpoint, savepoint, master=master))
     shards = saved.manifest["shards"]
     where = "in process" if saved.manifest["runner"] == Runner.LOCAL else f"on {shards} shards"
     click.echo(f"{saved.path}: the run after batch {saved.batch}, {where}")
@@ -200,8 +125,8 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
 @main.command()
 @click.argument("savepoint")
 @click.argument("checkpoint")
-@click.argument("pipeline", type=_Target())
-@_set
+@click.argument("pipeline", type=Target())
+@set_option
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option(
     "--shards", type=click.IntRange(1), help="Spark: of the new run; default: those of the saved one."
@@ -222,7 +147,7 @@ def restore(
     """
     from beamlike.api import savepoint as savepoints
 
-    left_out = _plainly(
+    left_out = plainly(
         lambda: savepoints.restore(
             savepoint, checkpoint, pipeline.plan(), runner=runner, shards=shards, master=master
         )
@@ -235,11 +160,11 @@ def restore(
 
 
 @main.command()
-@click.argument("pipeline", type=_Target())
-@_set
+@click.argument("pipeline", type=Target())
+@set_option
 def explain(pipeline: Pipeline) -> None:
     """Print the plan of MODULE:PIPELINE: stages, windowing, levels and Spark operators."""
-    click.echo(_plainly(pipeline.explain))
+    click.echo(plainly(pipeline.explain))
 
 
 @main.command()
@@ -258,7 +183,7 @@ def why(run: str, stage: str | None, key: str | None, window: str | None) -> Non
     from beamlike.observe.waiting.explain import why as explained
     from beamlike.records.history import History
 
-    for sentence in _plainly(lambda: explained(History.open(run), stage=stage, key=key, window=window)):
+    for sentence in plainly(lambda: explained(History.open(run), stage=stage, key=key, window=window)):
         click.echo(printable(sentence))
 
 
@@ -288,7 +213,7 @@ def status(run: str, max_lag: int | None) -> None:
     from beamlike.observe.status import Status
     from beamlike.records.history import History
 
-    found = _plainly(lambda: Status.of(History.open(run)))
+    found = plainly(lambda: Status.of(History.open(run)))
     for line in found.lines():
         click.echo(printable(line))
     troubles = list(found.troubles(max_lag))
@@ -306,7 +231,7 @@ def watch(run: str) -> None:
     """
     from beamlike.observe.watch import watch as show
 
-    _plainly(lambda: show(run))
+    plainly(lambda: show(run))
 
 
 @main.command()
@@ -326,19 +251,19 @@ def report(run: str, output: str) -> None:
     """
     from beamlike.records.history import History
 
-    history = _plainly(lambda: History.open(run))
+    history = plainly(lambda: History.open(run))
     try:
         from beamlike.observe import write_report
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
     try:
-        _plainly(lambda: write_report(history, output))
+        plainly(lambda: write_report(history, output))
     except OSError as error:
         raise click.ClickException(f"cannot write {output!r}: {error}") from None
     click.echo(output)
 
 
-_OF_SPARK = ("shards", "master")
+_OF_SPARK = {"shards": "--shards", "master": "--master", "config": "--conf"}
 
 
 def _runner(name: str, records: str | None, run_id: str | None, options: dict[str, Any]) -> Any:
@@ -348,7 +273,7 @@ def _runner(name: str, records: str | None, run_id: str | None, options: dict[st
         if click.get_current_context().get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
     }
     if name == "local":
-        if spark := [f"--{option}" for option in given if option in _OF_SPARK]:
+        if spark := [text for option, text in _OF_SPARK.items() if option in given]:
             raise click.UsageError(f"{', '.join(spark)}: for --runner spark only")
         given = {option: value for option, value in options.items() if option not in _OF_SPARK}
         return _made(LocalRunner, records=records, run_id=run_id, **given)
@@ -363,20 +288,6 @@ def _runner(name: str, records: str | None, run_id: str | None, options: dict[st
 
 def _made(runner: Callable[..., Any], **options: Any) -> Any:
     try:
-        return _plainly(lambda: runner(**options))
+        return plainly(lambda: runner(**options))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-
-
-_OURS = (
-    *(PlanError, StepError, RunError, CheckpointError, RecordsInUse, ViewError),
-    *(FileNotFoundError, FileExistsError),
-)
-
-
-def _plainly(action: Callable[[], Any]) -> Any:
-    """Errors that say what the user can do are shown without a traceback."""
-    try:
-        return action()
-    except _OURS as error:
-        raise click.ClickException(printable(str(error), keep="\n\t")) from None

@@ -13,7 +13,7 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.live_run import LiveRun
 from beamlike.local.run import LocalRun
-from beamlike.plan.model import Plan
+from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
 from beamlike.runtime.side_tables import with_tables_read
@@ -91,8 +91,10 @@ class LocalRunner:
         if self.drain and self.trigger != AVAILABLE_NOW:
             raise ValueError("LocalRunner: drain=True needs trigger='available_now': an interval has no end")
 
-    def run(self, plan: Plan) -> LocalRun | LiveRun:
-        """Runs the plan to the end of its input, or with an interval until it is stopped. Users call `Pipeline.run`.
+    def run(self, plan: Plan | Planned) -> LocalRun | LiveRun:
+        """Runs a plan, or that of a pipeline, to the end of its input, or with an interval until it is stopped.
+
+        Users call `Pipeline.run`.
 
         Ctrl-C ends it after the batch in hand. Without a checkpoint, what was done so far is kept, windows that are
         open emit nothing, and `KeyboardInterrupt` is raised, whose `run` has the records; a second one gives that batch
@@ -108,11 +110,12 @@ class LocalRunner:
             >>> len(run.batches)
             4
         """
+        planned = plan_of(plan, "LocalRunner.run")
         if self.checkpoint is None:
-            run = LocalRun(with_sinks_of_run(with_tables_read(plan, self.clock())), self)
+            run = LocalRun(with_sinks_of_run(with_tables_read(planned, self.clock())), self)
             run.go()
             return run
-        live = self._begun(plan)
+        live = self._begun(planned)
         try:
             with signals(lambda: live.ask_to_stop("a second signal gives it up")):
                 live.go()
@@ -120,8 +123,10 @@ class LocalRunner:
             pass  # the next run does the batch again
         return live
 
-    def start(self, plan: Plan) -> LiveRun:
+    def start(self, plan: Plan | Planned) -> LiveRun:
         """Starts a run with a checkpoint in a thread of its own, and returns once the tables of its lookups are read.
+
+        `plan` is a plan or a pipeline.
 
         Raises `CheckpointError` if the checkpoint is of another plan or in use, and `PlanError` for a source that
         cannot be read on from where a run was.
@@ -134,7 +139,7 @@ class LocalRunner:
         """
         if self.checkpoint is None:
             raise ValueError("LocalRunner: a run that is started needs checkpoint=")
-        live = self._begun(plan)
+        live = self._begun(plan_of(plan, "LocalRunner.start"))
         live.go_beside()
         return live
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import chain
+from typing import Protocol
 
 import attrs
 import polars as pl
 
+from beamlike.errors import WrongType
 from beamlike.io.base import Sink, Source
 from beamlike.io.in_process import InProcess
 from beamlike.io.refreshed import Refreshed
@@ -179,3 +181,20 @@ class Plan:
     def producers(self) -> dict[str, SourcePlan | StagePlan]:
         """All that has routes, by name: sources, then stages in order."""
         return {**self.sources, **self.stages}
+
+
+class Planned(Protocol):
+    """Something that has a plan, as a pipeline has."""
+
+    def plan(self) -> Plan:
+        """The plan."""
+
+
+def plan_of(given: Plan | Planned, taker: str) -> Plan:
+    """The plan that `taker` is given, itself or as that of a pipeline. Raises `WrongType` for anything else."""
+    if isinstance(given, Plan):
+        return given
+    made = given.plan() if callable(getattr(given, "plan", None)) else None
+    if not isinstance(made, Plan):
+        raise WrongType(f"{taker} takes a pipeline or its plan, not {given!r}")
+    return made

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.logical.watermark import require_alignable
-from beamlike.plan.model import Plan
+from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import Trigger, is_positive, is_run_id, is_trigger
@@ -90,8 +90,8 @@ class SparkRunner:
         if self.drain and self.trigger != "available_now":
             raise ValueError("SparkRunner: drain=True needs trigger='available_now': an interval has no end")
 
-    def run(self, plan: Plan) -> SparkRun:
-        """Runs the plan and waits for its end; with an interval, until it is stopped. Users call `Pipeline.run`.
+    def run(self, plan: Plan | Planned) -> SparkRun:
+        """Runs a plan, or that of a pipeline, and waits for its end; with an interval, until it is stopped.
 
         SIGTERM or Ctrl-C stops it after the batch in hand; a second one gives that batch up. Raises what `start`
         raises, and `RunError` or its kinds, with the traceback of what failed in a worker.
@@ -112,15 +112,17 @@ class SparkRunner:
             run.stop()
         return run
 
-    def start(self, plan: Plan) -> SparkRun:
-        """Starts the plan and returns at once. Raises `CheckpointError` if the checkpoint is of another plan.
+    def start(self, plan: Plan | Planned) -> SparkRun:
+        """Starts a plan, or that of a pipeline, and returns at once.
 
-        Also raises `PlanError` for what Spark cannot run, and `ValueError` for a cluster without a checkpoint.
+        Raises `CheckpointError` if the checkpoint is of another plan, `PlanError` for what Spark cannot run, and
+        `ValueError` for a cluster without a checkpoint.
 
         Example:
             >>> run = bl.SparkRunner(checkpoint="checkpoint", trigger="10 seconds").start(p.plan())  # doctest: +SKIP
             >>> run.stop()  # doctest: +SKIP
         """
+        plan = plan_of(plan, "SparkRunner")
         require_alignable({name: source.watermark for name, source in plan.sources.items()})
         require_readable(plan)
         plan = with_sinks_of_run(plan)
@@ -147,8 +149,7 @@ class SparkRunner:
             config=self.config,
             row_loops=reads_rows(plan),
         )
-        if plan.levels:
-            require_python(session)
+        require_python(session, stateful=bool(plan.levels))
         ship(session, modules)
         return session
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
@@ -38,6 +39,17 @@ def server_list(servers: str | Sequence[str]) -> str:
     if wrong := [one for one in found if not one.rpartition(":")[2].isdigit()]:
         raise ValueError(f"Kafka: servers must be such as 'localhost:9092', not {wrong[0]!r}")
     return ",".join(found)
+
+
+def _package(version: str) -> str:
+    """The end of a remedy: the coordinates of Spark's reader for the version of a Spark, which a vendor may extend."""
+    found = re.match(r"(\d+)\.(\d+)\.\d+", version)
+    release = version if found is None else found[0]
+    remedy = f"'{_PACKAGE}:{release}'}}) or beamlike run --conf spark.jars.packages={_PACKAGE}:{release}"
+    if found is None or found[2] == "0":
+        return remedy
+    before = f"{found[1]}.{int(found[2]) - 1}.0"
+    return f"{remedy}; as long as Maven Central has none of {release}, with the last one before, such as {before}"
 
 
 def _topics(topics: str | Sequence[str]) -> tuple[str, ...]:
@@ -233,7 +245,7 @@ class Kafka:
                 raise
             raise PlanError(
                 "this Spark has no reader of Kafka; add it with SparkRunner(config={'spark.jars.packages': "
-                f"'{_PACKAGE}:{spark.version}'}})"
+                f"{_package(spark.version)}"
             ) from None
         return self._before_end(stream).selectExpr(*_raw(headers=self.headers))
 

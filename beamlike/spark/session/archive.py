@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterable, Iterator
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -23,6 +23,7 @@ Code = Path | zipfile.Path
 
 OWN_PACKAGES = ("beamlike", "stages", "windowing")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip entry: an archive depends on its contents only
+_COMPILED = frozenset(Path(f"module{suffix}").suffix for suffix in EXTENSION_SUFFIXES)
 _UNCHECKED_HASH = b"\1\0\0\0"  # PEP 552: compiled code that is valid, whatever the date of its source
 
 
@@ -30,8 +31,10 @@ def build_archive(modules: Iterable[ModuleType | str]) -> Path:
     """A zip file with windowing, stages, beamlike and the code of `modules` (or their names).
 
     A module's code is its top-level package, or its file, and the same for what those import, as far as
-    it is the user's own: not the standard library, not an installed package, and not `__main__`, whose
-    functions are pickled by value. The same contents give the same bytes, and in one process the same path.
+    it is the user's own: not the standard library, not an installed package, not Spark's own Python, and not
+    `__main__`, whose functions are pickled by value. A package with compiled modules stays where it is, too: Python
+    imports none from a zip file, and the rest of the package would hide the whole one. The same contents give the
+    same bytes, and in one process the same path.
     """
     sources = dict(sorted(_sources(modules).items()))
     digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
@@ -54,7 +57,7 @@ def _sources(modules: Iterable[ModuleType | str]) -> dict[str, Code]:
         name = ahead.pop()
         if name not in seen:
             seen.add(name)
-            found = dict(_files(name, [place for place in _places(name) if not _installed(place)]))
+            found = dict(_files(name, [place for place in _places(name) if not _stays(place)]))
             sources.update(found)
             ahead += [used for path in found.values() for used in _imported(path)]
     return sources
@@ -116,11 +119,29 @@ def _below(folder: Code) -> Iterator[tuple[str, Code]]:
             yield name.removeprefix(folder.at), zipfile.Path(folder.root, name)
 
 
-def _installed(code: Code) -> bool:
+def _stays(code: Code) -> bool:
+    """True for code that workers find by themselves, or cannot import from an archive."""
     path = Path(str(code))
-    return bool({"site-packages", "dist-packages"}.intersection(path.parts)) or any(
-        path.is_relative_to(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")
+    return (
+        bool({"site-packages", "dist-packages"}.intersection(path.parts))
+        or any(path.is_relative_to(folder) for folder in _of_python_and_spark())
+        or (path.is_dir() and any(_is_compiled_module(file, path) for file in path.rglob("*")))
     )
+
+
+def _is_compiled_module(file: Path, package: Path) -> bool:
+    """True for a compiled module of the package itself, not for one of an environment in its folder."""
+    inside = file.suffix in _COMPILED and "site-packages" not in file.relative_to(package).parts
+    return inside and (file.parent / "__init__.py").exists()
+
+
+def _of_python_and_spark() -> Iterator[Path]:
+    """Folders and files of the standard library, and of a Spark's own Python, which workers have on their path."""
+    yield from (Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
+    for name in ("pyspark", "py4j"):
+        yield from (Path(str(place)) for place in _places(name))
+    if home := os.environ.get("SPARK_HOME"):
+        yield Path(home) / "python"
 
 
 def _imported(path: Code) -> set[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import attrs
 
+from beamlike.errors import RunError
 from beamlike.spark.session.scratch import scratch
 
 MINIMUM = 17
@@ -67,7 +68,7 @@ exec @JAVA@ "$@"
 """
 
 
-class JavaNotFound(RuntimeError):
+class JavaNotFound(RunError):
     """No Java that Spark can run on was found; the message says what was looked at and what to install."""
 
 

@@ -6,20 +6,23 @@ import atexit
 import contextlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-import pyspark
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from beamlike.errors import RunError
 from beamlike.spark.session.java import find_java
 from beamlike.spark.session.pickling import pickle_bytes_as_bytes
 from beamlike.spark.session.scratch import scratch
@@ -56,6 +59,16 @@ _WORKER_NOISE = re.compile(
     rb"(finish init stage|received parameters|Starting execution|Completed execution) "
 )
 
+_SAID = 12  # lines of Java that are kept
+_LAST_LINES_SECONDS = 10
+
+
+class SparkNotStarted(RunError):
+    """Spark did not start. The message has what Java said last."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"Spark did not start; its Java said:\n{said}")
+
 
 def start(
     master: str | None, name: str, config: Mapping[str, str], *, row_loops: bool = False
@@ -65,7 +78,7 @@ def start(
     `row_loops`: rows will pass through Java one by one, not only payloads with many of them.
 
     Under spark-submit, where Java runs already, the master is the one that was submitted to, unless
-    `master` names one; otherwise it is local[*] by default. Raises JavaNotFound.
+    `master` names one; otherwise it is local[*] by default. Raises JavaNotFound and SparkNotStarted.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     running = submitted or SparkContext._gateway is not None  # a stopped application leaves its Java behind
@@ -79,7 +92,10 @@ def start(
         conf.setMaster(master or "local[*]")
     with _environment(_launch_environment(conf, running)):
         gateway = None if running else _quiet_gateway(conf, row_loops=row_loops)
-        session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        try:
+            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except Py4JJavaError as error:
+            raise SparkNotStarted(str(error.java_exception)) from error
     if str(session.sparkContext.master).startswith("local-cluster"):
         atexit.register(session.stop)  # before the scratch folder goes, in which its workers live
     return session
@@ -100,9 +116,9 @@ def _launch_environment(conf: SparkConf, running: bool) -> dict[str, str]:
 
 
 def _linked_home() -> str:
-    """A Spark home of links to the installed pyspark, for local-cluster, whose workers write into it."""
+    """A Spark home of links to the one that there is, for local-cluster, whose workers write into it."""
     home = Path(tempfile.mkdtemp(prefix="spark-home-", dir=scratch()))
-    for entry in Path(pyspark.__file__).parent.iterdir():
+    for entry in Path(_find_spark_home()).iterdir():
         (home / entry.name).symlink_to(entry)
     return str(home)
 
@@ -128,18 +144,49 @@ def _quiet_gateway(conf: SparkConf, *, row_loops: bool) -> JavaGateway:
     if "log4j" not in given:
         options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}")
     conf.set("spark.driver.extraJavaOptions", " ".join(options))
-    gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE})
-    threading.Thread(target=_pass_on, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True).start()
+    gateway = _launched(conf)
     pickle_bytes_as_bytes(gateway)
     return gateway
 
 
-def _pass_on(pipe: IO[bytes]) -> None:
-    """Copy lines to this process's standard error, less the noise, until the other end closes."""
+def _launched(conf: SparkConf) -> JavaGateway:
+    """Java, whose standard error a thread passes on. Raises `SparkNotStarted` with its last lines if it ends."""
+    ours, javas = os.pipe()
+    said: deque[bytes] = deque(maxlen=_SAID)
+    reader = threading.Thread(
+        target=_pass_on, args=(os.fdopen(ours, "rb"), said), name="spark-stderr", daemon=True
+    )
+    reader.start()
+    try:
+        return launch_gateway(conf, popen_kwargs={"stderr": javas})
+    except PySparkRuntimeError as error:
+        failed = error
+    finally:
+        os.close(javas)
+    reader.join(_LAST_LINES_SECONDS)
+    raise SparkNotStarted(_reason(list(said)) or str(failed)) from failed
+
+
+def _reason(said: list[bytes]) -> str:
+    """The exception that ended Java, or else its last lines."""
+    thrown = [place for place, line in enumerate(said) if line.startswith(b"Exception in thread")]
+    return b"".join(said[thrown[-1] if thrown else 0 :]).decode(errors="replace").strip()
+
+
+def _pass_on(pipe: IO[bytes], said: deque[bytes]) -> None:
+    """Copies lines to this process's standard error and to `said`, until the other end closes.
+
+    Noise goes nowhere, and frames of tracebacks only to standard error.
+    """
     after_noise = False
-    for line in pipe:
-        noise = _WORKER_NOISE.match(line)
-        if not (noise or _JAVA_NOISE.match(line) or (after_noise and not line.strip())):
-            with contextlib.suppress(OSError):  # keep reading without a terminal: Java must never wait for us
-                os.write(2, line)
-        after_noise = noise is not None
+    with pipe:
+        for line in pipe:
+            noise = _WORKER_NOISE.match(line)
+            if not (noise or _JAVA_NOISE.match(line) or (after_noise and not line.strip())):
+                if line.strip() and not line.startswith(b"\tat "):
+                    said.append(line)
+                with contextlib.suppress(
+                    OSError
+                ):  # keep reading without a terminal: Java must never wait for us
+                    os.write(2, line)
+            after_noise = noise is not None

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -53,6 +56,8 @@ _WORKERS = {
 }
 # To get pages from the system anew takes a twentieth of what tasks need. There is one pool, as there is one thread.
 _ALLOCATOR = {allocator.VARIABLE: f"{allocator.KEPT},narenas:1"}
+_NEEDED = ("attrs", "narwhals", "numpy", "pandas", "polars", "pyarrow")  # of what is imported in workers
+_PROBE_SECONDS = 60
 EARLY = Path(__file__).with_name("early")  # its `sitecustomize` is for the worker on this machine
 _ARCHIVE = "beamlike.archive"  # the archive that was shipped for a session is a setting of that session
 
@@ -115,17 +120,45 @@ def _set(session: SparkSession, key: str, value: str) -> None:
             ) from error
 
 
-def require_python(session: SparkSession) -> None:
-    """Raises `ValueError` where the Python of the executors is not found here, too.
+def require_python(session: SparkSession, *, stateful: bool = True) -> None:
+    """Raises `ValueError` for a Python of the executors that cannot run operators.
 
-    Spark asks one beside the driver what state there is, and its error would not say what is missing.
+    Where operators are `stateful`, or executors are in this process, Spark starts that Python beside the driver, so it
+    is looked at here. Left to Spark, the error would be a traceback of Java that does not say what is missing.
     """
+    if not stateful and not _is_local(session.sparkContext):
+        return
     python = session.sparkContext.pythonExec
-    if shutil.which(python) is None:
+    found = shutil.which(python)
+    if found is None:
         raise ValueError(
             f"there is no {python!r} in {os.getcwd()}: spark.pyspark.python or PYSPARK_PYTHON has it for the "
             "executors, and Spark also starts it beside the driver; begin the run in a folder from which it is found"
         )
+    if found != sys.executable and (reason := _unfit(found)):
+        raise ValueError(
+            f"the Python of Spark's workers, {found}, {reason}; set PYSPARK_PYTHON={sys.executable} in the environment "
+            "before the session is made, or to a Python like that one on every machine"
+        )
+
+
+@cache
+def _unfit(python: str) -> str | None:
+    """The reason for which a Python cannot run operators of this process; None if it can."""
+    wanted = f"{sys.version_info.major}.{sys.version_info.minor}"
+    program = (
+        "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], "
+        f"*(name for name in {_NEEDED} if u.find_spec(name) is None))"
+    )
+    asked = subprocess.run(
+        [python, "-c", program], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+    )
+    if asked.returncode:
+        return f"does not start: {asked.stderr.strip()}"
+    version, *lacking = asked.stdout.split()
+    if version != wanted:
+        return f"is Python {version}, and this process Python {wanted}"
+    return f"does not have {', '.join(lacking)}, which beamlike needs" if lacking else None
 
 
 def interpret(session: SparkSession) -> None:

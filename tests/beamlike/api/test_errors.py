@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,6 +18,7 @@ from beamlike.errors import (
     UnknownColumn,
     WrongType,
 )
+from beamlike.spark.runner import SparkRunner
 from tests.support.pipelines import SCHEMA, Declared, plays
 
 MINUTES = bl.FixedWindows("1m")
@@ -393,3 +397,40 @@ def test_the_stand_in_source_has_the_columns_of_the_schema():
 def test_what_is_no_runner_is_refused(runner: object) -> None:
     with pytest.raises(TypeError, match=r"run takes a runner such as bl.LocalRunner\(\) .*, not "):
         bl.Pipeline("p").run(runner)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [lambda p: p, lambda p: p.plan()])
+def test_runners_and_savepoints_take_a_pipeline_or_its_plan(
+    given: Callable[[bl.Pipeline], Any], tmp_path: Path
+) -> None:
+    out = bl.Memory()
+    pipeline = bl.Pipeline("p")
+    (tmp_path / "in.jsonl").write_text('{"at": 1}\n')
+    rows = bl.JSONLines(tmp_path / "in.jsonl", schema={"at": int})
+    read = pipeline.read(
+        "rows", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps()
+    )
+    read.write("out", out)
+    bl.LocalRunner().run(given(pipeline))
+    assert len(out.rows()) == 1
+    bl.LocalRunner(checkpoint=str(tmp_path / "one")).start(given(pipeline)).stop()
+    bl.savepoint.save(tmp_path / "one", tmp_path / "saved")
+    bl.savepoint.restore(tmp_path / "saved", tmp_path / "two", given(pipeline), runner="local")
+    bl.LocalRunner(checkpoint=str(tmp_path / "two")).run(given(pipeline))
+
+
+@pytest.mark.parametrize(
+    ("call", "taker"),
+    [
+        (lambda given: bl.LocalRunner().run(given), "LocalRunner.run"),
+        (lambda given: bl.LocalRunner(checkpoint="c").start(given), "LocalRunner.start"),
+        (lambda given: SparkRunner().run(given), "SparkRunner"),
+        (lambda given: bl.savepoint.restore("s", "c", given), "restore"),
+    ],
+)
+@pytest.mark.parametrize("given", [None, "p", bl.Memory()])
+def test_what_has_no_plan_is_refused(call: Callable[[Any], Any], taker: str, given: Any) -> None:
+    with pytest.raises(
+        bl.errors.WrongType, match=re.escape(f"{taker} takes a pipeline or its plan, not {given!r}")
+    ):
+        call(given)

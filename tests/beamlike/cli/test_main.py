@@ -174,6 +174,10 @@ def test_a_step_that_could_use_no_row_is_in_the_table_and_told_at_the_end(
         ("mine:", "'mine:': write MODULE:PIPELINE"),
         (":clicks", "':clicks': write MODULE:PIPELINE"),
         (".mine:clicks", "'.mine:clicks': write MODULE:PIPELINE"),
+        ("mine.py:clicks", "'mine.py:clicks': a module has no path; write mine:clicks"),
+        ("./mine.py:clicks", "a module has no path; write mine:clicks"),
+        ("jobs/mine.py", "a module has no path; write jobs.mine:PIPELINE"),
+        ("/jobs/mine.py:clicks", "a module has no path; write mine:clicks, in the folder /jobs"),
         ("min_e:clicks", "there is no module 'min_e' here or installed"),
         ("mine.sub:clicks", "there is no module 'mine.sub' here or installed"),
         (
@@ -233,6 +237,9 @@ def test_an_error_in_the_users_own_code_keeps_its_traceback(invoke: Invoke) -> N
         (["--drain"], "trigger= and drain= need checkpoint="),
         (["--checkpoint", "c", "--shards", "2"], "--shards: for --runner spark only"),
         (["--checkpoint", "c", "--records", "r"], "records= is for runs without a checkpoint"),
+        (["--checkpoint", "c", "--conf", "a=b"], "--conf: for --runner spark only"),
+        (["--runner", "spark", "--conf", "spark.jars"], "'spark.jars': write --conf KEY=VALUE"),
+        (["--runner", "spark", "--conf", "=x"], "'': write --conf KEY=VALUE"),
         (["--runner", "spak"], "'spak' is not one of 'local', 'spark'"),
         (["--runner", "spark", "--shards", "0"], "0 is not in the range x>=1"),
         (
@@ -250,6 +257,13 @@ def test_options_that_do_not_fit_are_usage_errors(invoke: Invoke, options: list[
     assert result.exit_code == 2
     assert message in result.stderr
     assert not Path("out").exists()
+
+
+def test_settings_of_spark_are_read_by_name(invoke: Invoke) -> None:
+    settings = ["--conf", "spark.a=1", "--conf", "spark.b=x=y", "--conf", "spark.a=2"]
+    command = main.commands["run"]
+    with command.make_context("run", ["mine:clicks", "--runner", "spark", *settings]) as context:
+        assert context.params["config"] == {"spark.a": "2", "spark.b": "x=y"}
 
 
 # Looking at a run

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def write(folder: Path, sources: dict[str, str]) -> None:
     for name, source in sources.items():
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     importlib.invalidate_caches()
 
@@ -134,3 +136,44 @@ def test_what_is_imported_from_a_zip_file_comes_along(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert users(tmp_path / "sent.zip") == {"plays/__init__.py", "plays/best.py", "limit.py"}
     assert run(tmp_path / "sent.zip", "import plays, beamlike; print(plays.BEST)").stdout == "3\n"
+
+
+def test_what_a_distribution_of_spark_has_stays_there(tmp_path: Path) -> None:
+    home = tmp_path / "spark"
+    write(
+        home,
+        {
+            "python/pyspark/__init__.py": "import more",
+            "python/more.py": "",
+            "work-dir/plays.py": "import pyspark.sql, py4j, more",
+        },
+    )
+    with zipfile.ZipFile(home / "python" / "py4j.zip", "w") as file:
+        file.writestr("py4j/__init__.py", "")
+    paths = [str(home / place) for place in ("work-dir", "python", "python/py4j.zip")]
+    program = (
+        f"sys.path[:0] = {paths}\n"
+        "import os\n"
+        "from beamlike.spark.session.archive import _sources\n"
+        "print({name for name in _sources(['plays', 'pyspark.sql']) if name.split('/')[0] not in "
+        f"{OWN_PACKAGES}}})"
+    )
+    environment = {**os.environ, "SPARK_HOME": str(home)}
+    archive = build_archive([])
+    command = [sys.executable, "-c", f"import sys\nsys.path.insert(0, {str(archive)!r})\n{program}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.stdout, done.stderr) == ("{'plays.py'}\n", "")
+
+
+def test_a_package_with_compiled_modules_stays_where_it_is(code: Path) -> None:
+    suffix = EXTENSION_SUFFIXES[0]
+    write(code, {"plays.py": "import fast, slow", "fast/__init__.py": "", "slow/__init__.py": ""})
+    (code / "fast" / f"inner{suffix}").touch()
+    # An environment in the folder of a package is no part of it.
+    write(code / "slow", {"site-packages/__init__.py": ""})
+    (code / "slow" / "site-packages" / f"inner{suffix}").touch()
+    assert users(build_archive(["plays"])) == {
+        "plays.py",
+        "slow/__init__.py",
+        "slow/site-packages/__init__.py",
+    }

@@ -1,0 +1,26 @@
+"""Spark that does not start says why."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark import SparkConf
+
+from beamlike.errors import RunError
+from beamlike.spark.session import launch
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("spark.driver.memory", "lots", "Invalid maximum heap size: -Xmxlots"),
+        ("spark.jars.packages", "nonsense", "The coordinate provided is: nonsense"),
+    ],
+)
+def test_java_that_does_not_start_says_why(setting: str, value: str, reason: str) -> None:
+    conf = SparkConf(loadDefaults=False).setMaster("local[1]").set(setting, value)
+    with (
+        launch._environment(launch._launch_environment(conf, running=False)),
+        pytest.raises(RunError, match=f"(?s)Spark did not start; its Java said:\n.*{reason}") as caught,
+    ):
+        launch._launched(conf)
+    assert "\tat " not in str(caught.value)
