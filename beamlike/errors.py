@@ -13,6 +13,11 @@ from stages.errors import StepError as StepError
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
+def without_colours(text: str) -> str:
+    """The text of a library's error without codes for terminals."""
+    return _COLOURS.sub("", text)
+
+
 class PlanError(ValueError):
     """A pipeline cannot be run as it is declared. `step` names the step at fault, where there is one.
 
@@ -165,7 +170,7 @@ def naming_source(name: str) -> Iterator[None]:
     except OSError as error:
         if type(error) is not OSError or error.errno is not None:
             raise  # of this machine's files, whose kinds have names
-        failed = SourceError(f"it cannot be read: {_COLOURS.sub('', str(error)).strip()}")
+        failed = SourceError(f"it cannot be read: {without_colours(str(error)).strip()}")
         failed.source = name
         raise failed from error
 

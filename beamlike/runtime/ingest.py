@@ -283,7 +283,8 @@ def require_files(plan: Plan, *, globs: bool) -> None:
     for name, source in plan.sources.items():
         try:
             if isinstance(source.source, ReadInFiles):
-                source.source.require_there(globs=globs)
+                with naming_source(name):
+                    source.source.require_there(globs=globs)
         except FileNotFoundError as error:
             raise MissingFiles(str(error), step=name) from None
 

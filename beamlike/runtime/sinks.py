@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from beamlike.errors import PlanError, SinkError, SinkInUse
+from beamlike.errors import PlanError, RunError, SinkError, SinkInUse, without_colours
 from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames
 from beamlike.io.sinks import Checked, Held, PerRun, Started
@@ -121,7 +121,9 @@ def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
 
 def what_failed(error: Exception) -> str:
     """The error in words: of one with the traceback of another process in it, the last line."""
-    text = str(error).strip()
+    text = without_colours(str(error)).strip()
+    if isinstance(error, RunError):
+        return text  # of ours, which says it all
     if "Traceback (most recent call last)" in text:
         text = text.splitlines()[-1]
     return f"{type(error).__name__}: {text}"

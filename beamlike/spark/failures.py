@@ -11,7 +11,7 @@ from typing import Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from beamlike.errors import CheckpointError, DataLoss, RunError, SourceError
+from beamlike.errors import CheckpointError, DataLoss, RunError, SinkError, SinkInUse, SourceError
 from beamlike.io.sources import ReadBySpark
 from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import not_stored
@@ -19,7 +19,11 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop_sums import not_fitting
 from beamlike.spark.query.build import python_reason
 
-_OURS: Final = re.compile(r"^beamlike\.errors\.CheckpointError: (.*)", re.MULTILINE | re.DOTALL)
+_OURS: Final = re.compile(
+    r"^beamlike\.errors\.(?P<kind>CheckpointError|SourceError|DataLoss|SinkError|SinkInUse): "
+    r"(?:(?:source|sink) '(?P<name>[^\n]*?)': )?(?P<reason>.*)",
+    re.MULTILINE | re.DOTALL,
+)
 _SEAL: Final = re.compile(r"^beamlike\.system\.seals\.NotAsWritten: (.*)", re.MULTILINE)
 _NAMED: Final = 3  # of files that are damaged
 _FULL: Final = re.compile(r".*(?:No space left on device|Disk quota exceeded).*")
@@ -30,7 +34,7 @@ _DAMAGE: Final = re.compile(
     r"(?:\.\w+)?\] ([^\n]*)|(Checksum error: [^\n]*)|(File \S+/state/\S+ does not exist)|(batch \d+ doesn't exist)"
 )
 _LOST: Final = re.compile(r"Some data may have been lost.*?Reason: ([^\n]*?)\s*\n", re.DOTALL)
-_KAFKA: Final = re.compile(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+: [^\n]*)")
+_KAFKA: Final = re.compile(r"org\.apache\.kafka\.common\.(?:[a-z]+\.)*(\w+: [^\n]*)")
 _CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MULTILINE)
 
 
@@ -38,7 +42,7 @@ def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception | Non
     """The error for what Spark says of a query that failed; None if there is nothing to add to that."""
     told = _failure(message, checkpoint)
     read = [name for name, source in plan.sources.items() if isinstance(source.source, ReadBySpark)]
-    if isinstance(told, SourceError) and len(read) == 1:
+    if isinstance(told, SourceError) and told.source is None and len(read) == 1:
         told.source = read[0]
     return told
 
@@ -46,7 +50,7 @@ def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception | Non
 def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
     if reason := python_reason(message):
         if found := _OURS.search(reason):
-            return CheckpointError(found[1].strip())
+            return _of_ours(found)
         return checkpoint.damaged(found[1].strip()) if (found := _SEAL.search(reason)) else RunError(reason)
     said = message.partition("=== Streaming Query ===")[0]
     if found := _LOST.search(said):
@@ -82,6 +86,18 @@ def understood(checkpoint: Checkpoint) -> Iterator[None]:
         if told := _damage(str(error), checkpoint):
             raise told from error
         raise
+
+
+def _of_ours(found: re.Match[str]) -> Exception:
+    """The error that a worker has raised, of the same kind as in process."""
+    kind, name, reason = found["kind"], found["name"], found["reason"].strip()
+    if kind in ("SinkError", "SinkInUse"):
+        return (SinkInUse if kind == "SinkInUse" else SinkError)(name, reason)
+    if kind == "CheckpointError":
+        return CheckpointError(reason if name is None else found[0].partition(": ")[2].strip())
+    failed = (DataLoss if kind == "DataLoss" else SourceError)(reason)
+    failed.source = name
+    return failed
 
 
 def _not_stored(said: str, checkpoint: str) -> str | None:

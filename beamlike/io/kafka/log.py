@@ -24,6 +24,10 @@ _AHEAD: Final = 100_000  # messages of a partition that are held while others ar
 _NO_GROUP: Final = "beamlike"  # a name that the client asks for; no group is joined, and no offset kept there
 
 
+class UnknownTopic(SourceError):
+    """Servers that answer do not have a topic."""
+
+
 @attrs.define
 class Log:
     """The partitions of some topics, with a connection of their own until `close`."""
@@ -72,7 +76,7 @@ class Log:
         known = self._contact.topics()
         for topic in self.topics:
             if topic not in known or known[topic].error is not None:
-                raise SourceError(f"there is no topic {topic!r} at {self.servers}{nearest(topic, known)}")
+                raise UnknownTopic(f"there is no topic {topic!r} at {self.servers}{nearest(topic, known)}")
         return [
             split_name(topic, partition)
             for topic in self.topics

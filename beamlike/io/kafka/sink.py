@@ -12,11 +12,11 @@ from urllib.parse import quote
 import attrs
 import polars as pl
 
-from beamlike.errors import PlanError, SourceError, WrongType, unknown_column
+from beamlike.errors import PlanError, WrongType, unknown_column
 from beamlike.io.base import Part
 from beamlike.io.kafka.client import confluent_kafka
 from beamlike.io.kafka.codecs import Codec, Json, Plain, codec, json
-from beamlike.io.kafka.log import Log
+from beamlike.io.kafka.log import Log, UnknownTopic
 from beamlike.io.kafka.messages import VALUE
 from beamlike.io.kafka.sender import PATIENCE, groups, latest_batch, send_once
 from beamlike.io.kafka.settings import OF_READERS
@@ -109,11 +109,11 @@ class KafkaSink:
         return attrs.evolve(self, name=rows.step)
 
     def check(self) -> None:
-        """Raises `PlanError` where the topic does not exist."""
+        """Raises `PlanError` where the topic does not exist, and `SourceError` where no server answers."""
         with closing(Log.open(self.servers, (self.topic,), self.options, headers=False, skips=False)) as log:
             try:
                 log.partitions()
-            except SourceError as error:
+            except UnknownTopic as error:
                 raise PlanError(str(error)) from None
 
     def start(self, run: str) -> None:

@@ -43,6 +43,17 @@ def shown(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
+def is_address(url: str) -> bool:
+    """True for an address of which each part is where it belongs, so that `shown` knows the secret ones."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    behind = f"{parts.path}{parts.query}{parts.fragment}"
+    return parts.netloc.count("@") <= 1 and (parts.scheme == "unix" or "@" not in behind)
+
+
 def connect(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
     """A client with connections of its own. Raises `PlanError` for options that it does not take."""
     client = redis().Redis.from_url(url, **dict(options))

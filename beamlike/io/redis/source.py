@@ -15,7 +15,7 @@ from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Announced, Pieces
 from beamlike.io.kafka.codecs import Codec
 from beamlike.io.redis import messages
-from beamlike.io.redis.client import Entry, Group, connect, kept_connection, shown
+from beamlike.io.redis.client import Entry, Group, connect, is_address, kept_connection, shown
 from beamlike.io.redis.reading import Reading
 from beamlike.io.sources import Position, Taken
 from beamlike.rows.event_time import read_event_time
@@ -103,9 +103,17 @@ class Redis(AnnouncingSource):
 
     @url.validator
     def _is_an_address(self, attribute: attrs.Attribute[str], value: object) -> None:
+        # No part of it may be shown: where it is malformed, any part may be the password.
         if not isinstance(value, str) or not value.startswith(_SCHEMES):
+            scheme = value.partition("://")[0] if isinstance(value, str) and "://" in value else None
+            given = f"{scheme}://..." if scheme else type(value).__name__
             raise ValueError(
-                f"Redis: url must be such as 'redis://localhost:6379/0', also rediss:// or unix://, not {value!r}"
+                f"Redis: url must be such as 'redis://localhost:6379/0', also rediss:// or unix://, not {given}"
+            )
+        if not is_address(value):
+            raise ValueError(
+                "Redis: url is no address such as 'redis://:password@localhost:6379/0'; a user or password with any "
+                "of :/?#@ in it is quoted by urllib.parse.quote(..., safe='')"
             )
 
     @start.validator

@@ -83,7 +83,9 @@ def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = N
 
 def shown(url: sa.URL) -> str:
     """The URL without user, password and options, for people to read."""
-    return str(sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database))
+    # An @ in a password that is not quoted ends it, and the rest of it would be part of the host.
+    host = url.host and url.host.rpartition("@")[2]
+    return str(sa.URL.create(url.drivername, host=host, port=url.port, database=url.database))
 
 
 def place_of(url: sa.URL, table: str) -> tuple[str, ...]:

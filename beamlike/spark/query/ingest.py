@@ -178,21 +178,26 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: So
         for listing in listings:
             for name, entry, now in zip(*(column.to_pylist() for column in listing.columns), strict=True):
                 tasks[name].now = now
-                listed = read_entry(entry)
-                if isinstance(listed, KnownFiles):
-                    tasks[name].tell(known(listed.known))
-                elif isinstance(listed, Noted):
-                    yield from _ingest_planned(tasks[name], listed)
-                elif isinstance(listed, NotedPart):
-                    yield from _ingest_planned_part(tasks[name], listed)
-                elif isinstance(listed, FilePart):
-                    yield from _ingest_part(tasks[name], listed)
+                with naming_source(name):
+                    yield from _ingest_listed(tasks[name], read_entry(entry))
         for task in tasks.values():
             if task.now:
                 yield task.close()
         yield from mine.close(topology.labels[0])
 
     return run
+
+
+def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
+    """What a task sends of an entry of a list."""
+    if isinstance(listed, KnownFiles):
+        task.tell(known(listed.known))
+    elif isinstance(listed, Noted):
+        yield from _ingest_planned(task, listed)
+    elif isinstance(listed, NotedPart):
+        yield from _ingest_planned_part(task, listed)
+    elif isinstance(listed, FilePart):
+        yield from _ingest_part(task, listed)
 
 
 def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
