@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from beamlike.errors import PlanError
-from beamlike.logical.node import Node
+from beamlike.logical.node import Node, inputs_first
 from beamlike.logical.origins import Apply, DeadLetters, Group, Origin, Read
 from beamlike.rows.event_time import DEAD_LETTERS
 from beamlike.steps.base import Step, WindowInto
@@ -25,7 +25,7 @@ def dead_letters(before: Node, name: str, base: str) -> Node:
 
 def has_dead_letters(node: Node) -> bool:
     """Whether its rows are dead letters, or some of them."""
-    return isinstance(node.origin, DeadLetters) or any(map(has_dead_letters, node.inputs))
+    return any(isinstance(one.origin, DeadLetters) for one in inputs_first(node))
 
 
 def _require_letters(node: Node, step: str) -> None:

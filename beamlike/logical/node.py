@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
 import attrs
 import polars as pl
 
@@ -47,3 +49,22 @@ class Node:
     def retracting(self) -> bool:
         """Whether a row may take back an earlier one."""
         return PANE_RETRACTED in self.shape.system
+
+
+def inputs_first(
+    node: Node, inputs: Callable[[Node], Sequence[Node]] = lambda node: node.inputs
+) -> Iterator[Node]:
+    """The node and all that it is made from, each once and after its `inputs`.
+
+    It calls nothing of itself, as a pipeline may have more steps in a row than Python allows calls in each other.
+    """
+    done, ahead = set[Node](), [node]
+    while ahead:
+        missing = [before for before in inputs(ahead[-1]) if before not in done]
+        if missing:
+            ahead += reversed(missing)
+            continue
+        one = ahead.pop()
+        if one not in done:
+            done.add(one)
+            yield one

@@ -12,7 +12,7 @@ from beamlike.io.base import Sink, WrittenBySpark, WrittenInFrames
 from beamlike.io.capabilities import require_signatures
 from beamlike.io.options import require_options
 from beamlike.logical.names import require_name
-from beamlike.logical.node import Node
+from beamlike.logical.node import Node, inputs_first
 from beamlike.logical.overlaps import require_own_folder
 from beamlike.logical.row_key import fitted
 from beamlike.logical.written import with_columns_of
@@ -153,12 +153,15 @@ class Registry:
 
     def _renewed(self, node: Node, known: dict[Node, Node]) -> Node:
         """The node, and all that it is made from; each is one object, however it is reached."""
-        latest = self.latest(node)
-        if latest not in known:
-            inputs = tuple(self._renewed(before, known) for before in latest.inputs)
-            same = all(one is other for one, other in zip(inputs, latest.inputs, strict=True))
-            known[latest] = latest if same else attrs.evolve(latest, inputs=inputs)
-        return known[latest]
+        for one in inputs_first(self.latest(node), self._latest_inputs):
+            if one not in known:
+                inputs = tuple(known[before] for before in self._latest_inputs(one))
+                same = all(new is old for new, old in zip(inputs, one.inputs, strict=True))
+                known[one] = one if same else attrs.evolve(one, inputs=inputs)
+        return known[self.latest(node)]
+
+    def _latest_inputs(self, node: Node) -> list[Node]:
+        return [self.latest(before) for before in node.inputs]
 
 
 def _got(given: object) -> str:

@@ -69,10 +69,9 @@ def readings_node(name: str, source: Refreshed, timestamp: Any, unit: str | None
 
 def is_read_again(node: Node) -> bool:
     """Whether its rows are those of readings, each of which takes the place of the one before."""
-    origin = node.origin
-    if isinstance(origin, Read):
-        return isinstance(origin.source, Refreshed)
-    return isinstance(origin, Step | Configure) and is_read_again(node.inputs[0])
+    while isinstance(node.origin, Step | Configure):
+        node = node.inputs[0]
+    return isinstance(node.origin, Read) and isinstance(node.origin.source, Refreshed)
 
 
 def require_source(source: Any, step: str) -> tuple[Any, pl.Schema]:

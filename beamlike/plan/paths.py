@@ -38,16 +38,18 @@ class Path:
 
 def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
     """Every path from a source or grouping to the node, in the order of declaration."""
-    origin = node.origin
-    if isinstance(origin, Read | OfStage):
-        yield Path(node.name, after)
-    elif isinstance(origin, DeadLetters):
-        yield from _paths_of_letters(node.inputs[0], after)
-    elif isinstance(origin, Late):
-        yield Path(node.inputs[0].name, after, "late")
-    else:
-        for before in node.inputs:
-            yield from paths_to(before, (*_steps(node, before), *after))
+    ahead = [(node, after)]
+    while ahead:
+        node, after = ahead.pop()
+        origin = node.origin
+        if isinstance(origin, Read | OfStage):
+            yield Path(node.name, after)
+        elif isinstance(origin, DeadLetters):
+            yield from _paths_of_letters(node.inputs[0], after)
+        elif isinstance(origin, Late):
+            yield Path(node.inputs[0].name, after, "late")
+        else:
+            ahead += [(before, (*_steps(node, before), *after)) for before in reversed(node.inputs)]
 
 
 def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:

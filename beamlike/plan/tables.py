@@ -9,7 +9,7 @@ import attrs
 
 from beamlike.io.in_process import InProcess
 from beamlike.io.sources import ReadBySpark, ToldOfCommits
-from beamlike.logical.node import Node
+from beamlike.logical.node import Node, inputs_first
 from beamlike.logical.origins import Apply, Read
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.plan.paths import paths_to
@@ -52,21 +52,24 @@ def is_table(side: Node, sources: Mapping[str, Node], is_whole: Callable[[Node],
 
 def as_step(node: Node, known: dict[Node, Node], lookups: Container[str]) -> Node:
     """The node, in which the lookups of these names are steps; each node is one object, however it is reached."""
-    if node not in known:
-        inputs = tuple(as_step(before, known, lookups) for before in node.inputs)
-        if node.name in lookups and isinstance(node.origin, Apply):
-            operator = node.origin.operator
-            assert isinstance(operator, SideInputs)
-            assert isinstance(operator.use, LookedUp)
-            tables = {
-                side.name: made.name for side, made in zip(operator.sides, node.inputs[1:], strict=True)
-            }
-            step = LookUp(node.name, operator.use, tables)
-            known[node] = attrs.evolve(node, origin=step, inputs=inputs[:1])
-        else:
-            same = all(one is other for one, other in zip(inputs, node.inputs, strict=True))
-            known[node] = node if same else attrs.evolve(node, inputs=inputs)
+    for one in inputs_first(node):
+        if one not in known:
+            known[one] = _as_step(one, tuple(known[before] for before in one.inputs), lookups)
     return known[node]
+
+
+def _as_step(node: Node, inputs: tuple[Node, ...], lookups: Container[str]) -> Node:
+    """The node with these inputs in place of its own, as a step if it is one of the lookups."""
+    if node.name not in lookups or not isinstance(node.origin, Apply):
+        same = all(one is other for one, other in zip(inputs, node.inputs, strict=True))
+        return node if same else attrs.evolve(node, inputs=inputs)
+    operator = node.origin.operator
+    assert isinstance(operator, SideInputs)
+    assert isinstance(operator.use, LookedUp)
+    tables = {side.name: made.name for side, made in zip(operator.sides, node.inputs[1:], strict=True)}
+    step = LookUp(node.name, operator.use, tables)
+    after: Node = attrs.evolve(node, origin=step, inputs=inputs[:1])
+    return after
 
 
 def with_tables(plan: Plan, tables: Mapping[str, Seen]) -> Plan:
