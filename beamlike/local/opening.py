@@ -138,6 +138,8 @@ class Opened:
             storing=lambda: stored("write", checkpoint.path),
         )
         run.outcome.later = journal.later
+        if journal.last is not None:
+            run.observers.clock.last = journal.last[0].now
         last = _record_before(journal, run, checkpoint)
         drains = plan.drains(asked=options.drain and steps_of(plan) is None)
         engine = Engine(

@@ -138,7 +138,8 @@ class LocalRun(Shown):
         self, taken: Iterator[Bundle], sinks: BatchSinks, outcome: Outcome, progress: Progress
     ) -> None:
         limit = DeadLetterLimit(self.plan.max_dead_letters)
-        observers = Observers.of(self.plan, limit, outcome, progress, self.runner.on_batch)
+        clock = self.runner.clock
+        observers = Observers.of(self.plan, limit, outcome, progress, self.runner.on_batch, clock)
         self._desk.begin(0)
         for number, bundle in enumerate(taken):
             self.batches.append(self._engine.take(bundle, number, sinks))

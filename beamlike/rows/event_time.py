@@ -22,6 +22,8 @@ DEAD_LETTERS: Final = pl.Schema({"step": pl.String(), "error": pl.String(), "row
 """A dead letter: the step that could not use the row, why, and the row's user columns as JSON."""
 
 _MOMENT: Final = pl.Datetime("us")
+_OUR_DAYS: Final = (30 * 365 * DAY, 130 * 365 * DAY)
+"""Times (us) that events are likely to have, from about 2000 to 2100."""
 
 
 @attrs.frozen
@@ -162,7 +164,20 @@ def why_unreadable(
         time = _microseconds(value, dtype, unit)
         within = pl.when(time.is_between(MIN_TIME, GLOBAL_WINDOW_END - 1)).then(time)
         why = pl.coalesce(future.why(what, within), why)
+    if unit is not None:
+        why = pl.concat_str(why, _in_another_unit(value, unit))
     return pl.when(value.is_null()).then(pl.lit(f"{what} null")).otherwise(why)
+
+
+def _in_another_unit(value: pl.Expr, unit: str) -> pl.Expr:
+    """A hint, as text, for a number that is a time of our days in a finer unit; else empty."""
+    hint, number = pl.lit(""), value.cast(pl.Float64, strict=False)
+    for finer in list(_UNITS)[list(_UNITS).index(unit) + 1 :]:
+        micros = number * (_UNITS[finer] or 1e-3)
+        time = time_text(pl.when(micros.is_between(*_OUR_DAYS)).then(micros).cast(_MOMENT), _MOMENT)
+        told = pl.concat_str(pl.lit(f"; with timestamp_unit={finer!r} it is "), time)
+        hint = pl.when(micros.is_between(*_OUR_DAYS)).then(told).otherwise(hint)
+    return hint
 
 
 def _unit_text(dtype: pl.DataType, unit: str | None) -> str:

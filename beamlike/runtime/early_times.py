@@ -13,7 +13,7 @@ from windowing.time import DAY
 
 _LOG = logging.getLogger("beamlike")
 
-_JANUARY: Final = range(31 * DAY)
+_JANUARY: Final = range(-31 * DAY, 31 * DAY)  # a watermark may be behind the times
 _COARSER: Final = {"ms": "'s'", "us": "'ms' or 's'", "ns": "'us', 'ms' or 's'"}
 """The units that whole numbers may be in where they are said to be in this one; of seconds there is none."""
 

@@ -9,6 +9,7 @@ import attrs
 
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.clock_jumps import ClockJumps
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.drops import Drops
 from beamlike.runtime.early_times import EarlyTimes
@@ -54,6 +55,7 @@ class Observers:
     progress: Progress
     on_batch: OnBatch | None
     times: EarlyTimes
+    clock: ClockJumps
     losses: Losses
 
     @classmethod
@@ -64,9 +66,12 @@ class Observers:
         outcome: Outcome,
         progress: Progress,
         on_batch: OnBatch | None,
+        clock: Callable[[], int],
     ) -> Observers:
-        """Of a run of this plan."""
-        return cls(outcome, progress, on_batch, EarlyTimes(plan), Losses.of(plan, limit))
+        """Of a run of this plan, on a machine with this `clock` (us)."""
+        return cls(
+            outcome, progress, on_batch, EarlyTimes(plan), ClockJumps(plan, clock), Losses.of(plan, limit)
+        )
 
     def take(self, record: BatchRecord) -> None:
         """One more batch. Raises `TooManyDeadLetters`, and what `on_batch` raises."""
@@ -76,6 +81,7 @@ class Observers:
             with at("callback", "on_batch"):
                 self.on_batch(record)
         self.times.take(record)
+        self.clock.take(record)
         self.losses.take(record)
 
     def end(self) -> None:

@@ -62,7 +62,7 @@ class OpenRun:
         held.callback(outcome.close, "failed")
         progress = Progress(plan.name)
         held.callback(progress.close)
-        observers = Observers.of(plan, limit, outcome, progress, on_batch)
+        observers = Observers.of(plan, limit, outcome, progress, on_batch, desk.clock)
         return cls(checkpoint, manifest, sinks, outcome, progress, observers, may_replay)
 
     def note(self, fact: str, *, holds: bool = True) -> None:

@@ -156,6 +156,21 @@ def test_every_row_is_either_good_or_a_dead_letter() -> None:
     [
         (pl.Series([2**63 - 1]), "s", "out of range: 9223372036854775807 s"),
         (pl.Series(["9223372036854775807"]), "ms", "out of range: '9223372036854775807'"),
+        (
+            pl.Series([1_767_268_800_000_000]),
+            "s",
+            "out of range: 1767268800000000 s; with timestamp_unit='us' it is 2026-01-01T12:00:00.000000Z",
+        ),
+        (
+            pl.Series(["1767268800000000000"]),
+            "ms",
+            "out of range: '1767268800000000000'; with timestamp_unit='ns' it is 2026-01-01T12:00:00.000000Z",
+        ),
+        (
+            pl.Series([1.7672688e15]),
+            "s",
+            "out of range: 1767268800000000.0 s; with timestamp_unit='us' it is 2026-01-01T12:00:00.000000Z",
+        ),
         (pl.Series(["12.5"]), "ms", "not a time: '12.5'"),
         (pl.Series([2**63 - 1]).cast(pl.Datetime("us", "UTC")), None, "out of range: 9223372036854775807 us"),
         (pl.Series([2**31 - 1]).cast(pl.Int32).cast(pl.Date), None, "out of range: 2147483647 days"),

@@ -40,7 +40,7 @@ def observers(
     plan = plays().plan()
     outcome = Outcome.open(path, plan, Desk(lambda: 0), fresh=True)
     try:
-        yield Observers.of(plan, DeadLetterLimit(0, keep=keep), outcome, Progress("p"), on_batch)
+        yield Observers.of(plan, DeadLetterLimit(0, keep=keep), outcome, Progress("p"), on_batch, lambda: 0)
     finally:
         outcome.close("ended")
 

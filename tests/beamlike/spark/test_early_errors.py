@@ -131,6 +131,7 @@ def test_a_plan_that_does_not_fit_its_checkpoint_is_refused_before_spark_starts(
         ([1_767_268_800, 1_767_268_900], "s", False),
         ([1_767_268_800_000], "ms", False),
         ([1_767_268_800_000], "us", True),
+        ([1_767_268_800, 1_767_268_900], "ns", True),
         ([5], "s", False),
     ],
 )
