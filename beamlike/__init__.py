@@ -5,6 +5,7 @@ May import `stages` and all below it.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -309,7 +310,11 @@ def __getattr__(name: str) -> Any:
         from beamlike.version import version
 
         return version()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from beamlike.api.other_names import PACKAGE, missing
+
+    raise missing(sys.modules[__name__], f"module {__name__!r}", name, PACKAGE, __all__)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from stages.errors import StepError as StepError
+from windowing.columns import EVENT_TIME, PANE_COLUMNS, RESERVED_PREFIX, WINDOW_COLUMNS
 
+COMPUTED: Final = frozenset(
+    name.removeprefix(RESERVED_PREFIX) for name in (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
+)
+"""What rows have beside the user's columns: a function gives each as an expression."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -301,6 +306,8 @@ def unknown_column(
     """The error for a column that is not there (in `where`): says which there are, and the nearest."""
     known = list(known)
     place = f" in {where}" if where else ""
+    if name in COMPUTED and not note:
+        note = f"; bl.{name}() gives it, as in with_columns({name}=bl.{name}())"
     message = (
         f"there is no column {name!r}{place}; the columns are {listed(known)}{nearest(name, known)}{note}"
     )

@@ -75,6 +75,14 @@ def microseconds(duration: Duration) -> Microseconds:
     return Microseconds(found)
 
 
+def is_duration(given: object) -> bool:
+    """True for a length of time as users write it."""
+    try:
+        return microseconds(given) is not None  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+
+
 def of_any_length(duration: Duration) -> int:
     """The same for one that may be longer, as where times that it leads to are cut to what there is."""
     if isinstance(duration, Microseconds):

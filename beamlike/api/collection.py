@@ -12,9 +12,11 @@ from beamlike.api.grouped import Grouped
 from beamlike.api.handle import Handle
 from beamlike.api.join_steps import JoinSteps
 from beamlike.errors import WrongType
+from beamlike.expressions.describe import describe
 from beamlike.logical.dead_letters import dead_letters
 from beamlike.logical.event_time import event_time_column, require_event_time, require_no_windows
 from beamlike.logical.grouping import late, require_keys
+from beamlike.logical.names import require_named
 from beamlike.logical.origins import Configure
 from beamlike.logical.reread import reread
 from beamlike.logical.side_nodes import late_of_side
@@ -22,10 +24,10 @@ from beamlike.logical.windowing import rewindowed
 from beamlike.steps.base import WindowInto
 from beamlike.steps.timestamps import WithTimestamps, not_negative
 from stages.aggregates.base import Aggregate
+from stages.strategies.base import WatermarkStrategy
 
 if TYPE_CHECKING:
     from beamlike.io.base import Sink
-    from stages.strategies.base import WatermarkStrategy
     from windowing.panes import Accumulation
     from windowing.time import Duration
     from windowing.timestamp_combiners import TimestampCombiner, TimestampOf
@@ -82,6 +84,12 @@ class Collection(JoinSteps):
             ['12:01:10', '12:01:40', '12:02:20']
         """
         name, base = self._new_name("with_timestamps", name)
+        if not isinstance(column, str):
+            raise WrongType(
+                "with_timestamps takes the name of a column; make one before, as in with_columns(time=...)"
+                f".with_timestamps('time'), not {describe(column)}",
+                step=name,
+            )
         require_event_time(self.node, name)
         require_no_windows(self.node.shape, name)
         event_time_column(self.schema, column, timestamp_unit, name)
@@ -111,6 +119,11 @@ class Collection(JoinSteps):
             [1, 1]
         """
         name, base = self._new_name("with_watermark", name)
+        if isinstance(watermark, str) and isinstance(timestamp, WatermarkStrategy):
+            raise WrongType(
+                f"the strategy comes first: with_watermark({describe(timestamp)}, timestamp={watermark!r})",
+                step=name,
+            )
         again = reread(self.node, self.pipeline.latest, watermark, timestamp, timestamp_unit, name, base)
         return self._after(again)
 
@@ -297,7 +310,13 @@ class Collection(JoinSteps):
 
         return sample(self.pipeline, self.node, "collect", input_rows=input_rows)
 
-    def write(self, name: str, sink: Sink, *, columns: Iterable[str] | None = None) -> Collection:
+    def write(
+        self,
+        name: str,
+        sink: Sink = None,  # type: ignore[assignment]  # an error says more
+        *,
+        columns: Iterable[str] | None = None,
+    ) -> Collection:
         """Writes the rows to the sink, under this name; gives the collection again, for more steps.
 
         A sink gets the columns of the rows, and those of the engine: `event_time`, `window_start`, `pane_timing` and so
@@ -318,6 +337,7 @@ class Collection(JoinSteps):
             >>> plays.write("points", bl.CSV("points"), columns=["event_time", "points"])
             <Collection 'plays': user String, points Int64, at String>
         """
+        require_named(name, sink, "write", "bl.Parquet('plays')")
         self.pipeline.add_sink(name, sink, self.node, columns)
         return self
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
+from beamlike.api.other_names import GROUPED, missing, public_names
 from beamlike.logical.batches import batched, run_up
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped
@@ -35,6 +36,14 @@ class Grouped(Generic[CollectionT]):
     keys: tuple[str, ...]
     name: str | None
     _collection: Callable[[Node], CollectionT] = attrs.field(repr=False)
+
+    if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises `AttributeError` with what there is here for a name of another library."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise missing(self, "group_by(...)", name, GROUPED, public_names(type(self)))
 
     def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> CollectionT:
         """One row per key, window and pane: the keys, then these aggregates, each named by its keyword.

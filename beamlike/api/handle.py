@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import polars as pl
 
 from beamlike.api.html import collection_html
+from beamlike.api.other_names import COLLECTION, missing, public_names
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry
 from beamlike.logical.sides import Made
@@ -43,6 +44,17 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
+
+    if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises `AttributeError` with what there is here for a name of another library, or for a column."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            node = object.__getattribute__(self, "node")  # it is not there yet while a copy is made
+            hints = {column: f"bl.col({column!r}) in an expression" for column in node.schema}
+            known = public_names(type(self))
+            raise missing(self, "a collection", name, {**hints, **COLLECTION}, known)
 
     def _repr_html_(self) -> str:
         node, title = self.node, f"Collection {self.name!r} of pipeline {self.pipeline.name!r}"

@@ -9,7 +9,9 @@ import attrs
 from beamlike.api.collection import Collection
 from beamlike.api.columns import with_columns
 from beamlike.api.html import pipeline_html
+from beamlike.api.other_names import PIPELINE, missing, public_names
 from beamlike.io.refreshed import Refreshed
+from beamlike.logical.names import require_named
 from beamlike.logical.registry import Registry
 from beamlike.logical.sources import readings_node, source_node
 from stages.strategies.base import WatermarkStrategy
@@ -47,10 +49,18 @@ class Pipeline(Registry):
         <Collection 'scores': points Int64>
     """
 
+    if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises `AttributeError` with what there is here for a name of another library."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise missing(self, "a pipeline", name, PIPELINE, public_names(type(self)))
+
     def read(
         self,
         name: str,
-        source: Source,
+        source: Source = None,  # type: ignore[assignment]  # an error says more
         *,
         timestamp: str | None = None,
         watermark: WatermarkStrategy | None = None,
@@ -79,6 +89,7 @@ class Pipeline(Registry):
             >>> plays.collect()["event_time"].dt.strftime("%H:%M:%S").to_list()
             ['00:00:10', '00:01:10']
         """
+        require_named(name, source, "read", "bl.JSONLines('plays')")
         self.new_name(name, "")
         if isinstance(source, Refreshed):
             rows = readings_node(name, source, timestamp, timestamp_unit, watermark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import attrs
 import narwhals as nw
@@ -25,12 +25,9 @@ from beamlike.steps.calls import CallBatches, Calls
 from beamlike.steps.columns import casts, renamed, require_lists, unnested, without
 from beamlike.steps.infer import batches_schema, expressions, outputs, parse, predicates
 from beamlike.steps.lists import Explode
-from beamlike.steps.python import FlatMap, Map, MapBatches, PythonStep, require_arrow
+from beamlike.steps.python import FlatMap, Map, MapBatches, PythonStep
 from beamlike.steps.sides import Keep
 from windowing.columns import PANE_COLUMNS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 IntoColumn = str | nw.Expr
 
@@ -73,22 +70,23 @@ class RowSteps(Handle):
     ) -> Self:
         """The rows for which all conditions are true; where one is null, the row is left out.
 
-        `conditions` are Boolean columns, by name or as expressions, and `name` is that of the step. With `side`, which
-        is as in `map`, there is one condition, a function that gives True or False for the dict of a row. Raises
-        `PlanError` for a column that is not there and for a condition that is not Boolean.
+        `conditions` are Boolean columns, by name or as expressions, and `name` is that of the step. Or there is one
+        condition, a function that gives True or False for the dict of a row; it may look at a `side`, which is as in
+        `map`. Raises `PlanError` for a column that is not there and for a condition that is not Boolean.
 
         Example, with the `plays` of `Collection`:
             >>> plays.filter(bl.col("points") > 3, bl.col("user") == "ada").collect()["points"].to_list()
             [4]
         """
         name, base = self._new_name("filter", name)
-        if side is not None:
-            return self._beside(Keep(name, *self._function(_only(conditions, name), None, name)), side, base)
+        if side is not None or any(map(_is_function, conditions)):
+            step = Keep(name, *self._function(_only(conditions, name), None, name))
+            return self._step(step, base) if side is None else self._beside(step, side, base)
         before, given, hidden = self._with_sides(parse(conditions, {}, step=name, plain=False), name)
-        step = Filter(name, predicates(before.node.shape, given, step=name))
+        passes = Filter(name, predicates(before.node.shape, given, step=name))
         # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
-        chosen = not step.needs(frozenset()).isdisjoint(PANE_COLUMNS)
-        return before._step(step, base, hidden=hidden, repeats=self.node.repeats and not chosen)
+        chosen = not passes.needs(frozenset()).isdisjoint(PANE_COLUMNS)
+        return before._step(passes, base, hidden=hidden, repeats=self.node.repeats and not chosen)
 
     def select(self, *columns: IntoColumn, **named: Any) -> Self:
         """Rows of only these columns: names or expressions. A keyword names its column; see also `named`.
@@ -243,27 +241,26 @@ class RowSteps(Handle):
 
     def map_batches(
         self,
-        fn: Callable[[pa.Table], pa.Table] | Callable[[pa.Table], Awaitable[pa.Table]],
+        fn: Callable[[pl.DataFrame], pl.DataFrame] | Callable[[pl.DataFrame], Awaitable[pl.DataFrame]],
         schema: SchemaLike | None = None,
         *,
         calls: Calls | None = None,
         name: str | None = None,
     ) -> Self:
-        """The Arrow tables that `fn` gives, each for an Arrow table of the same length, row for row.
+        """The polars frames that `fn` gives, each for a frame of the same length, row for row.
 
-        Without `schema` (see `map`), `fn` is called with an empty table to find it; `name` is that of the step. Where
-        `fn` raises, or gives something else, all rows of that batch go to `dead_letters()`. Where `fn` is a coroutine
-        function (`async def`), such as one that asks a service, `calls` says for how many rows it is called, how often
-        at the same time, for how long, and how often again; it needs a schema, and only the rows of a call that fails
-        are dead letters. Raises `PlanError` where `fn` fails on the empty table, or a column has a type that Arrow does
-        not have.
+        `fn` may give an Arrow table as well. Without `schema` (see `map`), it is called with an empty frame to find
+        it; `name` is that of the step. Where `fn` raises, or gives something else, all rows of that batch go to
+        `dead_letters()`. Where `fn` is a coroutine function (`async def`), such as one that asks a service, `calls`
+        says for how many rows it is called, how often at the same time, for how long, and how often again; it needs a
+        schema, and only the rows of a call that fails are dead letters. Raises `PlanError` where `fn` fails on the
+        empty frame.
 
         Example, with the `plays` of `Collection`:
-            >>> plays.map_batches(lambda table: table.select(["user"])).collect()["user"].to_list()
+            >>> plays.map_batches(lambda frame: frame.select("user")).collect()["user"].to_list()
             ['ada', 'bob', 'ada']
         """
         name, base = self._new_name("map_batches", name)
-        require_arrow(self.schema, name)
         if inspect.iscoroutinefunction(fn):
             if schema is None:
                 raise PlanError("give schema=, as a service is not called to find it", step=name)
@@ -317,12 +314,16 @@ class RowSteps(Handle):
         return fn, tuple(self.schema), declared
 
 
+def _is_function(condition: object) -> bool:
+    return callable(condition) and not isinstance(condition, nw.Expr)
+
+
 def _only(conditions: Sequence[Any], step: str) -> Any:
     """The function, which is alone."""
-    if len(conditions) != 1 or not callable(conditions[0]) or isinstance(conditions[0], nw.Expr):
+    if len(conditions) != 1 or not _is_function(conditions[0]):
         raise PlanError(
-            "with side= a filter has one condition, a function; in an expression, bl.lookup(...) looks at another "
-            "collection",
+            "a function is the only condition of a filter, and with side= there must be one; in an expression, "
+            "bl.lookup(...) looks at another collection",
             step=step,
         )
     return conditions[0]

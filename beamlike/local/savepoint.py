@@ -99,7 +99,7 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         raise not_empty(target.path, "restore")
     with ExitStack() as held:
         held.enter_context(target.lock("beamlike restore"))
-        manifest = {**new_manifest(described), "after": saved.after}
+        manifest = {**new_manifest(described), "after": saved.after, "restored": True}
         target.save({**manifest, "restoring": True})
         journal = target.journal(manifest)
         held.callback(journal.close)

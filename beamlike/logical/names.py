@@ -15,3 +15,9 @@ def require_name(name: object, what: str) -> None:
         )
     if name.startswith("@"):
         raise ReservedName(f"{name!r} cannot name a {what}: names that begin with @ are the engine's own")
+
+
+def require_named(name: object, given: object, method: str, example: str) -> None:
+    """Raises `WrongType` where the name of what is read or written was left out, or comes second."""
+    if given is None or (isinstance(given, str) and not isinstance(name, str)):
+        raise WrongType(f"{method} takes a name, then what it is the name of: {method}('plays', {example})")

@@ -17,7 +17,7 @@ from beamlike.steps.infer import Shape
 from stages.strategies.announced import AnnouncedWatermark
 from stages.strategies.base import IngressTimestamps, ProcessingTimeLag, Summary, WatermarkStrategy
 from stages.strategies.validators import SourceFile
-from windowing.time import MAX_TIME
+from windowing.time import MAX_TIME, is_duration
 
 
 @attrs.frozen
@@ -91,11 +91,8 @@ def require_watermark(source: Any, given: object, step: str) -> WatermarkStrateg
         brought = getattr(source, "watermark", None) if given is None else None
         what = "watermark=" if brought is None else f"the attribute watermark of {type(source).__name__}"
         wrong = given if brought is None else brought
-        example = (
-            f"bl.BoundedOutOfOrderness({wrong!r})"
-            if isinstance(wrong, str)
-            else "bl.BoundedOutOfOrderness('5s')"
-        )
+        bound = wrong if isinstance(wrong, str) and is_duration(wrong) else "5s"
+        example = f"bl.BoundedOutOfOrderness({bound!r})"
         raise WrongType(f"{what} must be a strategy such as {example}, not {wrong!r}", step=step)
     if isinstance(source, ReadInSteps):
         _require_observable(source, given, step)

@@ -80,7 +80,8 @@ def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
     """That of a run that begins.
 
     `begun`: its sinks were made ready; `whole`: it was stopped between two batches; `restoring`: its state is still
-    being put back; `draining` and `drained`: its sources were ended, and its windows closed.
+    being put back; `draining` and `drained`: its sources were ended, and its windows closed. One of
+    a savepoint that was put back has `restored`, too.
     """
     return {**described, **dict.fromkeys(_STATES, False), "run": uuid.uuid4().hex[:8]}
 

@@ -54,7 +54,7 @@ class OpenRun:
         """
         may_replay = manifest["begun"]
         if not may_replay:
-            sinks.start()
+            sinks.start(restored=manifest.get("restored", False))
             manifest["begun"] = True
             checkpoint.save(manifest)
         outcome = Outcome.open(records, plan, desk, fresh=False, tasks=tasks, storing=storing)

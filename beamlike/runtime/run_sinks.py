@@ -55,14 +55,17 @@ class RunSinks:
         """All that the run writes to, by name."""
         return {**{name: sink.sink for name, sink in self.plan.sinks.items()}, UNCLAIMED: self.letters}
 
-    def start(self) -> None:
+    def start(self, *, restored: bool = False) -> None:
         """Has the sinks make what they write to, and know their columns even if no row ever comes.
 
-        Raises `SinkError` where one cannot, and what the sink itself refuses.
+        A run that was `restored` from a savepoint continues the files of the saved run; in others, files of other runs
+        are told of. Raises `SinkError` where one cannot, and what the sink itself refuses.
         """
         if os.path.isdir(self.letters.folder):
             start_sink(UNCLAIMED, self.letters, self.run)
         for name, sink in self.plan.sinks.items():
+            if isinstance(sink.sink, Files) and not restored:
+                sink.sink.tell_of_others(self.run)
             start_sink(name, sink.sink, self.run)
         for name, sink in self.plan.sinks.items():
             if not isinstance(sink.sink, WrittenBySpark):

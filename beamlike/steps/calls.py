@@ -1,4 +1,4 @@
-"""The step that calls a service: a coroutine function of Arrow tables, with retries and a bound of calls at once."""
+"""The step that calls a service: a coroutine function of frames, with retries and a bound of calls at once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Calls:
     a tenth of a second to ten seconds at most. Raises `TypeError` or `ValueError` for what is none of that.
 
     Example, with the `plays` of `bl.Collection`:
-        >>> async def doubled(table):
-        ...     points = [2 * value for value in table["points"].to_pylist()]  # await an answer here
-        ...     return table.set_column(1, "points", [points])
+        >>> async def doubled(frame):
+        ...     points = 2 * frame["points"]  # await an answer here
+        ...     return frame.with_columns(points=points)
         >>> answers = plays.map_batches(doubled, schema=plays.schema, calls=bl.Calls(rows=2, timeout="5s"))
         >>> answers.collect()["points"].to_list()
         [6, 10, 8]
@@ -41,7 +41,7 @@ class Calls:
 
 @attrs.frozen
 class CallBatches(MapBatches):
-    """Tables for tables as `MapBatches`, by calls of a coroutine function; only rows of a call that fails are lost."""
+    """Frames for frames as `MapBatches`, by calls of a coroutine function; only rows of a call that fails are lost."""
 
     calls: Calls
 
@@ -51,9 +51,8 @@ class CallBatches(MapBatches):
 
         calls, firsts = self.calls, range(0, rows.height, self.calls.rows)
         pieces = [rows.slice(first, calls.rows) for first in firsts]
-        tables = [piece.to_arrow(compat_level=pl.CompatLevel.oldest()) for piece in pieces]
         kept = [pl.DataFrame(schema=self.schema).hstack(system.clear())]
-        given = answers(self.fn, tables, calls.at_once, calls.timeout, calls.retries)
+        given = answers(self.fn, pieces, calls.at_once, calls.timeout, calls.retries)
         for first, piece, answer in zip(firsts, pieces, given, strict=True):
             try:
                 if isinstance(answer, BaseException):

@@ -12,7 +12,7 @@ import attrs
 import narwhals as nw
 import polars as pl
 
-from beamlike.errors import DuplicateName, PlanError, StepError, WrongType, listed, unknown_column
+from beamlike.errors import COMPUTED, DuplicateName, PlanError, StepError, WrongType, listed, unknown_column
 from beamlike.expressions.tree import columns_read, expression_text, looks_at_other_rows, resolve
 from beamlike.rows.dead_letters import reason
 from beamlike.rows.dtypes import require_column_name, system_schema, type_name
@@ -155,7 +155,7 @@ def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanErr
             f"{reader}: its rows are in no pane; only the output of a grouping has panes", step=step
         )
     note = getattr(name, "note", "")
-    if expression_text(expression).startswith(f"{name} as "):
+    if name not in COMPUTED and expression_text(expression).startswith(f"{name} as "):
         note = f"; for the text itself write bl.lit({name!r}), and for the name of a step .named(...)"
     return unknown_column(name, shape.user, step, note=note)
 
@@ -201,19 +201,19 @@ def run_empty(shape: Shape, step: Step) -> pl.Schema:
 
 
 def batches_schema(shape: Shape, step: MapBatches) -> pl.Schema:
-    """The columns that a function of Arrow tables gives, from calling it with an empty one."""
+    """The columns that a function of frames gives, from calling it with an empty one."""
     try:
         result = step.table(pl.DataFrame(schema=shape.user))
     except Exception as error:
         raise PlanError(
-            f"map_batches finds its schema by calling the function with an empty table, and that failed: "
+            f"map_batches finds its schema by calling the function with an empty frame, and that failed: "
             f"{type(error).__name__}: {reason(error)}; give schema= to spare the call",
             step=step.name,
         ) from error
     untyped = [name for name, dtype in result.schema.items() if dtype == pl.Null]
     if untyped:
         raise PlanError(
-            f"the type of {listed(untyped)} is unknown for an empty table; give schema=", step=step.name
+            f"the type of {listed(untyped)} is unknown for an empty frame; give schema=", step=step.name
         )
     for name in result.columns:
         require_column_name(name, step.name)

@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 import polars.selectors as cs
 
-from beamlike.errors import StepError, WrongType, listed
+from beamlike.errors import StepError, listed
 from beamlike.expressions.describe import function_name
 from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
 from beamlike.rows.dtypes import type_name
@@ -170,13 +170,13 @@ def without(frame: pl.DataFrame, lost: Iterable[int]) -> pl.DataFrame:
 
 @attrs.frozen
 class MapBatches(PythonStep):
-    """An Arrow table for an Arrow table of the same length: row i of one belongs to row i of the other."""
+    """A frame for a frame of the same length: row i of one belongs to row i of the other."""
 
     kind: ClassVar[str] = "map_batches"
     by_row: ClassVar[bool] = False
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """The whole chunk at once; the system columns stay outside of the user's table.
+        """The whole chunk at once; the system columns stay outside of the user's frame.
 
         Where that fails nobody knows by which row, so all of them are lost.
         """
@@ -190,21 +190,19 @@ class MapBatches(PythonStep):
             return pl.DataFrame(schema=self.schema).hstack(system.clear())
 
     def table(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """What the function gives for these rows; `StepError` if it is no table of the same length."""
+        """What the function gives for these rows; `StepError` if it is no frame of the same length."""
         try:
-            table = self.fn(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
+            table = self.fn(rows)
         except Exception as error:
             error.add_note(f"in the function of step {self.name!r} ({self.kind})")
             raise
         return self.required(table, rows.height)
 
     def required(self, table: Any, height: int) -> pl.DataFrame:
-        """What the function gave, which must be a table of this length."""
-        import pyarrow as pa
-
-        if not isinstance(table, pa.Table | pa.RecordBatch):
-            raise StepError(self.name, f"map_batches expects a pyarrow Table, got {type(table).__name__}")
-        result = pl.DataFrame(table)
+        """What the function gave as a polars frame, which must have this length; an Arrow table is as good."""
+        if not isinstance(table, pl.DataFrame) and not hasattr(table, "__arrow_c_stream__"):
+            raise StepError(self.name, f"map_batches expects a polars DataFrame, got {type(table).__name__}")
+        result = table if isinstance(table, pl.DataFrame) else pl.DataFrame(table)
         if result.height != height:
             raise StepError(
                 self.name,
@@ -245,23 +243,3 @@ def _fits(given: pl.DataType, declared: pl.DataType) -> bool:
         return pl.concat(both, how="vertical_relaxed").schema[""] == declared
     except pl.exceptions.PolarsError:
         return False
-
-
-def require_arrow(schema: pl.Schema, step: str) -> None:
-    """A function of Arrow tables gets columns that pyarrow knows."""
-    for name, dtype in schema.items():
-        if _is_long(dtype):
-            raise WrongType(
-                f"column {name!r} is {type_name(dtype)}, which a pyarrow Table cannot have; cast it with "
-                "with_columns(...) or leave it out with select(...) before, or use map",
-                step=step,
-            )
-
-
-def _is_long(dtype: Any) -> bool:
-    """Whether there is a whole number of 128 bits in it."""
-    if isinstance(dtype, pl.Struct):
-        return any(_is_long(field.dtype) for field in dtype.fields)
-    if isinstance(dtype, pl.List | pl.Array):
-        return _is_long(dtype.inner)
-    return dtype in (pl.Int128, pl.UInt128)

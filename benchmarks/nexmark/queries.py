@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
 
 import beamlike as bl
 
@@ -165,9 +164,10 @@ def query_14(auction: Auction) -> bl.Collection:
     return chosen.with_columns(time_of_day=time_of_day).map_batches(with_c_count)
 
 
-def with_c_count(bids: pa.Table) -> pa.Table:
+def with_c_count(bids: pl.DataFrame) -> pl.DataFrame:
     """With the number of lower-case c in the channel."""
-    return bids.append_column("c_count", pc.cast(pc.count_substring(bids["channel"], "c"), pa.int64()))
+    count = pl.col("channel").str.count_matches("c", literal=True)
+    return bids.with_columns(c_count=count.cast(pl.Int64))
 
 
 def query_15(auction: Auction) -> bl.Collection:

@@ -19,7 +19,6 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 import polars as pl
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
@@ -97,9 +96,9 @@ class Step:
 
     play: Play
 
-    def __call__(self, rows: pa.Table) -> pa.Table:
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         self.play.steps()
-        return rows.append_column("made_by", pa.array([attempt()] * len(rows), pa.int64()))
+        return rows.with_columns(made_by=pl.lit(attempt(), pl.Int64))
 
 
 @attrs.frozen

@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 import polars as pl
-import pyarrow as pa
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord
@@ -42,8 +41,8 @@ class Mood:
 
     file: str
 
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        return rows.append_column("mood", pa.array([_mood(Path(self.file))] * len(rows), pa.int64()))
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.with_columns(mood=pl.lit(_mood(Path(self.file)), pl.Int64))
 
 
 def _moody(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 import polars as pl
-import pyarrow as pa
 import sqlalchemy as sa
 
 import beamlike as bl
@@ -29,7 +28,7 @@ class Passage:
     wires: Wires
     place: Place
 
-    def __call__(self, rows: pa.Table) -> pa.Table:
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         self.wires.passes(self.place)
         return rows
 

@@ -309,14 +309,18 @@ class Files:
         part_files.require_folder(self.folder)
         return Lock.take(part_files.lock_of(self.folder, run, self.extension), f"the run {run!r}")
 
-    def start(self, run: str) -> None:
-        """Makes the directory and tells of the files of other runs; removes what an earlier run of this name left.
-
-        If it writes beside, that is only what is there.
-        """
+    def tell_of_others(self, run: str) -> None:
+        """Logs that there are files of other runs."""
         if others := part_files.of_others(self.folder, run, self.extension):
             told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
             _LOG.warning(told, self.folder, others)
+
+    def start(self, run: str) -> None:
+        """Makes the directory; removes what an earlier run of this name left.
+
+        If it writes beside, that is only what is there.
+        """
+        part_files.require_folder(self.folder)
         if self._beside is None:
             part_files.clear(self.folder, run, self.extension)
         part_files.forget_killed(self.folder, run, self.extension)

@@ -45,7 +45,7 @@ def require_folder(folder: str) -> None:
 
 
 def of_others(folder: str, run: str, extension: str) -> int:
-    """Makes the directory; how many parts it has of runs of other names."""
+    """How many parts the directory has of runs of other names."""
     require_folder(folder)
     parts = re.compile(rf"part-.*-{_NUMBERS}\.{extension}")
     ours = _ours(run, extension)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any, Final
 
 import polars as pl
@@ -72,11 +73,25 @@ def _engine(url: sa.URL) -> sa.Engine:
     return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=waits)
 
 
+_DRIVERS: Final = {"postgresql": ("psycopg", "psycopg2"), "mysql": ("pymysql",)}
+"""Drivers by database, whose modules have the names by which SQLAlchemy knows them."""
+_PACKAGES: Final = {
+    "psycopg": "psycopg[binary]",
+    "psycopg2": "psycopg2-binary",
+    "MySQLdb": "mysqlclient",
+}
+"""Modules of drivers whose packages have other names."""
+
+
 def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = None) -> PlanError:
     """The error for a database whose driver is not installed."""
+    name = error.name or ""
+    there = [driver for driver in _DRIVERS.get(url.get_backend_name(), ()) if find_spec(driver) is not None]
+    other = (
+        f", or write the url as {url.get_backend_name()}+{there[0]}://..., which is there" if there else ""
+    )
     return PlanError(
-        f"{url.drivername!r} needs the module {error.name!r}: pip install the driver of the database, or name one in "
-        "the url that is there, as in 'postgresql+psycopg://...'",
+        f"{url.drivername!r} needs the module {name!r}: pip install {_PACKAGES.get(name, name)!r}{other}",
         step=step,
     )
 

@@ -150,7 +150,7 @@ def restore(
         raise not_empty(target.path, "restore")
     lock = target.lock("beamlike restore")
     try:
-        manifest = {**new_manifest(described), "after": saved.after}
+        manifest = {**new_manifest(described), "after": saved.after, "restored": True}
         target.save({**manifest, "restoring": True})
         _fill(opened, saved, target, plan)
         put_back = _go_on_from(saved, target, plan)

@@ -61,10 +61,65 @@ STEPS = {
         WrongType,
         "expected a column name or an expression",
     ),
-    "filter: a function": (
-        lambda: plays().filter(lambda row: True),
+    "filter: a function among others": (
+        lambda: plays().filter(lambda row: True, bl.col("won")),
+        bl.PlanError,
+        "step 'plays.filter': a function is the only condition of a filter",
+    ),
+    "select: a function": (
+        lambda: plays().select(lambda row: True),
         WrongType,
         "for a Python function use map, flat_map or map_batches",
+    ),
+    "with_watermark: the other way round": (
+        lambda: plays().with_watermark("at", bl.MonotonousTimestamps()),  # type: ignore[arg-type]
+        WrongType,
+        "the strategy comes first: with_watermark(MonotonousTimestamps(), timestamp='at')",
+    ),
+    "with_watermark: a column": (
+        lambda: plays().with_watermark("at"),  # type: ignore[arg-type]
+        WrongType,
+        "must be a strategy such as bl.BoundedOutOfOrderness('5s'), not 'at'",
+    ),
+    "with_watermark: a duration": (
+        lambda: plays().with_watermark("2 minutes"),  # type: ignore[arg-type]
+        WrongType,
+        "must be a strategy such as bl.BoundedOutOfOrderness('2 minutes'), not '2 minutes'",
+    ),
+    "with_timestamps: an expression": (
+        lambda: plays().with_timestamps(bl.event_time()),  # type: ignore[arg-type]
+        WrongType,
+        "with_timestamps takes the name of a column; make one before, as in with_columns(time=...)",
+    ),
+    "write: no name": (
+        lambda: plays().write(bl.Memory()),  # type: ignore[arg-type]
+        WrongType,
+        "write takes a name, then what it is the name of: write('plays', bl.Parquet('plays'))",
+    ),
+    "write: the other way round": (
+        lambda: plays().write(bl.Memory(), "out"),  # type: ignore[arg-type]
+        WrongType,
+        "write takes a name, then",
+    ),
+    "read: no name": (
+        lambda: bl.Pipeline("p").read(bl.Rows([{"a": 1}])),  # type: ignore[arg-type]
+        WrongType,
+        "read takes a name, then what it is the name of: read('plays', bl.JSONLines('plays'))",
+    ),
+    "the start of a window as a column": (
+        lambda: plays().with_columns(start=bl.col("window_start")),
+        bl.errors.UnknownColumn,
+        "bl.window_start() gives it, as in with_columns(window_start=bl.window_start())",
+    ),
+    "the time as a column": (
+        lambda: plays().filter(bl.col("event_time") > 1),
+        bl.errors.UnknownColumn,
+        "bl.event_time() gives it",
+    ),
+    "the pane as a column": (
+        lambda: plays().select("pane_timing"),
+        bl.errors.UnknownColumn,
+        "bl.pane_timing() gives it",
     ),
     "with_columns: wrong type": (
         lambda: plays().with_columns(double=bl.col("user") * 2),

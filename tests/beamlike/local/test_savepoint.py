@@ -95,14 +95,19 @@ def test_a_run_goes_to_spark_and_back_amid_sessions_timers_and_joins(spark: Any,
     assert rows(tmp_path) == expected(tmp_path)
 
 
-def test_a_savepoint_of_a_run_in_process_is_restored_in_process(tmp_path: Path) -> None:
+def test_a_savepoint_of_a_run_in_process_is_restored_in_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     moves = Moves(tmp_path)
     for number in range(FILES):
         write(tmp_path / "data", number)
         if number:
             moves.move(runner="local")
         moves.local(drain=number == FILES - 1)
+    assert "files of other runs" not in caplog.text  # the restored run continues them
     assert rows(tmp_path) == expected(tmp_path)
+    bl.LocalRunner(checkpoint=str(tmp_path / "new")).run(pipeline(tmp_path))
+    assert "has files of other runs already" in caplog.text
 
 
 @pytest.fixture

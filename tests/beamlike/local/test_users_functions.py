@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
+import polars as pl
 import pytest
 
 import beamlike as bl
@@ -67,7 +67,9 @@ def test_an_error_in_a_users_function_keeps_its_type_and_names_the_step(
             "step 'risky': flat_map expects several dicts",
         ),
         (
-            lambda rows: rows.map_batches(lambda table: pa.table({"n": [1, 2]}), {"n": int}, name="risky"),
+            lambda rows: rows.map_batches(
+                lambda table: pl.DataFrame({"n": [1, 2]}), {"n": int}, name="risky"
+            ),
             "step 'risky': map_batches gave 2 rows for 1",
         ),
     ],

@@ -93,7 +93,7 @@ def test_a_name_is_that_of_the_join_and_begins_that_of_its_stage() -> None:
         ({"on": []}, bl.PlanError, "give it at least one column as the key"),
         ({"on": [], "within": ("0s", "1s")}, bl.PlanError, "give it at least one column as the key"),
         ({"on": ["user", "user"]}, DuplicateName, "the key 'user' is given twice"),
-        ({"on": "user", "keep_forever": True, "stamp": "left"}, bl.PlanError, "stamp='left' is for joins within="),
+        ({"on": "user", "keep_forever": True, "event_time": "left"}, bl.PlanError, "event_time='left' is for"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(choices: dict[str, Any], kind: type[Exception], told: str) -> None:

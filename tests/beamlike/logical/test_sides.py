@@ -95,7 +95,7 @@ def looked_up_at_strangers(main: bl.Collection, side: bl.Collection) -> Any:
         ),
         (
             lambda main, side: main.filter("user", side={"x": bl.as_list(side)}),
-            "has one condition, a function",
+            "a function is the only condition of a filter",
         ),
         (lambda main, side: bl.lookup(side, on="usr"), "'usr'.*did you mean 'user'"),
         (lambda main, side: bl.lookup(side), "give on="),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
+import polars as pl
 import pytest
 
 import beamlike as bl
@@ -40,7 +40,7 @@ def shout(row: dict[str, object]) -> dict[str, object]:
     return {"user": str(row["user"]).upper(), "score": row["score"]}
 
 
-def halves(table: pa.Table) -> pa.Table:
+def halves(table: pl.DataFrame) -> pl.DataFrame:
     return table
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import narwhals as nw
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -130,8 +129,8 @@ def test_that_memory_is_at_its_end_is_no_fault_of_the_row() -> None:
 
 
 def test_of_a_batch_that_fails_all_rows_are_set_aside() -> None:
-    def fn(table: pa.Table) -> pa.Table:
-        if 9 in table["score"].to_pylist():
+    def fn(table: pl.DataFrame) -> pl.DataFrame:
+        if 9 in table["score"].to_list():
             raise ValueError("nine")
         return table.select(["score"])
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-import pyarrow as pa
+import polars as pl
 import pytest
 
 import beamlike as bl
@@ -30,8 +30,8 @@ class Service:
     def __init__(self, trouble: Any = lambda first, tries: None) -> None:
         self.trouble, self.tries, self.running, self.most = trouble, dict[int, int](), 0, 0
 
-    async def double(self, table: pa.Table) -> pa.Table:
-        values = table["n"].to_pylist()
+    async def double(self, table: pl.DataFrame) -> pl.DataFrame:
+        values = table["n"].to_list()
         tried = self.tries.setdefault(values[0], 0)
         self.tries[values[0]] += 1
         self.running += 1
@@ -42,7 +42,7 @@ class Service:
                 await trouble
         finally:
             self.running -= 1
-        return pa.table({"n": [2 * value for value in values]})
+        return pl.DataFrame({"n": [2 * value for value in values]})
 
 
 async def fails() -> None:
@@ -89,7 +89,7 @@ def test_only_the_rows_of_a_call_that_fails_for_good_are_dead_letters(trouble: A
 def test_an_answer_that_does_not_fit_is_not_asked_for_again() -> None:
     asked = []
 
-    async def short(table: pa.Table) -> pa.Table:
+    async def short(table: pl.DataFrame) -> pl.DataFrame:
         asked.append(len(table))
         return table.slice(1)
 

@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import narwhals as nw
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import beamlike as bl
@@ -55,11 +53,12 @@ def test_flat_map_repeats_event_time_and_window():
     assert result[WINDOW_END].to_list() == [2_000_000, 2_000_000, 4_000_000]
 
 
-def test_map_batches_gets_the_users_columns_as_arrow_and_its_schema_is_inferred():
-    def fn(table: pa.Table) -> pa.Table:
-        assert isinstance(table, pa.Table)
-        assert not [name for name in table.column_names if name.startswith("__")]
-        return table.select(["user"]).append_column("half", pc.divide(table["score"], 2.0))
+@pytest.mark.parametrize("given", [lambda frame: frame, pl.DataFrame.to_arrow])
+def test_map_batches_gets_the_users_columns_as_a_frame_and_its_schema_is_inferred(given):
+    def fn(rows: pl.DataFrame) -> object:
+        assert isinstance(rows, pl.DataFrame)
+        assert not [name for name in rows.columns if name.startswith("__")]
+        return given(rows.select("user", half=pl.col("score") / 2.0))
 
     mapped = plays().map_batches(fn)
     assert mapped.schema == pl.Schema({"user": pl.String(), "half": pl.Float64()})
@@ -77,26 +76,24 @@ def test_map_batches_that_changes_the_number_of_rows_is_refused():
         run(mapped, frame(1, 2))
 
 
-def test_a_function_that_fails_on_an_empty_table_needs_a_schema():
-    def fn(table: pa.Table) -> pa.Table:
-        return pa.table({"first": [table["user"][0].as_py()] * table.num_rows})
+def test_a_function_that_fails_on_an_empty_frame_needs_a_schema():
+    def fn(rows: pl.DataFrame) -> pl.DataFrame:
+        return pl.DataFrame({"first": [rows["user"][0]] * rows.height})
 
-    with pytest.raises(bl.PlanError, match=r"'plays.map_batches': .*empty table.*IndexError.*schema="):
+    with pytest.raises(bl.PlanError, match=r"'plays.map_batches': .*empty frame.*IndexError.*schema="):
         plays().map_batches(fn)
     mapped = plays().map_batches(fn, schema={"first": str})
     assert run(mapped, frame(1, 2))["first"].to_list() == ["user 1", "user 1"]
 
 
-def test_a_type_that_an_empty_table_does_not_show_needs_a_schema():
-    with pytest.raises(bl.PlanError, match=r"the type of a is unknown for an empty table; give schema="):
-        plays().map_batches(lambda table: pa.table({"a": [None] * table.num_rows}))
+def test_a_type_that_an_empty_frame_does_not_show_needs_a_schema():
+    with pytest.raises(bl.PlanError, match=r"the type of a is unknown for an empty frame; give schema="):
+        plays().map_batches(lambda table: pl.DataFrame({"a": [None] * table.height}))
 
 
 def test_map_batches_may_widen_but_not_lose():
-    def narrow(table: pa.Table) -> pa.Table:
-        return pa.table(
-            {"n": table["score"].cast(pa.int32()), "at": table["at"].cast(pa.timestamp("ns", "UTC"))}
-        )
+    def narrow(rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.select(n=pl.col("score").cast(pl.Int32), at=pl.col("at").cast(pl.Datetime("ns", "UTC")))
 
     wide = plays().map_batches(narrow, schema={"n": float, "at": datetime})
     assert run(wide, frame(7)).schema["n"] == pl.Float64
@@ -109,9 +106,9 @@ def test_map_batches_may_widen_but_not_lose():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (lambda table: None, "expects a pyarrow Table, got NoneType"),
-        (lambda table: 3, "expects a pyarrow Table, got int"),
-        (lambda table: pa.table({"b": table["score"]}), "gave the columns b, expected a"),
+        (lambda table: None, "expects a polars DataFrame, got NoneType"),
+        (lambda table: 3, "expects a polars DataFrame, got int"),
+        (lambda table: table.select(b="score"), "gave the columns b, expected a"),
     ],
 )
 def test_map_batches_says_what_was_wrong_with_the_table(result, message):

@@ -1,0 +1,259 @@
+"""Names that other libraries have for what is done here: the error for one says what it is called, or what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from beamlike.errors import nearest
+
+_WINDOWS: Final = "window_into(bl.FixedWindows(...)), as rows without an end are grouped by window"
+_ORDER: Final = (
+    "rows have no order in a stream: bl.top(column, n, by=...) in aggregate(...) has the greatest of a window, "
+    "process(...) with order='time' sees the rows of a key by time, and collect() gives a frame to sort"
+)
+_DEDUP: Final = "dedup('id', within='1h'), or distinct() for rows that are equal in all columns"
+_FLATTEN: Final = "bl.flatten(one, other)"
+_KEYED: Final = "group_by('key') before it: collection.group_by('key').{}(...)"
+_COLUMNS: Final = "with_columns(name=expression)"
+_LIST: Final = "collect(), which gives a polars frame"
+_MAP: Final = "map(function, schema=...) for each row, or map_batches(function) for frames"
+_RUNNER: Final = "the runner decides that; there is nothing to call"
+_NUMBERS: Final = "rows of a stream have no numbers; group_by('key').running(...) counts the rows of a key"
+_SENTENCES: Final = frozenset({_ORDER, _RUNNER, _NUMBERS})
+_PIVOT: Final = "an aggregate for each column: aggregate(a=bl.sum('n', where=bl.col('kind') == 'a'), ...)"
+
+COLLECTION: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("agg", "summarize", "summarise"), "aggregate(name=bl.sum('column'))"),
+    **dict.fromkeys(
+        ("groupby", "groupBy", "group_by_key", "GroupByKey", "key_by", "keyBy", "partition_by"),
+        "group_by('key')",
+    ),
+    **dict.fromkeys(("sort", "sort_values", "sort_by", "orderBy", "order_by", "sort_index"), _ORDER),
+    **dict.fromkeys(
+        ("union", "unionAll", "union_all", "unionByName", "concat", "append", "extend", "vstack"), _FLATTEN
+    ),
+    **dict.fromkeys(
+        ("merge", "Flatten"), "bl.flatten(one, other) for the rows of both, or join(other, on='key')"
+    ),
+    **dict.fromkeys(
+        ("drop_duplicates", "dropDuplicates", "dropDuplicatesWithinWatermark", "unique", "deduplicate"),
+        _DEDUP,
+    ),
+    **dict.fromkeys(
+        ("limit", "take", "first", "tail", "slice", "show", "fetch", "sample"),
+        "head(n), which gives a polars frame of the first rows; in a pipeline, bl.sample or bl.top in aggregate(...)",
+    ),
+    **dict.fromkeys(("withColumn", "withColumns", "assign", "with_column", "mutate", "eval"), _COLUMNS),
+    **dict.fromkeys(("withColumnRenamed", "withColumnsRenamed", "rename_columns"), "rename({'old': 'new'})"),
+    **dict.fromkeys(
+        ("withWatermark", "assign_timestamps_and_watermarks", "assignTimestampsAndWatermarks"),
+        "with_watermark(bl.BoundedOutOfOrderness('5s'), timestamp='at')",
+    ),
+    **dict.fromkeys(("WithTimestamps", "assign_timestamps", "timestamped"), "with_timestamps('column')"),
+    **dict.fromkeys(
+        (
+            "window",
+            "windowed",
+            "WindowInto",
+            "window_by",
+            "rolling",
+            "resample",
+            "group_by_dynamic",
+            "tumble",
+        ),
+        _WINDOWS,
+    ),
+    **dict.fromkeys(
+        ("apply", "transform", "pipe", "foreach", "mapInPandas", "mapInArrow", "map_elements", "map_rows"),
+        _MAP,
+    ),
+    **dict.fromkeys(("applymap", "map_partitions", "mapPartitions", "applyInPandas"), _MAP),
+    **dict.fromkeys(("flatMap", "FlatMap", "ParDo", "par_do"), "flat_map(function, schema=...)"),
+    **dict.fromkeys(("where", "query", "Filter", "loc", "iloc"), "filter(condition)"),
+    **dict.fromkeys(("pivot", "pivot_table", "unstack", "crosstab"), _PIVOT),
+    **dict.fromkeys(
+        ("melt", "unpivot", "stack"), "flat_map(function, schema=...), which gives several rows for one"
+    ),
+    **dict.fromkeys(("astype", "as_type"), "cast({'column': float})"),
+    **dict.fromkeys(("fillna", "fill_null", "fill_nan", "na"), "with_columns(bl.col('column').fill_null(0))"),
+    **dict.fromkeys(("dropna", "drop_nulls", "drop_na"), "filter(~bl.col('column').is_null())"),
+    **dict.fromkeys(
+        (
+            "count",
+            "sum",
+            "mean",
+            "min",
+            "max",
+            "size",
+            "nunique",
+            "value_counts",
+            "describe",
+            "std",
+            "reduce",
+        ),
+        "aggregate(n=bl.count()), with bl.sum, bl.mean and so on, after window_into(...)",
+    ),
+    **dict.fromkeys(("columns", "dtypes", "printSchema", "print_schema", "info"), "schema"),
+    **dict.fromkeys(
+        (
+            "shape",
+            "height",
+            "width",
+            "rows",
+            "to_dicts",
+            "toPandas",
+            "to_pandas",
+            "to_polars",
+            "to_frame",
+            "iterrows",
+            "iter_rows",
+            "itertuples",
+            "values",
+            "to_list",
+        ),
+        _LIST,
+    ),
+    **dict.fromkeys(("write_parquet", "to_parquet", "sink_parquet"), "write('name', bl.Parquet('folder'))"),
+    **dict.fromkeys(("write_csv", "to_csv", "sink_csv"), "write('name', bl.CSV('folder'))"),
+    **dict.fromkeys(
+        ("to_json", "write_json", "write_ndjson", "sink_ndjson"), "write('name', bl.JSONLines('folder'))"
+    ),
+    **dict.fromkeys(
+        ("writeStream", "write_stream", "to_sql", "sink", "write_to", "save", "saveAsTable"),
+        "write('name', sink)",
+    ),
+    **dict.fromkeys(("print", "pprint"), "write('name', bl.Console())"),
+    **dict.fromkeys(("run", "start", "execute", "plan"), "collection.pipeline.{}(...)"),
+    **dict.fromkeys(("explain", "plot"), "collection.pipeline.{}()"),
+    **dict.fromkeys(("alias", "name_step", "set_name", "uid"), "named('name'), or name= of the step"),
+    **dict.fromkeys(
+        ("join_where", "interval_join", "intervalJoin"), "join(other, on='key', within=('0s', '30m'))"
+    ),
+    **dict.fromkeys(("joinAsof", "asof_join", "merge_asof"), "join_asof(other, on='key')"),
+    **dict.fromkeys(("crossJoin", "cross_join"), "map(function, side={'other': bl.as_list(other)})"),
+    **dict.fromkeys(("cogroup", "coGroup", "CoGroupByKey"), "bl.cogroup(one=one, other=other).by('key')"),
+    **dict.fromkeys(("process", "process_batches", "running"), _KEYED),
+    **dict.fromkeys(
+        ("transformWithState", "transformWithStateInPandas", "stateful_map"), _KEYED.format("process")
+    ),
+    **dict.fromkeys(
+        ("selectExpr", "sql", "select_expr"), "select(...) with expressions such as bl.col('a') + 1"
+    ),
+    **dict.fromkeys(("with_row_index", "with_row_count", "reset_index", "set_index", "index"), _NUMBERS),
+    **dict.fromkeys(
+        ("shift", "lag", "diff", "cum_sum", "cumsum", "over", "rank"),
+        "group_by('key').running(...), with bl.previous, bl.sum and others",
+    ),
+    **dict.fromkeys(("repartition", "coalesce", "cache", "persist", "lazy", "checkpoint"), _RUNNER),
+}
+"""Names of steps in pandas, polars, Spark, Beam and Flink, and what a collection has for them."""
+
+GROUPED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("agg", "summarize", "summarise", "reduce", "combine", "aggregate_by"),
+        "aggregate(name=bl.sum('column'))",
+    ),
+    **dict.fromkeys(
+        (
+            "count",
+            "size",
+            "len",
+            "sum",
+            "mean",
+            "avg",
+            "min",
+            "max",
+            "std",
+            "first",
+            "last",
+            "nunique",
+            "median",
+        ),
+        "aggregate(name=bl.{}(...))",
+    ),
+    **dict.fromkeys(
+        (
+            "apply",
+            "map_groups",
+            "transform",
+            "applyInPandas",
+            "applyInPandasWithState",
+            "transformWithState",
+            "transformWithStateInPandas",
+            "flatMapGroupsWithState",
+        ),
+        "process(bl.Process()), or process_batches(function) with frames",
+    ),
+    **dict.fromkeys(
+        ("window_into", "window", "rolling", "resample"), "window_into(...) before group_by(...)"
+    ),
+    **dict.fromkeys(
+        ("map", "filter", "select", "with_columns", "flat_map", "map_batches", "write", "collect"),
+        "aggregate(...) first, which gives a collection",
+    ),
+    **dict.fromkeys(("cumsum", "cum_sum", "shift", "diff", "rank"), "running(name=bl.sum('column'))"),
+    **dict.fromkeys(
+        ("head", "tail", "top", "nlargest", "nsmallest", "limit"),
+        "aggregate(best=bl.top('column', n, by=...))",
+    ),
+    **dict.fromkeys(("pivot", "unstack"), _PIVOT),
+    **dict.fromkeys(("join", "cogroup"), "collection.join(other, on='key'), without group_by"),
+}
+"""Names in other libraries for what is done with groups."""
+
+PIPELINE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("read_csv", "scan_csv"), "read('name', bl.CSV('folder'))"),
+    **dict.fromkeys(("read_parquet", "scan_parquet"), "read('name', bl.Parquet('folder'))"),
+    **dict.fromkeys(("read_json", "read_ndjson", "scan_ndjson"), "read('name', bl.JSONLines('folder'))"),
+    **dict.fromkeys(
+        ("readStream", "source", "add_source", "from_source", "apply", "load"), "read('name', source)"
+    ),
+    **dict.fromkeys(("create", "Create", "from_dicts", "createDataFrame"), "read('name', bl.Rows([...]))"),
+    **dict.fromkeys(
+        ("write", "map", "filter", "select", "group_by", "window_into"),
+        "read(...) first, which gives a collection with {}",
+    ),
+    **dict.fromkeys(("start", "execute", "wait_until_finish"), "run(runner)"),
+}
+"""Names in other libraries for what a pipeline does."""
+
+PACKAGE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("avg", "average"), "bl.mean"),
+    **dict.fromkeys(("countDistinct", "n_unique", "nunique"), "bl.count_distinct"),
+    **dict.fromkeys(("approx_n_unique", "approxCountDistinct"), "bl.approx_count_distinct"),
+    **dict.fromkeys(("collect_list", "array_agg", "implode"), "bl.collect"),
+    **dict.fromkeys(("max_by", "argmax"), "bl.arg_max(column, by=...)"),
+    **dict.fromkeys(("min_by", "argmin"), "bl.arg_min(column, by=...)"),
+    **dict.fromkeys(("stddev", "stddev_samp"), "bl.std"),
+    **dict.fromkeys(("variance", "var_samp"), "bl.var"),
+    **dict.fromkeys(("percentile", "percentile_approx"), "bl.quantile"),
+    **dict.fromkeys(("concat", "union", "Flatten", "merge"), "bl.flatten"),
+    **dict.fromkeys(("TumblingWindows", "Tumbling", "FixedWindow"), "bl.FixedWindows"),
+    **dict.fromkeys(("HoppingWindows", "Hopping", "SlidingWindow"), "bl.SlidingWindows"),
+    **dict.fromkeys(("SessionWindows", "Session", "SessionWindow"), "bl.Sessions"),
+    **dict.fromkeys(
+        ("read_csv", "read_parquet", "read_json", "read"),
+        "bl.Pipeline('name').read('name', source), with bl.CSV, bl.Parquet or bl.JSONLines",
+    ),
+    **dict.fromkeys(("lead", "lag"), "bl.previous"),
+    **dict.fromkeys(("expr", "F", "c"), "bl.col('name')"),
+}
+"""Names of functions in other libraries, and what this package has for them."""
+
+
+def missing(
+    given: object, what: str, name: str, hints: Mapping[str, str], known: Iterable[str]
+) -> AttributeError:
+    """The error for an attribute `name` that `what` does not have: with what there is for it, or the nearest name."""
+    hint = hints.get(name)
+    if hint is None:
+        instead = nearest(name, known)
+    else:
+        instead = f"; {hint}" if hint in _SENTENCES else f"; use {hint.format(name)}"
+    return AttributeError(f"{what} has no {name!r}{instead}", name=name, obj=given)
+
+
+def public_names(kind: type[Any]) -> list[str]:
+    """The public attributes of a class."""
+    return [name for name in dir(kind) if not name.startswith("_")]
