@@ -69,6 +69,7 @@ def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[
 @click.option(
     "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
 )
+@click.option("--quiet", is_flag=True, help="No progress on a terminal.")
 @click.option("--master", help="Spark: where it runs; default: local[*].")
 @click.option(
     "--conf",

@@ -64,6 +64,7 @@ class LiveRun(Shown):
             raise
         self._opened.engine.between = self._require_wanted
         self._opened.engine.noted = self._write
+        self._opened.run.progress.up(self.checkpoint.path)
 
     @property
     def last(self) -> BatchRecord | None:

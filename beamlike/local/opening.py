@@ -33,6 +33,7 @@ from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.observers import OnBatch
 from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.options import AVAILABLE_NOW, Trigger
+from beamlike.runtime.progress import Progress
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.side_tables import at_hand, kept_tables
 from beamlike.runtime.sinks import check_sinks, require_in_process
@@ -59,6 +60,9 @@ class Options(Protocol):
 
     @property
     def drain(self) -> bool: ...
+
+    @property
+    def quiet(self) -> bool: ...
 
     @property
     def on_batch(self) -> OnBatch | None: ...
@@ -134,6 +138,7 @@ class Opened:
             desk,
             options.on_batch,
             held,
+            progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             records=checkpoint.at(RECORDS_FILE),
             storing=lambda: stored("write", checkpoint.path),
         )

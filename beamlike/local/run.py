@@ -48,6 +48,9 @@ class Options(Protocol):
     @property
     def run_id(self) -> str | None: ...
 
+    @property
+    def quiet(self) -> bool: ...
+
 
 @attrs.define(repr=False)
 class LocalRun(Shown):
@@ -122,7 +125,7 @@ class LocalRun(Shown):
             raise Interrupted(self) from None
 
     def _go(self, taken: Iterator[Bundle], sinks: BatchSinks, outcome: Outcome) -> None:
-        progress = Progress(self.plan.name)
+        progress = Progress(self.plan.name, quiet=self.runner.quiet)
 
         def stop() -> None:
             self._stopped = True

@@ -32,6 +32,7 @@ class LocalRunner:
     `records`: a file for the records of all batches, for `beamlike why`, `watch` and `report`.
     `on_batch` is called with the record of each batch.
     `clock` gives the processing time in microseconds; by default it is this machine's.
+    `quiet`: a terminal shows no progress.
     `run_id`: the name under which sinks know the run, by default that of the pipeline. A run replaces the files of
     the last one of its name, and is refused while one goes on that writes to the same place.
 
@@ -69,6 +70,7 @@ class LocalRunner:
     checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
     trigger: Trigger = attrs.field(default=AVAILABLE_NOW, validator=is_trigger)
     drain: bool = False
+    quiet: bool = False
     continue_as: str | None = attrs.field(default=None, kw_only=True, validator=is_run_id)
 
     def __attrs_post_init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import attrs
 
 from beamlike.observe.waiting.explain import going
-from beamlike.observe.words import length
+from beamlike.observe.words import in_hand_text, length
 from beamlike.records.history import History
 from beamlike.records.present import Present
 
@@ -36,13 +36,20 @@ class Status:
     def lines(self) -> Iterator[str]:
         """How the run stands, then what is behind, the furthest first."""
         if self.present.batch is None or self.age is None:
-            yield f"{going(self.history)}, without a batch"
+            done = "a batch" if self.present.in_hand is None else "a complete batch"
+            yield f"{going(self.history)}, without {done}"
+            yield from self._in_hand()
             return
         over = self.history.closed is not None
         when = "" if over else f", which began {length(self.age)} ago"
         yield f"{going(self.history)}; the last batch is {self.present.batch.batch}{when}"
+        yield from self._in_hand()
         for name, lag in sorted(self.lags.items(), key=lambda item: -item[1]):
             yield f"{name}: {length(lag)} behind"
+
+    def _in_hand(self) -> Iterator[str]:
+        if self.history.closed is None and (text := in_hand_text(self.present)) is not None:
+            yield text
 
     def troubles(self, max_lag: int | None = None) -> Iterator[str]:
         """Why the run is not as it should be; nothing if it is. It has ended well, or nothing is beyond `max_lag` (us).
@@ -56,6 +63,8 @@ class Status:
             return
         if self.age is not None and self.age > max_lag:
             yield f"the last batch began {length(self.age)} ago, more than {length(max_lag)}"
+        if self.age is None and (self.present.in_hand_for or 0) > max_lag:
+            yield f"no batch is complete, and the first began more than {length(max_lag)} ago"
         for name, lag in self.lags.items():
             if lag > max_lag:
                 yield f"{name} is {length(lag)} behind, more than {length(max_lag)}"

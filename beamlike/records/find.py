@@ -32,6 +32,10 @@ def find_run(run: str | os.PathLike[str]) -> str:
     for place in (RECORDS_FILE, os.path.join("beamlike", RECORDS_FILE)):
         if os.path.isfile(found := os.path.join(path, place)):
             return found
+    if os.path.isfile(os.path.join(path, "beamlike", "manifest.json")):
+        raise FileNotFoundError(
+            f"the run of the checkpoint {path!r} has no records yet: it is starting, or ended before it began a batch"
+        )
     near = list(_runs_below(path)) if os.path.isdir(path) else []
     if len(near) == 1:
         return near[0]

@@ -44,13 +44,14 @@ class OpenRun:
         on_batch: OnBatch | None,
         held: ExitStack,
         *,
+        progress: Progress,
         records: str | None,
         tasks: bool = False,
         storing: Storing | None = None,
     ) -> Self:
         """Has the sinks made ready, unless they are. What is to be let go of at the end is put into `held`.
 
-        `records`, `tasks` and `storing` are as `Outcome` has them.
+        `records`, `tasks` and `storing` are as `Outcome` has them. `progress` is shown from now on.
         """
         may_replay = manifest["begun"]
         if not may_replay:
@@ -60,7 +61,6 @@ class OpenRun:
         outcome = Outcome.open(records, plan, desk, fresh=False, tasks=tasks, storing=storing)
         outcome.followed_by(on_batch)
         held.callback(outcome.close, "failed")
-        progress = Progress(plan.name)
         held.callback(progress.close)
         observers = Observers.of(plan, limit, outcome, progress, on_batch, desk.clock)
         return cls(checkpoint, manifest, sinks, outcome, progress, observers, may_replay)

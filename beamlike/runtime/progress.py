@@ -2,47 +2,70 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import attrs
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn
 
+from beamlike.plan.model import Plan
+from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.options import AVAILABLE_NOW, Trigger
 from windowing.time import MAX_TIME, format_time
 
 
 @attrs.define
 class Progress:
-    """One line on the terminal that follows a run; nothing where standard error is no terminal."""
+    """What a terminal shows of a run, on standard error: a line that follows it, and of a live run one for each batch.
+
+    `live`: the run goes on until it is stopped. Nothing is shown if it is `quiet`, or standard error is no terminal.
+    """
 
     title: str
+    live: bool = attrs.field(default=False, kw_only=True)
+    quiet: bool = attrs.field(default=False, kw_only=True)
+    console: Console = attrs.field(factory=lambda: Console(stderr=True), kw_only=True, repr=False)
     elements: int = 0
     _bar: Bar = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        console = Console(stderr=True)
         self._bar = Bar(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             TextColumn("{task.fields[state]}", markup=False),
-            console=console,
+            console=self.console,
             transient=True,
-            disable=not console.is_terminal,
+            disable=self.quiet or not self.console.is_terminal,
         )
         self._bar.add_task(self.title, total=None, state="starting")
         self._bar.start()
+
+    @classmethod
+    def of(cls, plan: Plan, trigger: Trigger, *, quiet: bool) -> Self:
+        """Of a run of a plan with this trigger; test streams have an end whatever it is."""
+        return cls(plan.name, live=trigger != AVAILABLE_NOW and steps_of(plan) is None, quiet=quiet)
+
+    def up(self, checkpoint: str) -> None:
+        """Says that a live run has started, and where its checkpoint is."""
+        if self.live and not self._bar.disable:
+            self.tell(
+                f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the batch in hand"
+            )
 
     def update(self, record: BatchRecord) -> None:
         """After one more batch."""
         if self._bar.disable:
             return
-        self.elements += sum(source.elements for source in record.sources.values())
+        came = sum(source.elements for source in record.sources.values())
+        self.elements += came
         seconds = self._bar.tasks[0].elapsed or 0.0
         rate = f", {_short(self.elements / seconds)}/s" if seconds else ""
-        stages = [stage.output for stage in record.stages.values()]
-        behind = min([*stages, *(source.watermark for source in record.sources.values())])
-        whole_seconds = behind // 1_000_000 * 1_000_000 if behind < MAX_TIME else behind
-        to = format_time(whole_seconds)
+        to = _reached(record)
+        if self.live:
+            written = f"{sum(record.sinks.values()):,} rows written"
+            self.tell(f"{self.title}: batch {record.batch}, {came:,} elements, {written}, to {to}")
         state = f"batch {record.batch}, {_short(self.elements)} elements{rate}, to {to}"
         self._bar.update(self._bar.tasks[0].id, state=state)
 
@@ -54,6 +77,13 @@ class Progress:
         """The line goes; the first call counts."""
         if self._bar.live.is_started:
             self._bar.stop()
+
+
+def _reached(record: BatchRecord) -> str:
+    """The event time, in whole seconds, up to which everything is complete."""
+    stages = [stage.output for stage in record.stages.values()]
+    behind = min([*stages, *(source.watermark for source in record.sources.values())])
+    return format_time(behind // 1_000_000 * 1_000_000 if behind < MAX_TIME else behind)
 
 
 def _short(count: float) -> str:

@@ -27,6 +27,7 @@ from beamlike.runtime.envelope import Topology
 from beamlike.runtime.ingest import require_files
 from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.options import Trigger, seconds
+from beamlike.runtime.progress import Progress
 from beamlike.runtime.readings import with_readings_as_files
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import hold_sinks
@@ -59,6 +60,9 @@ class Options(Protocol):
 
     @property
     def drain(self) -> bool: ...
+
+    @property
+    def quiet(self) -> bool: ...
 
     @property
     def shards(self) -> int | None: ...
@@ -113,6 +117,7 @@ class Opened:
             desk,
             options.on_batch,
             held,
+            progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             records=records,
             tasks=True,
             storing=storing,

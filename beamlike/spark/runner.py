@@ -61,6 +61,7 @@ class SparkRunner:
     `on_batch` is called with the record of each batch.
     `continue_as`: for an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
     are removed from sinks that can do that; the log tells which rows are doubled in others.
+    `quiet`: a terminal shows no progress.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Parquet("out"))
@@ -78,6 +79,7 @@ class SparkRunner:
     config: Mapping[str, str] = attrs.field(factory=dict)
     records: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
     on_batch: Callable[[BatchRecord], None] | None = None
+    quiet: bool = False
     continue_as: str | None = attrs.field(default=None, kw_only=True, validator=is_run_id)
 
     def __attrs_post_init__(self) -> None:
@@ -192,6 +194,7 @@ class SparkRun(Shown):
             self._watcher = Watcher(self._opened.listings, self.runner.trigger, self._is_active, self._halt)
             self._watcher.start()
         self._started.set()
+        self._opened.run.progress.up(self.checkpoint.path)
 
     @property
     def last(self) -> BatchRecord | None:

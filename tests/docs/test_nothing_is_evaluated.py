@@ -50,7 +50,7 @@ ALLOWED: Final = {
         "pickle.loads in operator",
     },
     # The module that is named on the command line, and the package that brings a Java.
-    "beamlike/cli/main.py": {"import_module in convert"},
+    "beamlike/cli/target.py": {"import_module in convert"},
     "beamlike/spark/session/java.py": {"import_module in _candidates"},
     # Modules of this package, by names that are written there.
     "beamlike/__init__.py": {"import_module in __getattr__"},

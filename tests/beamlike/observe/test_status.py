@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.observe.status import Status
+from beamlike.system.in_hand import Desk
 from tests.support.histories import SECOND, at, batch, history, source_record, stage_record
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -84,3 +86,36 @@ def test_the_command_says_it_and_exits_with_it(tmp_path: Any) -> None:
     assert "Trouble: the last batch began" in silent.output
     assert silent.output.startswith("the run goes on, or was killed")
     assert CliRunner().invoke(main, ["status", str(records), "--max-lag", "soon"]).exit_code == 2
+
+
+def first_batch(alive: bool | None = True) -> Status:
+    """A run whose first batch began at 60 s and is at 70 s."""
+    desk = Desk(lambda: at(60))
+    desk.begin(0)
+    desk.enter("step", "slow")
+    made = history()
+    made.alive, made.in_hand = alive, desk.in_hand
+    return Status.of(made, now=at(70))
+
+
+def test_during_the_first_batch_it_says_what_that_is_at() -> None:
+    assert list(first_batch().lines()) == [
+        "the run goes on, without a complete batch",
+        "batch 0 has been at it for 10s: step `slow`, for 10s",
+    ]
+
+
+def test_a_first_batch_that_takes_longer_than_allowed_is_trouble() -> None:
+    assert list(first_batch().troubles(20 * SECOND)) == []
+    assert list(first_batch().troubles(5 * SECOND)) == [
+        "no batch is complete, and the first began more than 5s ago"
+    ]
+    assert list(first_batch().troubles()) == []
+
+
+def test_a_run_that_has_not_begun_a_batch_is_starting(tmp_path: Path) -> None:
+    (tmp_path / "beamlike").mkdir()
+    (tmp_path / "beamlike" / "manifest.json").write_text("{}")
+    result = CliRunner().invoke(main, ["status", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"the run of the checkpoint {str(tmp_path)!r} has no records yet: it is starting" in result.stderr
