@@ -10,6 +10,7 @@ import polars as pl
 
 from beamlike.io.base import Faulty
 from beamlike.rows.dtypes import type_name
+from beamlike.rows.exact import lost
 from beamlike.rows.values import json_ready
 
 ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -63,6 +64,17 @@ def unfit(raw: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
     """Which rows have a value in `raw` that is null in `typed`: it is not of the declared type."""
     lost = [raw[name].is_not_null() & typed[name].is_null() for name in raw.columns if name in typed]
     return pl.select(pl.any_horizontal(lost)).to_series() if lost else pl.Series([False] * typed.height)
+
+
+def without_lost(raw: pl.DataFrame, typed: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The columns with nulls for values that are not those of `raw` any more, and the rows in which one is."""
+    masks = {name: lost(raw[name], typed[name]) for name in raw.columns}
+    masks = {name: mask for name, mask in masks.items() if mask.any()}
+    if not masks:
+        return typed, pl.repeat(False, len(typed), dtype=pl.Boolean, eager=True)
+    kept = [pl.when(~mask).then(typed[name]).alias(name) for name, mask in masks.items()]
+    bad = pl.select(pl.any_horizontal(list(masks.values()))).to_series()
+    return typed.with_columns(kept), bad
 
 
 def of_misfits(file: str, values: pl.DataFrame, typed: pl.DataFrame, rows: pl.Series) -> Faulty:

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Final
 
 import attrs
 import polars as pl
+import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from beamlike.errors import unknown_column
 from beamlike.io.base import Faulty, Unreadable
-from beamlike.io.files.faults import ERRORS, first_line, of_file, of_misfits, of_rows, raises, shown, unfit
+from beamlike.io.files.faults import (
+    ERRORS,
+    first_line,
+    of_file,
+    of_misfits,
+    of_rows,
+    raises,
+    shown,
+    without_lost,
+)
 from beamlike.io.files.paths import open_file, read_by_polars
-from beamlike.rows.dtypes import type_name
+from beamlike.rows.dtypes import as_dtype, type_name
+from beamlike.rows.exact import always_fits, fields, stands_for
 from beamlike.rows.values import row_json
 
-_TEXT: Final = (pl.String, pl.Categorical, pl.Enum)
+_INT96: Final = "INT96"
 
 
-def scan(file: str) -> pl.LazyFrame:
-    """The file as it is; where only pyarrow knows the storage, it is read whole."""
+def scan(file: str, schema: pl.Schema | None = None) -> pl.LazyFrame:
+    """The file as it is; where only pyarrow knows the storage, it is read whole.
+
+    `schema` names the types of all columns of the file where these are not to be those that polars finds.
+    """
     source = file if read_by_polars(file) else BytesIO(open_file(file).read())
-    return pl.scan_parquet(source, glob=False, hive_partitioning=False)
+    return pl.scan_parquet(source, schema=schema, glob=False, hive_partitioning=False)
 
 
 def pieces(
@@ -38,12 +52,16 @@ def pieces(
     try:
         lf = scan(file)
         found = lf.collect_schema()
+        old = _of_int96(file, found, schema)
+        if wider := {name: _in_microseconds(found[name]) for name in old if not _has_ns(schema[name])}:
+            found = pl.Schema({**found, **wider})
+            lf = scan(file, found)
         height = lf.select(pl.len()).collect().item()
     except ERRORS as error:
         if part == 0:
             yield of_file(file, f"not a Parquet file that can be read: {first_line(error)}"), 1
         return
-    reader = _Reader(file, lf, found, schema)
+    reader = _Reader(file, lf, found, schema, old)
     first, last = height * part // parts, height * (part + 1) // parts
     size = -(-(last - first) // max(1, -(-(last - first) // rows)))
     for offset in range(first, last, size or 1):
@@ -58,6 +76,8 @@ class _Reader:
     lf: pl.LazyFrame
     found: pl.Schema
     schema: pl.Schema
+    old: Collection[str] = ()
+    """The columns with times in INT96, which nanoseconds may not hold."""
     _wrong: str | None = attrs.field(init=False)
     _checked: tuple[str, ...] = attrs.field(init=False)
 
@@ -65,7 +85,11 @@ class _Reader:
         wrong = (self._misfit(name, dtype) for name, dtype in self.schema.items())
         object.__setattr__(self, "_wrong", next(filter(None, wrong), None))
         known = {name: dtype for name, dtype in self.schema.items() if name in self.found}
-        checked = (name for name, dtype in known.items() if not _always_fits(self.found[name], dtype))
+        checked = (
+            name
+            for name, dtype in known.items()
+            if name in self.old or not always_fits(self.found[name], dtype)
+        )
         object.__setattr__(self, "_checked", tuple(checked))
 
     def piece(self, offset: int, length: int) -> Iterator[tuple[pl.LazyFrame | Faulty, int]]:
@@ -82,8 +106,8 @@ class _Reader:
             yield of_rows(self.file, self._wrong, _json(frame)), length
             return
         found = frame.select(self._checked)
-        typed = frame.select(_cast(frame[name], dtype) for name, dtype in self.schema.items())
-        bad = unfit(found, typed)
+        typed = frame.select(frame[name].cast(dtype, strict=False) for name, dtype in self.schema.items())
+        typed, bad = without_lost(found, typed)
         if count := int(bad.sum()):
             values, rows = shown(found.filter(bad)), _json(frame.filter(bad))
             yield of_misfits(self.file, values, typed.filter(bad), rows), count
@@ -94,7 +118,7 @@ class _Reader:
         if name not in self.found:
             return str(unknown_column(name, self.found, None))
         found = self.found[name]
-        if _widens(found, dtype):
+        if stands_for(found, dtype):
             return None
         return f"column {name!r} is {type_name(found)}, which cannot be read as {type_name(dtype)}"
 
@@ -137,36 +161,28 @@ def _json(frame: pl.DataFrame) -> pl.Series:
     return frame.select(row_json(frame.schema)).to_series()
 
 
-def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """The column in the declared type; null where a value, or one within it, does not fit."""
-    cast = column.cast(dtype, strict=False)
-    if not dtype.is_nested() or not raises(lambda: column.cast(dtype)):
-        return cast
-    # Within a value polars would put the null, and not say where.
-    if len(column) == 1:
-        return pl.Series(column.name, [None], dtype)
-    half = len(column) // 2
-    return _cast(column[:half], dtype).append(_cast(column[half:], dtype))
+def _of_int96(file: str, found: pl.Schema, schema: pl.Schema) -> list[str]:
+    """The declared columns of a file in which times are in INT96; polars reads them as nanoseconds."""
+    suspects = [name for name, dtype in found.items() if name in schema and _has_ns(dtype)]
+    if not suspects:
+        return []
+    with open_file(file) as handle, pq.ParquetFile(handle) as metadata:
+        leaves = [metadata.schema.column(index) for index in range(len(metadata.schema))]
+    old = [leaf.path for leaf in leaves if leaf.physical_type == _INT96]
+    return [name for name in suspects if any(path == name or path.startswith(f"{name}.") for path in old)]
 
 
-def _always_fits(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """Whether every value of one type is one of the other."""
-    if found == dtype or (isinstance(found, pl.Datetime) and isinstance(dtype, pl.Datetime)):
-        return True
-    try:
-        both = [pl.Series(dtype=found).to_frame(""), pl.Series(dtype=dtype).to_frame("")]
-        return pl.concat(both, how="vertical_relaxed").schema[""] == dtype
-    except pl.exceptions.PolarsError:
-        return False
+def _has_ns(dtype: pl.DataType) -> bool:
+    """True if a time in nanoseconds is in the type, at any depth."""
+    return _in_microseconds(dtype) != dtype
 
 
-def _widens(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """Whether values of one type can stand for the other, if they fit."""
-    return (
-        type(found) is type(dtype)
-        or found == pl.Null
-        or (found.is_integer() and dtype.is_numeric())
-        or (found.is_numeric() and dtype.is_float())
-        or (found == pl.Date and isinstance(dtype, pl.Datetime))
-        or (isinstance(found, _TEXT) and isinstance(dtype, _TEXT))
-    )
+def _in_microseconds(dtype: pl.DataType) -> pl.DataType:
+    """The type with microseconds for nanoseconds, at any depth."""
+    if isinstance(dtype, pl.Datetime) and dtype.time_unit == "ns":
+        return pl.Datetime("us", dtype.time_zone)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({name: _in_microseconds(inner) for name, inner in fields(dtype).items()})
+    if isinstance(dtype, pl.List):
+        return pl.List(_in_microseconds(as_dtype(dtype.inner)))
+    return dtype

@@ -1,0 +1,137 @@
+"""Values of files in the declared types: none is changed in silence, and one that does not fit costs its row only."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import beamlike as bl
+from beamlike.rows.dtypes import DTypeLike
+
+FAR = datetime(9999, 12, 31)
+
+
+def read(source: Any) -> tuple[list[Any], list[str]]:
+    """The values of the column `v`, and the errors of the dead letters."""
+    good, bad = bl.Memory(), bl.Memory()
+    rows = bl.Pipeline("p", max_dead_letters=10**6).read("in", source)
+    rows.write("good", good)
+    rows.dead_letters().write("bad", bad)
+    rows.pipeline.run()
+    return good.frame()["v"].to_list(), [str(letter["error"]) for letter in bad.rows()]
+
+
+def of_parquet(values: pl.Series, dtype: DTypeLike, folder: Path) -> tuple[list[Any], list[str]]:
+    """The values of a file with these, read as a type."""
+    values.alias("v").to_frame().write_parquet(folder / "a.parquet")
+    return read(bl.Parquet(str(folder / "a.parquet"), {"v": dtype}))
+
+
+def test_a_fraction_within_a_value_is_not_cut(tmp_path: Path) -> None:
+    lists = pl.Series([[1.0, 2.0], [1.5], [], None, [None, 3.0]])
+    good, bad = of_parquet(lists, list[int], tmp_path)
+    assert good == [[1, 2], [], None, [None, 3]]
+    assert [error.partition(": ")[2] for error in bad] == [
+        "column 'v' is {\"v\":[1.5]}, expected List(Int64)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fits", "does_not", "found", "dtype"),
+    [
+        (2.0, 2.9, pl.Float64, pl.Int64),
+        (200, 300, pl.Int64, pl.UInt8),
+        (-1e30, 1e300, pl.Float64, pl.Float32),
+        (Decimal("0.120"), Decimal("0.125"), pl.Decimal(12, 3), pl.Decimal(12, 2)),
+        (Decimal("7.000"), Decimal("7.125"), pl.Decimal(12, 3), pl.Int64),
+        (2**40, 2**62, pl.Int64, pl.Decimal(18, 2)),
+        (datetime(2026, 1, 1), FAR, pl.Datetime("us"), pl.Datetime("ns")),
+        (datetime(2026, 1, 1), FAR, pl.Datetime("ms"), pl.Datetime("ns")),
+        (datetime(2026, 1, 1).date(), FAR.date(), pl.Date, pl.Datetime("ns")),
+    ],
+)
+@pytest.mark.parametrize("depth", ["flat", "list", "struct", "structs in lists", "lists in structs"])
+def test_each_value_that_does_not_fit_is_a_letter(
+    fits: Any, does_not: Any, found: Any, dtype: Any, depth: str, tmp_path: Path
+) -> None:
+    def within(value: Any) -> Any:
+        of = {
+            "flat": value,
+            "list": [value, None],
+            "struct": {"x": value},
+            "structs in lists": [{"x": value}],
+        }
+        return of.get(depth, {"x": [value]})
+
+    def kind(inner: Any) -> Any:
+        struct = pl.Struct({"x": inner})
+        of = {"flat": inner, "list": pl.List(inner), "struct": struct, "structs in lists": pl.List(struct)}
+        return of.get(depth, pl.Struct({"x": pl.List(inner)}))
+
+    given = [fits, does_not, fits, does_not]
+    values = pl.Series([*map(within, given), None], dtype=kind(found))
+    good, bad = of_parquet(values, kind(dtype), tmp_path)
+    expected = pl.Series([within(fits), within(fits), None], dtype=kind(found)).cast(kind(dtype))
+    assert pl.Series(good, dtype=kind(dtype)).equals(expected, null_equal=True)
+    assert len(bad) == 2
+
+
+def test_fields_of_structs_go_by_name(tmp_path: Path) -> None:
+    dtype = pl.Struct({"a": pl.Int64, "b": pl.String})
+    inner = pl.Struct({"b": pl.String, "more": pl.Int64, "a": pl.Int64})
+    good, bad = of_parquet(pl.Series([{"b": "x", "more": 1, "a": 7}], dtype=inner), dtype, tmp_path)
+    assert (good, bad) == ([{"a": 7, "b": "x"}], [])
+    good, bad = of_parquet(pl.Series([[{"b": "x", "a": 7}]]), pl.List(dtype), tmp_path)
+    assert (good, bad) == ([[{"a": 7, "b": "x"}]], [])
+    good, bad = of_parquet(pl.Series([{"b": "x"}]), dtype, tmp_path)
+    assert (good, bad) == ([{"a": None, "b": "x"}], [])
+
+
+def test_a_struct_of_other_fields_stands_for_none(tmp_path: Path) -> None:
+    good, bad = of_parquet(pl.Series([{"b": 1}, {"b": 2}]), {"a": int}, tmp_path)
+    assert good == []
+    assert len(bad) == 2
+    assert "cannot be read as" in bad[0]
+
+
+def test_values_of_maps_are_checked(tmp_path: Path) -> None:
+    table = pa.table({"v": pa.array([[("a", 1)], [("b", 300)]], pa.map_(pa.string(), pa.int64()))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    dtype = pl.List(pl.Struct({"key": pl.String, "value": pl.UInt8}))
+    good, bad = read(bl.Parquet(str(tmp_path / "a.parquet"), {"v": dtype}))
+    assert good == [[{"key": "a", "value": 1}]]
+    assert len(bad) == 1
+    good, bad = read(bl.Parquet(str(tmp_path / "a.parquet"), {"v": pl.Map(pl.String, pl.UInt8)}))
+    assert good == [{"a": 1}]
+    assert len(bad) == 1
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_times_of_the_96_bit_kind_beyond_nanoseconds(nested: bool, tmp_path: Path) -> None:
+    kind = pa.list_(pa.timestamp("us")) if nested else pa.timestamp("us")
+    times = [FAR, datetime(1000, 1, 1), datetime(2026, 1, 1)]
+    table = pa.table({"v": pa.array([[time] for time in times] if nested else times, kind)})
+    # As Spark writes them: without the schema of Arrow.
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    good, bad = read(bl.Parquet(str(tmp_path / "a.parquet")))
+    assert good == ([[times[2]]] if nested else [times[2]])
+    assert len(bad) == 2
+    dtype = pl.List(pl.Datetime("us")) if nested else pl.Datetime("us")
+    good, bad = read(bl.Parquet(str(tmp_path / "a.parquet"), {"v": dtype}))
+    assert good == ([[time] for time in times] if nested else times)
+    assert bad == []
+
+
+def test_a_second_file_in_other_units_costs_its_far_times_only(tmp_path: Path) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    pl.DataFrame({"v": [now]}, schema={"v": pl.Datetime("ns", "UTC")}).write_parquet(tmp_path / "1.parquet")
+    far = pl.Series([now] * 1000).cast(pl.Datetime("us", "UTC")).scatter(500, FAR.replace(tzinfo=UTC))
+    far.alias("v").to_frame().write_parquet(tmp_path / "2.parquet")
+    good, bad = read(bl.Parquet(str(tmp_path), order="path"))
+    assert (len(good), len(bad)) == (1000, 1)
+    assert "9999-12-31" in bad[0]
