@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import polars as pl
 
+from beamlike.rows.numbers import decimal_of, float_of
 from windowing.columns import RESERVED_PREFIX
 
 TimeUnit = Literal["ns", "us", "ms"]
@@ -67,7 +68,7 @@ def time_of(text: pl.Expr, time_unit: TimeUnit = "us") -> pl.Expr:
 
 def reads_natively(dtype: pl.DataType) -> bool:
     """Whether polars' own readers of CSV and JSON take the type and give null for what is not of it."""
-    return dtype.is_integer() or dtype.is_float() or dtype in (pl.Boolean, pl.String)
+    return dtype.is_integer() or dtype in (pl.Float64, pl.Boolean, pl.String)
 
 
 def from_text(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
@@ -80,7 +81,11 @@ def from_text(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         return text.str.to_time("%H:%M:%S%.f", strict=False)
     if dtype == pl.Binary:
         return text.str.decode("base64", strict=False)
-    if dtype.is_decimal() or isinstance(dtype, pl.Categorical | pl.Enum):
+    if dtype.is_float():
+        return float_of(text, dtype)
+    if isinstance(dtype, pl.Decimal):
+        return decimal_of(text, dtype)
+    if isinstance(dtype, pl.Categorical | pl.Enum):
         return text.cast(dtype, strict=False)
     raise TypeError(f"text cannot be read as {dtype}; declare String and convert it in a step")
 

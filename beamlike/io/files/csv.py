@@ -30,7 +30,8 @@ from beamlike.io.files.faults import (
 )
 from beamlike.io.files.jsonl import BLOCK, BYTE_ORDER_MARK
 from beamlike.io.files.paths import Damaged
-from beamlike.rows.values import row_json
+from beamlike.rows.numbers import in_range, narrow
+from beamlike.rows.values import from_text, reads_natively, row_json
 
 _LONGEST: Final = 4
 """Blocks: a quote that is not closed within them is a stray one."""
@@ -75,6 +76,19 @@ def blocks(
             yield header, b"".join([header, *held])
         if damaged is not None:
             raise damaged
+
+
+def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
+    """The type that polars reads for a column, and the expression for the declared one.
+
+    Raises `TypeError` for a type without text form.
+    """
+    value = pl.col(name)
+    if dtype == pl.Float32:
+        return pl.Float64(), narrow(value)
+    if reads_natively(dtype):
+        return dtype, value
+    return pl.String(), from_text(value, dtype).alias(name)
 
 
 def frames(
@@ -203,7 +217,8 @@ class Parser:
             frame = found.select(self.typed)
         except ERRORS:
             return self._sorted_out(block)
-        return (frame, None) if fit(found, frame) and not _has_empty(read) else self._sorted_out(block)
+        is_whole = fit(found, frame) and not (_has_empty(read) or _has_infinite(found))
+        return (frame, None) if is_whole else self._sorted_out(block)
 
     def tell_missing(self) -> None:
         """Logs which declared columns the file does not have."""
@@ -257,7 +272,10 @@ class Parser:
             good, faults = self._records(block.removeprefix(self.header))
             block = b"".join([self.header, *good])
         text = self._as_text(block)
-        frame = self._declared(self._read(block, self._columns, lenient=True)).select(self.typed)
+        found = self._declared(self._read(block, self._columns, lenient=True))
+        floats = [name for name, dtype in self.raw.items() if dtype.is_float()]
+        in_reach = [found.select(in_range(pl.col(name), pl.lit(text[name]))).to_series() for name in floats]
+        frame = found.with_columns(in_reach).select(self.typed)
         bad = unfit(text, frame)
         rows = text.filter(bad).select(row_json(text.schema)).to_series()
         faults.append(of_misfits(self.file, shown(text.filter(bad)), frame.filter(bad), rows))
@@ -287,6 +305,11 @@ class Parser:
         text = self._declared(self._read(block, as_text(self._columns)))
         blank = [name for name in text.columns if self.raw[name] != pl.String]
         return text.cast(pl.String).with_columns(pl.col(blank).replace("", None))
+
+
+def _has_infinite(frame: pl.DataFrame) -> bool:
+    """True if a float is infinite: as its text says, or since it is out of range."""
+    return any(column.is_infinite().any() for column in frame.iter_columns() if column.dtype.is_float())
 
 
 def _has_empty(frame: pl.DataFrame) -> bool:

@@ -21,7 +21,7 @@ from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.paths import Damaged, write_file
 from beamlike.io.sinks import Feed
-from beamlike.rows.values import csv_columns, from_text, json_columns, reads_natively
+from beamlike.rows.values import csv_columns, json_columns
 
 
 @attrs.frozen(slots=False)
@@ -156,13 +156,11 @@ class CSV(_Text):
         return csv.infer(file, self._dialect())
 
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        raw = {name: dtype if reads_natively(dtype) else pl.String() for name, dtype in schema.items()}
-        typed = [
-            pl.col(name) if raw[name] == dtype else from_text(pl.col(name), dtype).alias(name)
-            for name, dtype in schema.items()
-        ]
+        columns = {name: csv.column(name, dtype) for name, dtype in schema.items()}
+        raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
+        typed = [expression for _, expression in columns.values()]
         see = partial(self._see, file) if self._schema is None else None
-        return csv.frames(file, pl.Schema(raw), typed, self._dialect(), see=see)
+        return csv.frames(file, raw, typed, self._dialect(), see=see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         text = frame.select(csv_columns(frame.schema))

@@ -84,7 +84,7 @@ def _typed(text: str | None, dtype: pl.DataType) -> pl.Series:
     given = pl.Series([text], dtype=pl.String)
     if dtype == pl.Boolean:
         return pl.Series([None if text is None else _BOOLEANS.get(text.lower())], dtype=pl.Boolean)
-    if reads_natively(dtype):
+    if reads_natively(dtype) and not dtype.is_float():
         return given.cast(dtype, strict=False)
     return given.to_frame("").select(from_text(pl.col(""), dtype)).to_series()
 

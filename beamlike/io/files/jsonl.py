@@ -26,6 +26,7 @@ from beamlike.io.files.faults import (
 )
 from beamlike.io.files.paths import Damaged, open_file
 from beamlike.rows.dtypes import type_name
+from beamlike.rows.numbers import narrow
 from beamlike.rows.values import from_text, reads_natively
 
 BLOCK: Final = 8 << 20
@@ -46,6 +47,12 @@ ARRAY: Final = (
 
 _KEY: Final = re.compile(rb'"([^"\\]*)"[ \t]*:')
 """Names of columns, and much that only looks like one: those of nested objects, and parts of texts."""
+
+_INEXACT: Final = r"(?:-?(?:\d+[.eE]|\d{19})|-0)"
+"""How a number begins that is not the same after it was an integer or a float of polars."""
+
+_NUMBER: Final = r'((?:"(?:[^"\\]|\\.)*"|[^"\d-])*)(-?\d[\d.eE+-]*)'
+"""A number, with all that is before it and after the last one."""
 
 _HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 """A first surrogate without a second one, of which polars makes a null character. A second one alone it refuses."""
@@ -80,6 +87,8 @@ def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
     value = pl.col(name)
     if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # polars panics
         return pl.Int64(), value.cast(dtype, strict=False)
+    if dtype == pl.Float32:
+        return pl.Float64(), narrow(value)
     if dtype.is_nested():
         _require_readable(dtype)
     elif not reads_natively(dtype):
@@ -156,7 +165,7 @@ def _parse_whole(
 ) -> pl.DataFrame | None:
     """All of it at once; None where something is wrong, and it has to be sorted out line by line."""
     try:
-        found = _read(block, raw)
+        found = _as_written_in(block, _read(block, raw))
         frame = found.select(typed)
     except ERRORS:
         return None
@@ -182,6 +191,26 @@ def infer(block: bytes) -> pl.Schema:
 
 def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = False) -> pl.DataFrame:
     return pl.read_ndjson(block, schema=schema, ignore_errors=lenient)
+
+
+def _as_written_in(block: bytes, found: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a block with the numbers in text columns as the block has them: polars makes floats of them."""
+    texts = {name: dtype for name, dtype in found.schema.items() if dtype == pl.String}
+    if not texts:
+        return found
+    names = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in texts)
+    text = pl.Series([block]).cast(pl.String)
+    if not text.str.contains(rf"(?:{names})\s*:\s*{_INEXACT}").item():
+        return found
+    return found.with_columns(_read(_with_numbers_quoted(block), texts, lenient=True))
+
+
+def _with_numbers_quoted(block: bytes) -> bytes:
+    """The block with all its numbers as text. Each of its lines must be an object."""
+    lines = pl.Series(block.split(b"\n"), dtype=pl.Binary).cast(pl.String)
+    # Each match takes what is before a number with it, so that none begins within a text; the last one is taken off.
+    quoted = (lines + "0").str.replace_all(_NUMBER, '${1}"${2}"').str.head(-3)
+    return "\n".join(quoted).encode()
 
 
 def _lines(block: bytes) -> list[bytes]:
@@ -309,12 +338,13 @@ def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) 
     inside = list(broken(good, lambda data: _read(data, nested))) if nested else []
     for place in reversed(inside):
         wrong.append((places.pop(place), _why(good.pop(place), nested)))
-    found = _read(b"".join(good), raw, lenient=True)
+    block = b"".join(good)
+    found = _as_written_in(block, _read(block, raw, lenient=True))
     no_texts = _no_texts(found, found.select(typed).schema, lambda: good)
     texts = [found[name].scatter(rows, None) for name, rows in no_texts]
     frame, kept = found.with_columns(texts).select(typed), pl.Series(places, dtype=pl.UInt32)
     if flat := [name for name in raw if name not in nested]:
-        as_text = _read(b"".join(good), dict.fromkeys(flat, pl.String()))
+        as_text = _as_written_in(block, _read(block, dict.fromkeys(flat, pl.String())))
         bad = unfit(as_text, frame)
         misfits = [good[place] for place in bad.arg_true()]
         whys = _why_misfits(misfits, as_text.filter(bad), frame.select(flat).filter(bad))
@@ -335,7 +365,13 @@ def _as_written(line: bytes, texts: dict[str, str | None]) -> dict[str, str | No
         values = json.loads(line)
     except RecursionError:
         return texts
-    return {name: None if (value := values.get(name)) is None else json.dumps(value) for name in texts}
+    return {name: _shown(values.get(name), text) for name, text in texts.items()}
+
+
+def _shown(value: object, text: str | None) -> str | None:
+    """The value as JSON; Python would round a number, of which polars has the text."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text if value is None or is_number else json.dumps(value)
 
 
 def _why(line: bytes, nested: Mapping[str, pl.DataType]) -> str:

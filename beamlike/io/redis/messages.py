@@ -52,7 +52,7 @@ class Typed:
 
 def _read(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """Null where it cannot be. Raises `TypeError` for a type that has no text."""
-    if dtype.is_integer() or dtype.is_float():
+    if dtype.is_integer():
         return text.cast(dtype, strict=False)
     if dtype == pl.Boolean:
         return text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=dtype)

@@ -135,3 +135,70 @@ def test_a_second_file_in_other_units_costs_its_far_times_only(tmp_path: Path) -
     good, bad = read(bl.Parquet(str(tmp_path), order="path"))
     assert (len(good), len(bad)) == (1000, 1)
     assert "9999-12-31" in bad[0]
+
+
+def of_json(dtype: DTypeLike, *values: str, folder: Path) -> tuple[list[Any], list[str]]:
+    """The values of JSON lines with these, as they are written, read as a type."""
+    (folder / "a.jsonl").write_text(
+        "".join(f'{{"k": "x 1.10, \\" 2.0", "v": {value}}}\n' for value in values)
+    )
+    return read(bl.JSONLines(str(folder / "a.jsonl"), {"k": str, "v": dtype}))
+
+
+NUMBERS = ["90071992547409.93", "1234567890123456.78", "0.1", "9007199254740993", "-0", "1.5E+2", "-25e-2"]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_decimals_of_json_keep_their_digits(quoted: bool, tmp_path: Path) -> None:
+    values = [f'"{number}"' if quoted else number for number in NUMBERS]
+    good, bad = of_json(pl.Decimal(20, 2), *values, "null", folder=tmp_path)
+    assert good == [*map(Decimal, NUMBERS), None]
+    assert bad == []
+
+
+def test_a_number_that_is_read_as_text_is_as_it_was_written(tmp_path: Path) -> None:
+    numbers = [*NUMBERS, "1.10", "12345678901234567890123", "0.12345678901234567891", "7"]
+    assert of_json(str, *numbers, '"3.0"', folder=tmp_path) == ([*numbers, "3.0"], [])
+
+
+def test_numbers_beside_broken_lines_are_as_they_were_written(tmp_path: Path) -> None:
+    lines = ['{"v": 1.10}', '{"v": 2.20, "', '{"v": true}', '{"v": "x 5.0 \\" 6.0"}', '{"v": 3.30}', ""]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    good, bad = read(bl.JSONLines(str(tmp_path / "a.jsonl"), {"v": str}))
+    assert good == ["1.10", 'x 5.0 " 6.0', "3.30"]
+    assert len(bad) == 2
+
+
+@pytest.mark.parametrize("files", ["csv", "jsonl"])
+def test_more_digits_than_the_scale_are_a_letter(files: str, tmp_path: Path) -> None:
+    values = ["0.125", "1.10", "123456789.999", "1.1000", "12345678901.5", "1e-3", "1E1"]
+    if files == "csv":
+        (tmp_path / "a.csv").write_text("\n".join(["v,k", *(f"{value},x" for value in values), ""]))
+        good, bad = read(bl.CSV(str(tmp_path / "a.csv"), {"v": pl.Decimal(12, 2), "k": str}))
+    else:
+        good, bad = of_json(pl.Decimal(12, 2), *values, folder=tmp_path)
+    assert good == [Decimal("1.10"), Decimal("1.10"), Decimal(10)]
+    assert [error.partition("column 'v' is ")[2].replace("'", "") for error in bad] == [
+        f"{value}, expected Decimal(precision=12, scale=2)"
+        for value in values
+        if value not in ("1.10", "1.1000", "1E1")
+    ]
+
+
+@pytest.mark.parametrize("files", ["csv", "jsonl"])
+def test_a_float_beyond_its_range_is_a_letter(files: str, tmp_path: Path) -> None:
+    if files == "csv":
+        (tmp_path / "a.csv").write_text("v,k\n1e300,x\n0.1,x\ninf,x\n")
+        good, bad = read(bl.CSV(str(tmp_path / "a.csv"), {"v": pl.Float32, "k": str}))
+        assert good[1:] == [float("inf")]
+    else:
+        good, bad = of_json(pl.Float32, "1e300", "0.1", folder=tmp_path)
+    assert good[0] == pytest.approx(0.1)
+    assert len(bad) == 1
+
+
+def test_a_float_of_csv_beyond_64_bits_is_a_letter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("v,k\n1e400,x\n-inf,x\n2.5,x\n")
+    good, bad = read(bl.CSV(str(tmp_path / "a.csv"), {"v": float, "k": str}))
+    assert good == [float("-inf"), 2.5]
+    assert len(bad) == 1
