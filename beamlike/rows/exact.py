@@ -73,7 +73,10 @@ def _is_changed(given: pl.Series, cast: pl.Series) -> pl.Series:
     if (found.is_float() and dtype.is_float()) or (found.is_decimal() and dtype.is_float()):
         wide = given.cast(pl.Float64)
         return wide.is_finite() & cast.is_infinite()
-    if dtype.is_float() or _is_coarser(found, dtype) or not (found.is_numeric() or found.is_temporal()):
+    are_numbers = all(
+        kind.is_numeric() or kind.is_temporal() or kind == pl.Boolean for kind in (found, dtype)
+    )
+    if dtype.is_float() or _is_coarser(found, dtype) or not are_numbers:
         return pl.repeat(False, len(given), eager=True)
     return _differs(given, cast)
 

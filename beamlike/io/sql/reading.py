@@ -18,8 +18,10 @@ from sqlalchemy.types import TypeEngine
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from beamlike.errors import PlanError, SourceError, nearest
+from beamlike.io.base import Faulty
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.statements import engine, shown, split_name, without_driver
+from beamlike.io.sql.values import column_of, infinities, stored, typed
 from beamlike.rows.dtypes import type_name
 
 _TRIES: Final = 4
@@ -32,6 +34,8 @@ _TYPES: Final[dict[type, pl.DataType]] = {
     date: pl.Date(),
     time: pl.Time(),
 }
+_DIGITS: Final = 38
+_SCALE: Final = 18
 _GROWING: Final = (pl.Date, pl.Datetime, pl.String)
 
 Bound = int | str
@@ -67,8 +71,10 @@ def _dtype(dtype: TypeEngine[Any], dialect: sa.Dialect) -> pl.DataType:
         return pl.Datetime("us", "UTC" if getattr(dtype, "timezone", False) else None)
     if kind is Decimal:
         digits, scale = getattr(dtype, "precision", None), getattr(dtype, "scale", None)
-        is_number = dialect.name == "sqlite" or digits is None or digits > 38
-        return pl.Float64() if is_number else pl.Decimal(digits, scale or 0)
+        if dialect.name == "sqlite":
+            return pl.Float64()
+        # A type without digits has any number of them; Spark reads the same of it.
+        return pl.Decimal(_DIGITS, _SCALE) if digits is None else pl.Decimal(min(digits, _DIGITS), scale or 0)
     return _TYPES.get(kind, pl.String())
 
 
@@ -95,10 +101,8 @@ class Selection:
 
     def newest(self, column: str) -> Bound | None:
         """The greatest value of a column; None if there is no row."""
-        [found] = self._fetch(sa.select(sa.func.max(_named(column))).select_from(self._source), [column])[
-            column
-        ]
-        return _as_bound(found)
+        asked = sa.select(sa.func.max(_named(column))).select_from(self._source)
+        return self._as_bound(self._fetch(asked, [column])[column])
 
     def bound(
         self, column: str, above: Bound | None, upto: Bound | None, rows: int
@@ -117,22 +121,32 @@ class Selection:
         first = within.order_by(name).limit(rows).subquery()
         asked = sa.select(sa.func.max(first.columns[column]), sa.func.count().label("rows"))
         found = self._fetch(asked, [column, "rows"])
-        return _as_bound(found[column][0]), bool(found["rows"][0] >= rows)
+        return self._as_bound(found[column][:1]), bool(found["rows"][0] >= rows)
+
+    def _as_bound(self, found: pl.Series) -> Bound | None:
+        """The only value of a column as a bound. Raises `SourceError` for an infinite time."""
+        if (name := infinities(found)[0]) is not None:
+            raise SourceError(
+                f"column {found.name!r} of table {self.table!r} has the infinite time {name!r}, at which reading "
+                "cannot go on; leave such rows out with a query in place of the table"
+            )
+        value = found[0]
+        return value.isoformat() if isinstance(value, date) else value
 
     def _count(self, condition: sa.ColumnElement[bool]) -> int:
         asked = sa.select(sa.func.count().label("rows")).select_from(self._source).where(condition)
         return int(self._fetch(asked, ["rows"])["rows"][0])
 
-    def rows(self, column: str | None, above: Bound | None, upto: Bound | None) -> pl.DataFrame:
-        """All rows, or those within bounds in order of a column."""
+    def rows(
+        self, column: str | None, above: Bound | None, upto: Bound | None
+    ) -> tuple[pl.DataFrame, Faulty | None]:
+        """All rows, or those within bounds in order of a column; letters for those that do not fit the columns."""
         found = sa.select(*map(self._read, self.columns)).select_from(self._source)
         if column is not None:
             found = found.where(*self._between(column, above, upto)).order_by(_named(column))
         frame = self._fetch(found, list(self.columns))
         try:
-            return frame.select(
-                _cast(frame.schema[name], dtype, name) for name, dtype in self.columns.items()
-            )
+            return typed(frame, self.columns, f"table {self.table!r}")
         except pl.exceptions.PolarsError as error:
             raise SourceError(
                 f"rows of {self.table!r} are not of the types {dict(self.columns)}: {error}"
@@ -185,29 +199,14 @@ def _literal(value: Bound, dtype: pl.DataType) -> sa.ColumnElement[Any]:
     return sa.literal(date.fromisoformat(str(value)) if dtype == pl.Date else value)
 
 
-def _as_bound(value: Any) -> Bound | None:
-    return value.isoformat() if isinstance(value, date) else value
-
-
-def _cast(found: pl.DataType, dtype: pl.DataType, name: str) -> pl.Expr:
-    column = pl.col(name)
-    if found == pl.String and isinstance(dtype, pl.Datetime):
-        return column.str.to_datetime(time_unit="us", time_zone=dtype.time_zone)
-    if found == pl.String and dtype == pl.Date:
-        return column.str.to_date()
-    if found == pl.Duration and dtype == pl.Time:  # as drivers of MySQL give them
-        return (column.dt.total_microseconds() * 1000).cast(pl.Time)
-    return column.cast(dtype)
-
-
 def _fetch(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
     if url.get_backend_name() == "postgresql":
         return _fetch_arrow(url, statement)
     with engine(url).connect() as connection:
         found = connection.execute(statement)
         names = [f"{number}" for number, _ in enumerate(found.keys())]
-        rows = [tuple(row) for row in found] if len(names) == 1 else found.fetchall()
-        return pl.DataFrame(rows, names, orient="row", infer_schema_length=None)
+        rows = found.fetchall()
+        return pl.DataFrame([column_of(name, [row[at] for row in rows]) for at, name in enumerate(names)])
 
 
 def _fetch_arrow(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
@@ -221,7 +220,7 @@ def _fetch_arrow(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
     address = url.set(drivername="postgresql").render_as_string(hide_password=False)
     with dbapi.connect(address) as connection, connection.cursor() as cursor:
         cursor.execute(str(compiled))
-        return pl.DataFrame(pl.from_arrow(cursor.fetch_arrow_table()))
+        return pl.DataFrame(map(stored, pl.DataFrame(pl.from_arrow(cursor.fetch_arrow_table()))))
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -80,7 +80,9 @@ class TableSource:
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         """The rows within these bounds."""
-        found = self._selection().rows(self.grows, part.get("above"), part.get("upto"))
+        found, faulty = self._selection().rows(self.grows, part.get("above"), part.get("upto"))
+        if faulty is not None:
+            yield FromFile(faulty, self.table)
         for piece in found.iter_slices(rows):
             if piece.height:
                 yield FromFile(piece.lazy(), self.table)
