@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 import attrs
 import polars as pl
+import polars.selectors as cs
 
 from beamlike.errors import PlanError
 from beamlike.io.base import Faulty
@@ -21,6 +22,7 @@ from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.paths import Damaged, write_file
 from beamlike.io.sinks import Feed
+from beamlike.rows.nonfinite import tell_nonfinite
 from beamlike.rows.values import csv_columns, json_columns
 
 
@@ -163,6 +165,7 @@ class CSV(_Text):
         return csv.frames(file, raw, typed, self._dialect(), see=see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
+        tell_nonfinite(frame.select(cs.nested()), f"CSV {self.path!r}")
         text = frame.select(csv_columns(frame.schema))
         if self.quote is None:
             self._require_plain(text)
@@ -218,4 +221,5 @@ class JSONLines(_Text):
         return jsonl.frames(file, raw, [typed for _, typed in columns.values()], see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
+        tell_nonfinite(frame, f"JSONLines {self.path!r}")
         frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)

@@ -23,6 +23,7 @@ from beamlike.io.kafka.settings import OF_READERS
 from beamlike.io.kafka.source import options_of, server_list
 from beamlike.io.sinks import Feed
 from beamlike.rows.dtypes import has_values_of, type_name
+from beamlike.rows.nonfinite import tell_nonfinite
 from beamlike.system.fields import text, true_or_false
 from beamlike.system.locks import Lock
 from stages.keys import key_text
@@ -193,6 +194,8 @@ class KafkaSink:
                 producer.poll(0)
 
     def _messages(self, frame: pl.DataFrame) -> Iterator[tuple[bytes | None, bytes | None]]:
+        if isinstance(self.value, Json):
+            tell_nonfinite(frame, f"topic {self.topic!r}")
         values = self.value.encode(frame.select(VALUE) if isinstance(self.value, Plain) else frame)
         if not self.key:
             keys = pl.Series([None], dtype=pl.Binary).new_from_index(0, len(frame))

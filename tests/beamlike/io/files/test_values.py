@@ -202,3 +202,19 @@ def test_a_float_of_csv_beyond_64_bits_is_a_letter(tmp_path: Path) -> None:
     good, bad = read(bl.CSV(str(tmp_path / "a.csv"), {"v": float, "k": str}))
     assert good == [float("-inf"), 2.5]
     assert len(bad) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), [float("inf")], {"x": float("nan")}])
+@pytest.mark.parametrize("files", [bl.JSONLines, bl.CSV])
+def test_the_log_warns_of_floats_for_which_json_has_no_number(
+    files: Any, value: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_json = files is bl.JSONLines or not isinstance(value, float)
+    for name in ("out", "fine"):
+        given = [{"v": value if name == "out" else pl.Series([value]).shift(1)[0]}] * 2
+        rows = bl.Pipeline("p").read("in", bl.Rows(given, {"v": pl.Series([value]).dtype}))
+        rows.write("out", files(str(tmp_path / name)))
+        rows.pipeline.run()
+    told = [message for message in caplog.messages if "NaN or infinite" in message]
+    assert len(told) == is_json
+    assert all(f"{tmp_path}/out" in message and "column 'v'" in message for message in told)
