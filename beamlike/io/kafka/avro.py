@@ -11,7 +11,10 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from beamlike.io.files.faults import shown, why_unfit, without_lost
 from beamlike.io.kafka.codecs import Decoded
+from beamlike.rows.dtypes import as_dtype
+from beamlike.rows.exact import fields, lost
 
 _PLAIN: Final[Mapping[str, pl.DataType]] = {
     "boolean": pl.Boolean(),
@@ -24,6 +27,9 @@ _PLAIN: Final[Mapping[str, pl.DataType]] = {
     "string": pl.String(),
     "enum": pl.String(),
 }
+_DIGITS: Final = 38
+"""Digits of the longest decimal of polars."""
+
 _LOGICAL: Final[Mapping[str, pl.DataType]] = {
     "timestamp-millis": pl.Datetime("us", "UTC"),
     "timestamp-micros": pl.Datetime("us", "UTC"),
@@ -65,7 +71,8 @@ class Avro:
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
         """What is no record of the schema, or has bytes behind it, is wrong."""
-        reader, schema = _fastavro().schemaless_reader, _fastavro().parse_schema(json.loads(self.schema))
+        reader = _fastavro().schemaless_reader
+        schema = _fastavro().parse_schema(json.loads(self.schema, object_hook=_with_every_digit))
         rows, kept, wrong = list[Any](), list[int](), list[tuple[int, str]]()
         for index, value in enumerate(values.to_list()):
             stream = BytesIO(value)
@@ -79,17 +86,54 @@ class Avro:
             else:
                 rows.append(row)
                 kept.append(index)
-        return Decoded(pl.DataFrame(rows, schema=self.columns(name)), pl.Series(kept, dtype=pl.UInt32), wrong)
+        return _fitted(rows, self.columns(name), pl.Series(kept, dtype=pl.UInt32), wrong)
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """The columns of the schema as its records."""
+        """The columns of the schema as its records. Raises `ValueError` for a float that the schema cannot hold."""
         writer, schema = _fastavro().schemaless_writer, _fastavro().parse_schema(json.loads(self.schema))
         found = []
+        _require_range(frame, self.columns(""))
         for row in frame.select(self.columns("").names()).iter_rows(named=True):
             stream = BytesIO()
             writer(stream, schema, row)
             found.append(stream.getvalue())
         return pl.Series(found, dtype=pl.Binary)
+
+
+def _with_every_digit(given: dict[str, Any]) -> dict[str, Any]:
+    """A part of a schema in which decimals may have more digits: fastavro would round them to the precision."""
+    return {**given, "precision": _DIGITS} if given.get("logicalType") == "decimal" else given
+
+
+def _fitted(rows: list[Any], columns: pl.Schema, kept: pl.Series, wrong: list[tuple[int, str]]) -> Decoded:
+    """The rows that fit; a writer may give a decimal more digits than the schema says."""
+    wide = pl.DataFrame(rows, schema={name: _widened(dtype) for name, dtype in columns.items()})
+    frame, bad = without_lost(wide, wide.cast(dict(columns), strict=False))
+    if not bad.any():
+        return Decoded(frame, kept, wrong)
+    whys = why_unfit(shown(wide.filter(bad)), frame.filter(bad))
+    return Decoded(frame.filter(~bad), kept.filter(~bad), [*wrong, *zip(kept.filter(bad), whys, strict=True)])
+
+
+def _widened(dtype: pl.DataType) -> pl.DataType:
+    """The type with room for as many digits as polars can hold, at any depth."""
+    if isinstance(dtype, pl.Decimal):
+        return pl.Decimal(_DIGITS, dtype.scale)
+    if isinstance(dtype, pl.List):
+        return pl.List(_widened(as_dtype(dtype.inner)))
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({name: _widened(inner) for name, inner in fields(dtype).items()})
+    return dtype
+
+
+def _require_range(frame: pl.DataFrame, columns: pl.Schema) -> None:
+    """Raises `ValueError` for a number that is infinite as a float of 32 bits."""
+    for name, dtype in columns.items():
+        given = frame[name]
+        if dtype == pl.Float32 and (bad := given.filter(lost(given, given.cast(dtype, strict=False)))).len():
+            raise ValueError(
+                f"bl.avro: the column {name!r} has {bad[0]!r}, which a float of 32 bits cannot hold"
+            )
 
 
 def _is_field(given: Any) -> bool:

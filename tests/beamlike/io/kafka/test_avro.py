@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
+from beamlike.io.kafka.avro import Avro
 
 FIELDS = [
     {"name": "user", "type": "string"},
@@ -69,3 +70,28 @@ def test_a_schema_without_columns_is_refused() -> None:
     fields = [{"name": "m", "type": {"type": "map", "values": "int"}}]
     with pytest.raises(TypeError, match=r"field 'm' is .*map.*, for which there is no type of column"):
         bl.avro({"type": "record", "name": "P", "fields": fields})
+
+
+def decimals(precision: int, *, within: bool) -> Avro:
+    """The format of records with a decimal of so many digits, two of them after the point."""
+    kind: object = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
+    kind = {"type": "array", "items": kind} if within else kind
+    return bl.avro({"type": "record", "name": "Pay", "fields": [{"name": "v", "type": kind}]})
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_decimal_with_more_digits_than_the_schema_is_wrong(within: bool) -> None:
+    given = [Decimal("1.25"), Decimal("90071992547409.93")]
+    values = pl.Series("v", [[one] for one in given] if within else given)
+    found = decimals(12, within=within).decode(decimals(30, within=within).encode(values.to_frame()), "value")
+    assert found.frame["v"].to_list() == [[given[0]] if within else given[0]]
+    assert found.kept.to_list() == [0]
+    [(index, why)] = found.wrong
+    assert index == 1
+    assert "90071992547409.93" in why
+
+
+def test_a_float_beyond_the_range_of_the_schema_is_not_written() -> None:
+    narrow = bl.avro({"type": "record", "name": "Play", "fields": [{"name": "v", "type": "float"}]})
+    with pytest.raises(ValueError, match="the column 'v' has 1e\\+300, which a float of 32 bits cannot hold"):
+        narrow.encode(pl.DataFrame({"v": [1.5, 1e300]}))
