@@ -12,6 +12,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Faulty
+from beamlike.io.files import json_nested
 from beamlike.io.files.encodings import looks_like, no_text
 from beamlike.io.files.faults import (
     ERRORS,
@@ -25,7 +26,7 @@ from beamlike.io.files.faults import (
     why_unfit,
 )
 from beamlike.io.files.paths import Damaged, open_file
-from beamlike.rows.dtypes import type_name
+from beamlike.rows.dtypes import as_dtype, type_name
 from beamlike.rows.numbers import narrow
 from beamlike.rows.values import from_text, reads_natively
 
@@ -100,9 +101,11 @@ def _require_readable(dtype: pl.DataType) -> None:
     """Within nested types polars reads less."""
     if isinstance(dtype, pl.Struct):
         inner = [field.dtype for field in dtype.fields]
-    elif isinstance(dtype, pl.List | pl.Array):
+    elif isinstance(dtype, pl.List) or (
+        isinstance(dtype, pl.Array) and not as_dtype(dtype.inner).is_decimal()
+    ):
         inner = [dtype.inner]
-    elif dtype.is_decimal() or dtype in (pl.Time, pl.Binary, pl.Duration):
+    elif dtype in (pl.Array, pl.Time, pl.Binary, pl.Duration):
         raise TypeError(f"JSON cannot be read as {dtype} within a nested column; declare String there")
     else:
         return
@@ -165,8 +168,8 @@ def _parse_whole(
 ) -> pl.DataFrame | None:
     """All of it at once; None where something is wrong, and it has to be sorted out line by line."""
     try:
-        found = _as_written_in(block, _read(block, raw))
-        frame = found.select(typed)
+        found = _read(block, raw)
+        frame = _as_written_in(block, found, raw).select(typed)
     except ERRORS:
         return None
     return (
@@ -190,26 +193,46 @@ def infer(block: bytes) -> pl.Schema:
 
 
 def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = False) -> pl.DataFrame:
-    return pl.read_ndjson(block, schema=schema, ignore_errors=lenient)
+    kinds = {name: json_nested.plain(dtype) if dtype.is_nested() else dtype for name, dtype in schema.items()}
+    return pl.read_ndjson(block, schema=kinds, ignore_errors=lenient)
 
 
-def _as_written_in(block: bytes, found: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a block with the numbers in text columns as the block has them: polars makes floats of them."""
-    texts = {name: dtype for name, dtype in found.schema.items() if dtype == pl.String}
-    if not texts:
+def _as_written_in(block: bytes, found: pl.DataFrame, raw: pl.Schema) -> pl.DataFrame:
+    """The rows of a block with the numbers in text and decimals as the block has them: polars makes floats of them."""
+    texts = {name: dtype for name, dtype in raw.items() if dtype == pl.String}
+    nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
+    exact = {
+        name: dtype for name, dtype in nested.items() if json_nested.has(dtype, json_nested.loses_digits)
+    }
+    with_text = {name: dtype for name, dtype in nested.items() if json_nested.has(dtype, _is_text)}
+    if not (texts or exact or with_text):
         return found
-    names = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in texts)
     text = pl.Series([block]).cast(pl.String)
-    if not text.str.contains(rf"(?:{names})\s*:\s*{_INEXACT}").item():
-        return found
-    return found.with_columns(_read(_with_numbers_quoted(block), texts, lenient=True))
+    if texts:
+        names = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in texts)
+        if text.str.contains(rf"(?:{names})\s*:\s*{_INEXACT}").item():
+            found = found.with_columns(_read(_with_numbers_quoted(block), texts, lenient=True))
+    if with_text and text.str.contains(rf"[:\[,]\s*{_INEXACT}").item():
+        exact |= with_text
+    return found.with_columns(_nested(block, exact)) if exact else found
 
 
-def _with_numbers_quoted(block: bytes) -> bytes:
+def _nested(block: bytes, columns: Mapping[str, pl.DataType]) -> list[pl.Series]:
+    """Nested columns of a block in their types, read of the text of their numbers; null where one does not fit."""
+    kinds = {name: json_nested.quoted(dtype) for name, dtype in columns.items()}
+    quoted = _read(_with_numbers_quoted(block, json_nested.MARK), kinds, lenient=True)
+    return [json_nested.typed(quoted[name], dtype) for name, dtype in columns.items()]
+
+
+def _is_text(dtype: pl.DataType) -> bool:
+    return dtype == pl.String
+
+
+def _with_numbers_quoted(block: bytes, mark: str = "") -> bytes:
     """The block with all its numbers as text. Each of its lines must be an object."""
     lines = pl.Series(block.split(b"\n"), dtype=pl.Binary).cast(pl.String)
     # Each match takes what is before a number with it, so that none begins within a text; the last one is taken off.
-    quoted = (lines + "0").str.replace_all(_NUMBER, '${1}"${2}"').str.head(-3)
+    quoted = (lines + "0").str.replace_all(_NUMBER, f'${{1}}"{mark}${{2}}"').str.head(-3 - len(mark))
     return "\n".join(quoted).encode()
 
 
@@ -339,15 +362,21 @@ def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) 
     for place in reversed(inside):
         wrong.append((places.pop(place), _why(good.pop(place), nested)))
     block = b"".join(good)
-    found = _as_written_in(block, _read(block, raw, lenient=True))
+    there = _read(block, raw, lenient=True)
+    found = _as_written_in(block, there, raw)
     no_texts = _no_texts(found, found.select(typed).schema, lambda: good)
     texts = [found[name].scatter(rows, None) for name, rows in no_texts]
     frame, kept = found.with_columns(texts).select(typed), pl.Series(places, dtype=pl.UInt32)
-    if flat := [name for name in raw if name not in nested]:
-        as_text = _as_written_in(block, _read(block, dict.fromkeys(flat, pl.String())))
+    if raw:
+        flat = pl.Schema({name: pl.String() for name in raw if name not in nested})
+        as_text = _as_written_in(block, _read(block, flat), flat) if flat else pl.DataFrame(height=len(good))
+        # The line has the text of a nested value.
+        as_text = as_text.with_columns(
+            pl.when(there[name].is_not_null()).then(pl.lit("")).alias(name) for name in nested
+        )
         bad = unfit(as_text, frame)
         misfits = [good[place] for place in bad.arg_true()]
-        whys = _why_misfits(misfits, as_text.filter(bad), frame.select(flat).filter(bad))
+        whys = _why_misfits(misfits, as_text.filter(bad), frame.select(as_text.columns).filter(bad))
         wrong += zip(kept.filter(bad), whys, strict=True)
         frame, kept = frame.filter(~bad), kept.filter(~bad)
     return Parsed(frame, kept, wrong)

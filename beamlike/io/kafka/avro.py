@@ -108,7 +108,7 @@ def _with_every_digit(given: dict[str, Any]) -> dict[str, Any]:
 def _fitted(rows: list[Any], columns: pl.Schema, kept: pl.Series, wrong: list[tuple[int, str]]) -> Decoded:
     """The rows that fit; a writer may give a decimal more digits than the schema says."""
     wide = pl.DataFrame(rows, schema={name: _widened(dtype) for name, dtype in columns.items()})
-    frame, bad = without_lost(wide, wide.cast(dict(columns), strict=False))
+    frame, bad = without_lost(wide, wide.cast(columns, strict=False))
     if not bad.any():
         return Decoded(frame, kept, wrong)
     whys = why_unfit(shown(wide.filter(bad)), frame.filter(bad))

@@ -218,3 +218,28 @@ def test_the_log_warns_of_floats_for_which_json_has_no_number(
     told = [message for message in caplog.messages if "NaN or infinite" in message]
     assert len(told) == is_json
     assert all(f"{tmp_path}/out" in message and "column 'v'" in message for message in told)
+
+
+def test_numbers_within_json_values_keep_their_digits(tmp_path: Path) -> None:
+    dtype = pl.List(pl.Struct({"d": pl.Decimal(20, 2), "n": pl.Int64, "t": pl.String, "b": pl.Boolean}))
+    value = '[{"d": 90071992547409.93, "n": 9007199254740993, "t": 1.10, "b": true}, {"d": "0.10", "t": "x"}]'
+    good, bad = of_json(
+        dtype, value, "[]", "null", '[{"d": 0.125}]', '[{"n": "5"}]', '[{"n": 2.5}]', folder=tmp_path
+    )
+    first = {"d": Decimal("90071992547409.93"), "n": 9007199254740993, "t": "1.10", "b": True}
+    assert good == [[first, {"d": Decimal("0.10"), "n": None, "t": "x", "b": None}], [], None]
+    assert len(bad) == 3
+    assert "0.125" in "".join(bad)
+
+
+def test_texts_within_json_values_are_as_they_were_written(tmp_path: Path) -> None:
+    assert of_json({"t": str}, '{"t": 1.10}', '{"t": "x"}', folder=tmp_path) == (
+        [{"t": "1.10"}, {"t": "x"}],
+        [],
+    )
+    assert of_json(list[str], '[1.10, "2.0", null]', folder=tmp_path) == ([["1.10", "2.0", None]], [])
+
+
+def test_a_float_within_json_values_beyond_its_range_is_a_letter(tmp_path: Path) -> None:
+    good, bad = of_json(pl.List(pl.Float32), "[1.5]", "[1e300]", folder=tmp_path)
+    assert (good, len(bad)) == ([[1.5]], 1)

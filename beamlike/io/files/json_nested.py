@@ -1,0 +1,74 @@
+"""Numbers within nested JSON values, read from the text of the line: polars makes floats of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import polars as pl
+
+from beamlike.rows.dtypes import as_dtype
+from beamlike.rows.exact import fields, lost
+from beamlike.rows.numbers import decimal_of, float_of
+
+MARK: Final = "\uffff"
+"""A character that is before a number that was quoted, and before no text: Unicode has no such character."""
+
+
+def has(dtype: pl.DataType, kinds: Callable[[pl.DataType], bool]) -> bool:
+    """True if the type, or one within it, is one of the kinds."""
+    return kinds(dtype) or any(has(inner, kinds) for inner in _inner(dtype))
+
+
+def loses_digits(dtype: pl.DataType) -> bool:
+    """True for a type that polars' own reader would round, or make infinite, within a nested value."""
+    return dtype.is_decimal() or dtype == pl.Float32
+
+
+def plain(dtype: pl.DataType) -> pl.DataType:
+    """The nested type that polars can read, which shows where a value is no such list or object."""
+    return _replaced(
+        dtype, lambda leaf: pl.String() if leaf.is_decimal() else pl.Float64() if leaf.is_float() else leaf
+    )
+
+
+def quoted(dtype: pl.DataType) -> pl.DataType:
+    """The nested type of a line in which all numbers are text."""
+    return _replaced(dtype, lambda leaf: pl.String() if leaf.is_numeric() else leaf)
+
+
+def typed(given: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """The values of a column of type `quoted(dtype)`; null as a whole where one within does not fit."""
+    read = (
+        given.to_frame().select(_typed(pl.col(given.name), dtype).alias(given.name)).to_series().cast(dtype)
+    )
+    bad = lost(given, read)
+    return pl.select(pl.when(~bad).then(read).alias(given.name)).to_series() if bad.any() else read
+
+
+def _typed(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    if isinstance(dtype, pl.Struct):
+        inner = [_typed(value.struct.field(name), of).alias(name) for name, of in fields(dtype).items()]
+        return pl.when(value.is_not_null()).then(pl.struct(inner))
+    if isinstance(dtype, pl.List):
+        return value.list.eval(_typed(pl.element(), as_dtype(dtype.inner)))
+    if dtype == pl.String:
+        return value.str.strip_prefix(MARK)
+    if isinstance(dtype, pl.Decimal):
+        return decimal_of(value.str.strip_prefix(MARK), dtype)
+    if not dtype.is_numeric():
+        return value
+    number = pl.when(value.str.starts_with(MARK)).then(value.str.strip_prefix(MARK))
+    return float_of(number, dtype) if dtype.is_float() else number.cast(dtype, strict=False)
+
+
+def _replaced(dtype: pl.DataType, leaf: Callable[[pl.DataType], pl.DataType]) -> pl.DataType:
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({name: _replaced(inner, leaf) for name, inner in fields(dtype).items()})
+    return pl.List(_replaced(as_dtype(dtype.inner), leaf)) if isinstance(dtype, pl.List) else leaf(dtype)
+
+
+def _inner(dtype: pl.DataType) -> list[pl.DataType]:
+    if isinstance(dtype, pl.Struct):
+        return list(fields(dtype).values())
+    return [as_dtype(dtype.inner)] if isinstance(dtype, pl.List) else []
