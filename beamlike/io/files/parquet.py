@@ -9,7 +9,6 @@ from typing import Final
 
 import attrs
 import polars as pl
-import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from beamlike.errors import unknown_column
@@ -166,6 +165,8 @@ def _of_int96(file: str, found: pl.Schema, schema: pl.Schema) -> list[str]:
     suspects = [name for name, dtype in found.items() if name in schema and _has_ns(dtype)]
     if not suspects:
         return []
+    import pyarrow.parquet as pq  # slow to import
+
     with open_file(file) as handle, pq.ParquetFile(handle) as metadata:
         leaves = [metadata.schema.column(index) for index in range(len(metadata.schema))]
     old = [leaf.path for leaf in leaves if leaf.physical_type == _INT96]
