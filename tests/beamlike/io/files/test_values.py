@@ -1,9 +1,11 @@
 """Values of files in the declared types: none is changed in silence, and one that does not fit costs its row only."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -12,6 +14,9 @@ import pytest
 
 import beamlike as bl
 from beamlike.rows.dtypes import DTypeLike
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FAR = datetime(9999, 12, 31)
 
@@ -243,3 +248,19 @@ def test_texts_within_json_values_are_as_they_were_written(tmp_path: Path) -> No
 def test_a_float_within_json_values_beyond_its_range_is_a_letter(tmp_path: Path) -> None:
     good, bad = of_json(pl.List(pl.Float32), "[1.5]", "[1e300]", folder=tmp_path)
     assert (good, len(bad)) == ([[1.5]], 1)
+
+
+@pytest.mark.spark
+def test_values_are_exact_or_letters_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's tasks read with the same readers, whatever Spark itself would make of these values."""
+    (tmp_path / "a.jsonl").write_text('{"v": 90071992547409.93, "t": 1.10}\n{"v": 0.125, "t": "x"}\n')
+    source = bl.JSONLines(str(tmp_path / "a.jsonl"), {"v": pl.Decimal(20, 2), "t": str})
+    good, bad = bl.Memory(), bl.Memory()
+    rows = bl.Pipeline("p").read("in", source)
+    rows.write("good", good)
+    rows.dead_letters().write("bad", bad)
+    rows.pipeline.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=1, drain=True))
+    assert good.frame().select("v", "t").rows() == [(Decimal("90071992547409.93"), "1.10")]
+    assert [row["error"].partition(": ")[2] for row in bad.rows()] == [
+        "column 'v' is 0.125, expected Decimal(precision=20, scale=2)"
+    ]
