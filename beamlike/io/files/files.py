@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Self, get_args
 
@@ -18,7 +18,7 @@ from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.intake import FileIntake
-from beamlike.io.files.new_columns import forget, tell_new
+from beamlike.io.files.new_columns import forget
 from beamlike.io.files.order import ADVICE, Order, in_order
 from beamlike.io.files.paths import (
     Damaged,
@@ -68,9 +68,7 @@ class Files:
     path: str | tuple[str, ...] = attrs.field(converter=path_texts)
     _schema: Declared | None = attrs.field(default=None, converter=declared, metadata=FOR_SOURCES)
     max_files_per_trigger: int | None = attrs.field(
-        default=None,
-        validator=whole_number(1),
-        metadata=FOR_SOURCES,
+        default=None, validator=whole_number(1), metadata=FOR_SOURCES
     )
     partition_by: tuple[str, ...] = attrs.field(
         default=(), converter=hive.column_names, kw_only=True, metadata=FOR_SINKS
@@ -80,10 +78,7 @@ class Files:
         default="ignore", kw_only=True, validator=check_on_change, metadata=FOR_SOURCES
     )
     include_file_paths: str | None = attrs.field(
-        default=None,
-        kw_only=True,
-        validator=text,
-        metadata=FOR_SOURCES,
+        default=None, kw_only=True, validator=text, metadata=FOR_SOURCES
     )
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the first file, as the pipeline has found them.
@@ -198,9 +193,6 @@ class Files:
             except (*ERRORS, Damaged) as error:  # its rows are dead letters
                 whys = whys or f"; file {file!r}: {first_line(error)}"
         raise FileNotFoundError(f"there are no files with columns at {self.path!r}{whys} ({advice})")
-
-    def _see(self, file: str, names: Iterable[str]) -> None:
-        tell_new(repr(self.path), self._content(), names, file)
 
     def for_event_time(self, column: str) -> Self:
         """The same source, where the text formats leave this column as text unless its type is declared."""

@@ -14,12 +14,13 @@ import polars.selectors as cs
 
 from beamlike.errors import PlanError
 from beamlike.io.base import Faulty
-from beamlike.io.files import csv, jsonl, parquet
+from beamlike.io.files import csv, json_array, jsonl, parquet
 from beamlike.io.files.csv_dialect import Dialect
 from beamlike.io.files.encodings import UTF8, is_utf8, recoded
 from beamlike.io.files.faults import ERRORS, of_file
 from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
+from beamlike.io.files.new_columns import tell_new
 from beamlike.io.files.paths import Damaged, write_file
 from beamlike.io.sinks import Feed
 from beamlike.rows.nonfinite import tell_nonfinite
@@ -56,7 +57,7 @@ class Parquet(Files):
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
         if self._schema is None and part == 0:
             with suppress(*ERRORS):  # a file that cannot be read is a letter
-                self._see(file, self._infer(file))
+                tell_new(repr(self.path), self._content(), self._infer(file), file)
         return parquet.pieces(file, schema, rows, part, parts)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
@@ -161,7 +162,7 @@ class CSV(_Text):
         columns = {name: csv.column(name, dtype) for name, dtype in schema.items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         typed = [expression for _, expression in columns.values()]
-        see = partial(self._see, file) if self._schema is None else None
+        see = partial(tell_new, repr(self.path), self._content(), file=file) if self._schema is None else None
         return csv.frames(file, raw, typed, self._dialect(), see=see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
@@ -210,14 +211,14 @@ class JSONLines(_Text):
     def _infer(self, file: str) -> pl.Schema:
         block = next(jsonl.blocks(file), b"")
         found = jsonl.infer(block)
-        if not found and jsonl.is_array(block):
-            raise Damaged(jsonl.ARRAY)
+        if not found and json_array.begins(block):
+            raise Damaged(json_array.ADVICE)
         return found
 
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
         columns = {name: jsonl.column(name, dtype) for name, dtype in schema.items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
-        see = partial(self._see, file) if self._schema is None else None
+        see = partial(tell_new, repr(self.path), self._content(), file=file) if self._schema is None else None
         return jsonl.frames(file, raw, [typed for _, typed in columns.values()], see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:

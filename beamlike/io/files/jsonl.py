@@ -12,7 +12,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Faulty
-from beamlike.io.files import json_nested
+from beamlike.io.files import json_array, json_nested
 from beamlike.io.files.encodings import looks_like, no_text
 from beamlike.io.files.faults import (
     ERRORS,
@@ -40,11 +40,6 @@ _NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _DEEPEST: Final = 64  # levels
-
-ARRAY: Final = (
-    "it is a JSON array, where an object per line is expected, without brackets around them and commas between them; "
-    "pl.read_json(file).write_ndjson(other) or `jq -c .[]` makes such a file"
-)
 
 _KEY: Final = re.compile(rb'"([^"\\]*)"[ \t]*:')
 """Names of columns, and much that only looks like one: those of nested objects, and parts of texts."""
@@ -320,24 +315,8 @@ def _fault(line: bytes) -> str | None:
     if isinstance(found, dict):
         return None
     is_list = isinstance(found, list) and any(isinstance(one, dict) for one in found)
-    is_part = is_list or line.strip() in (b"[", b"]") or _is_element(line)
-    return f"not a JSON object: {ARRAY}" if is_part else "not a JSON object"
-
-
-def _is_element(line: bytes) -> bool:
-    """True for an object of an array, with the comma after it or the bracket before or behind it."""
-    inner = line.strip().removeprefix(b"[").removesuffix(b"]").strip().removesuffix(b",")
-    if inner == line.strip():
-        return False
-    try:
-        return isinstance(json.loads(inner, parse_constant=_no_json), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def is_array(block: bytes) -> bool:
-    """True if the text begins as that of a JSON array."""
-    return block.lstrip().startswith(b"[")
+    is_part = is_list or json_array.has_part(line)
+    return f"not a JSON object: {json_array.ADVICE}" if is_part else "not a JSON object"
 
 
 def _unread(line: bytes) -> str:

@@ -1,0 +1,29 @@
+"""JSON arrays, which are not JSON lines: how to recognize one, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+ADVICE: Final = (
+    "it is a JSON array, where an object per line is expected, without brackets around them and commas between them; "
+    "pl.read_json(file).write_ndjson(other) or `jq -c .[]` makes such a file"
+)
+
+
+def has_part(line: bytes) -> bool:
+    """True for a bracket alone, and for an object with the comma after it or the bracket before or behind it."""
+    if line.strip() in (b"[", b"]"):
+        return True
+    inner = line.strip().removeprefix(b"[").removesuffix(b"]").strip().removesuffix(b",")
+    if inner == line.strip():
+        return False
+    try:
+        return isinstance(json.loads(inner), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def begins(block: bytes) -> bool:
+    """True if the text begins as that of a JSON array."""
+    return block.lstrip().startswith(b"[")
