@@ -64,9 +64,9 @@ class RunSinks:
         if os.path.isdir(self.letters.folder):
             start_sink(UNCLAIMED, self.letters, self.run)
         for name, sink in self.plan.sinks.items():
+            start_sink(name, sink.sink, self.run)
             if isinstance(sink.sink, Files) and not restored:
                 sink.sink.tell_of_others(self.run)
-            start_sink(name, sink.sink, self.run)
         for name, sink in self.plan.sinks.items():
             if not isinstance(sink.sink, WrittenBySpark):
                 empty = output_frame(pl.DataFrame(schema=sink.schema))

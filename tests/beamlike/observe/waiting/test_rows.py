@@ -81,7 +81,7 @@ def test_a_timer_that_holds_is_named_with_its_key_and_its_time(
 def test_a_row_of_an_outer_join_that_holds_waits_for_a_partner(tmp_path: Path) -> None:
     p = bl.Pipeline("p")
     left, right = read(p, "left", [{"user": "a", "what": "", "at": 10}], 12), read(p, "right", [], 11)
-    near = left.join(right, on="user", within=("0s", "30s"), how="left", stamp="left", name="near")
+    near = left.join(right, on="user", within=("0s", "30s"), how="left", event_time="left", name="near")
     told = why(near, "near.pairs", tmp_path, 2)
     assert any(
         "the row of key a in [1970-01-01T00:00:10Z, 1970-01-01T00:00:40.000001Z) waits for a partner" in line
