@@ -99,7 +99,9 @@ def test_a_plan_that_does_not_fit_the_checkpoint_is_refused_stage_by_stage(
 ) -> None:
     runner = bl.SparkRunner(str(tmp_path), session=spark, shards=1)
     small().run(runner)
-    with pytest.raises(bl.CheckpointError, match=r"stage 'sessions': windows was Sessions\(gap=1m\), now Sessions\(gap=30s\)"):
+    with pytest.raises(
+        bl.CheckpointError, match=r"stage 'sessions': windows was Sessions\(gap=1m\), now Sessions\(gap=30s\)"
+    ):
         small(gap="30s").run(runner)
     with pytest.raises(bl.CheckpointError, match="stage 'total' is new"):
         small(extra=True).run(runner)

@@ -186,7 +186,7 @@ def test_the_same_checkpoint_takes_aggregates_stages_and_sinks_that_are_new(
     with pytest.raises(bl.CheckpointError, match="source 'clicks' is new") as refused:
         run(pipeline(folder, after, clicks=True), checkpoint, session=spark)
     assert f"beamlike savepoint {checkpoint} SAVEPOINT" in str(refused.value)
-    with pytest.raises(bl.CheckpointError, match=r"gap='12s'.*gap='30s'"):
+    with pytest.raises(bl.CheckpointError, match=r"gap=12s.*gap=30s"):
         run(pipeline(folder, after, gap="30s"), checkpoint, session=spark)
     changed = pipeline(folder, after, most=True, scores=scores)
     run(changed, checkpoint, session=spark, drain=True)
@@ -277,7 +277,7 @@ def test_a_plan_that_cannot_go_on_with_the_state_is_refused(
     folder, _ = halfway
     plan = pipeline(folder, bl.Memory(), gap="30s").plan()
     with pytest.raises(
-        bl.CheckpointError, match=r"does not fit the savepoint.*\n.*gap='30s'\)\n.*start anew"
+        bl.CheckpointError, match=r"does not fit the savepoint.*\n.*gap=30s\)\n.*start anew"
     ):
         savepoints.restore(str(folder / "saved"), str(tmp_path), plan, shards=3, session=spark)
     assert list(tmp_path.iterdir()) == []
