@@ -40,7 +40,7 @@ servers: setup ## get the servers and jars that the tests of connectors start; s
 	$(BIN)/python -m tests.connectors
 
 test-connectors: servers ## tests against real servers: Kafka, Redis, PostgreSQL, an object store, a cluster of Spark
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "connectors or not slow" tests/connectors tests/beamlike/io/sql $(ARGS)
+	$(BIN)/python -m pytest -m "connectors or not slow" tests/connectors tests/beamlike/io/sql $(ARGS)
 
 faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7", or ARGS="--runner local --kills 100" in process
 	$(BIN)/python -m tests.faults $(ARGS)

@@ -23,7 +23,7 @@ from beamlike.observe import History
 from tests.support.damages import Damage, Damaged, damages, go_on, panes, pipeline, write
 from tests.support.places import ROOT
 
-FEW, MANY = 25, 500
+FEW, MANY = 25, 340
 
 
 @pytest.fixture(autouse=True)
