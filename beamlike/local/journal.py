@@ -169,8 +169,10 @@ class Journal:
         self._last = self._found_last()
 
     def _forget(self, batch: Begun) -> None:
-        with self._telling(), self._transaction():
+        with self._telling(), self._changing():
             self._connection.execute("DELETE FROM batches WHERE number = ? AND done = 0", (batch.number,))
+            last = last_row(self._connection)
+            self._totals["batches"] = 0 if last is None else digest(*last)
 
     def commit(self, batch: Begun) -> None:
         """The batch is done: its state and positions count from now on, all or nothing."""
