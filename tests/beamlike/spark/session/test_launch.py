@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from pyspark import SparkConf
 
@@ -9,6 +11,8 @@ from beamlike.errors import RunError
 from beamlike.spark.session import launch
 
 
+# PySpark leaves the pipe to a Java that does not start open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("setting", "value", "reason"),
     [
@@ -24,3 +28,5 @@ def test_java_that_does_not_start_says_why(setting: str, value: str, reason: str
     ):
         launch._launched(conf)
     assert "\tat " not in str(caught.value)
+    del caught
+    gc.collect()  # the pipe, while the warning is expected
