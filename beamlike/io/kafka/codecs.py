@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Declared, declared
-from beamlike.io.files import jsonl
+from beamlike.io.files import json_array, jsonl
 from beamlike.rows.dtypes import SchemaLike
 from beamlike.rows.values import json_columns
 
@@ -98,7 +98,9 @@ class Json:
             lines = [line.replace(b"\n", b" ") for line in lines]
         lines = [line + b"\n" for line in lines]
         found = jsonl.parse_lines(lines, raw, typed)
-        return Decoded(found.frame, found.kept, found.wrong)
+        # The advice is for files.
+        wrong = [(line, why.removesuffix(f": {json_array.ADVICE}")) for line, why in found.wrong]
+        return Decoded(found.frame, found.kept, wrong)
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
         """An object for each row, without line ends."""
