@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+import polars as pl
+
 from beamlike.errors import CheckpointError
 from beamlike.io.sources import ReadFromMemory, ReadInSteps
 from beamlike.plan.model import Plan
@@ -12,7 +14,7 @@ from stages.state.store import encode
 
 def digest_of_rows(rows: ReadFromMemory) -> str:
     """A digest of all rows, the same for the same ones."""
-    return hashlib.sha256(encode(rows.all_rows())).hexdigest()
+    return hashlib.sha256(_content(rows.all_rows())).hexdigest()
 
 
 def digest_of_streams(plan: Plan) -> str:
@@ -21,8 +23,17 @@ def digest_of_streams(plan: Plan) -> str:
     for name, source in plan.sources.items():
         assert isinstance(source.source, ReadInSteps)
         for step in source.source.steps:
-            digest.update(repr((name, step.summary, step.processing_time)).encode() + encode(step.elements))
+            digest.update(repr((name, step.summary, step.processing_time)).encode() + _content(step.elements))
     return digest.hexdigest()
+
+
+def _content(frame: pl.DataFrame) -> bytes:
+    """The rows of a frame that belongs to a declaration.
+
+    Polars locks a frame that it writes and then waits for Python, while another run of the pipeline that looks at the
+    same frame has Python and waits for the lock. A clone has a lock of its own, and shares the data.
+    """
+    return encode(frame.clone())
 
 
 def other_rows(source: str, checkpoint: str) -> CheckpointError:
