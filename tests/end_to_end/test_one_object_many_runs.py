@@ -369,36 +369,3 @@ def test_what_a_sink_gives_for_a_run_must_be_a_sink() -> None:
 
     with pytest.raises(bl.PlanError, match=r"step 'out': Wrong\.for_run\(\) must give a sink for one run"):
         written(Wrong()).run()
-
-
-# What is opened
-
-
-def test_what_a_source_opens_must_be_of_its_kind() -> None:
-    class Wrong(Numbered):
-        def opened(self, position: Mapping[str, Any]) -> Any:
-            return iter([])
-
-    put_lines([1])
-    p, _ = counted(Wrong("in"))
-    with pytest.raises(TypeError, match=r"Wrong\.opened must give a source with the same methods"):
-        p.run()
-
-
-def test_a_source_is_opened_where_its_run_begins_and_closed_at_its_end() -> None:
-    calls: list[Any] = []
-
-    class Told(Numbered):
-        def opened(self, position: Mapping[str, Any]) -> Opened:
-            calls.append(dict(position))
-            return Closing(self.path, 0)
-
-    class Closing(Opened):
-        def close(self) -> None:
-            calls.append("closed")
-
-    put_lines([1, 2])
-    p, _ = counted(Told("in"))
-    p.run(local("a"))
-    p.run(local("a"))
-    assert calls == [{}, "closed", {"next": 2, "greatest": 2}, "closed"]
