@@ -45,6 +45,7 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sinks.Checked,
         sinks.Held,
         sinks.Started,
+        sinks.Remembering,
         sinks.Replacing,
         sinks.TakingBack,
         sinks.Discarding,

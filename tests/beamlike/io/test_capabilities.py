@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.io import sinks, sources
+from beamlike.io import capabilities, sinks, sources
 from beamlike.io.base import WrittenBySpark, WrittenInFrames
 from beamlike.io.sinks import Place
 
@@ -312,3 +312,26 @@ def test_a_class_of_the_other_role_is_refused_with_the_one_that_was_meant() -> N
         write(bl.SparkSource(lambda spark: spark, {"n": int}))
     with pytest.raises(bl.PlanError, match=r"got the sink KafkaSink; did you mean bl\.Kafka\(\.\.\.\)\?"):
         bl.Pipeline("p").read("rows", bl.KafkaSink("localhost:9092", "t"))
+
+
+@pytest.mark.parametrize(("role", "module"), [("sink", sinks), ("source", sources)])
+def test_the_signatures_of_every_capability_are_compared(role: Any, module: Any) -> None:
+    declared = {kind for kind in vars(module).values() if getattr(kind, "_is_protocol", False)}
+    own = {kind for kind in declared if kind.__module__ == module.__name__} - {sources.Intake}
+    assert own <= {*capabilities._PROTOCOLS[role]}  # an intake is not declared: `resume` gives it
+
+
+def test_a_sink_that_forgets_in_another_way_is_told() -> None:
+    class Mine:
+        remembers = True
+
+        def write(self, frame: pl.DataFrame, part: Any) -> None: ...
+
+        def latest_batch(self) -> int: ...  # type: ignore[empty-body]
+
+        def cut(self, run: str, batch: int) -> str: ...  # type: ignore[empty-body]
+
+    with pytest.raises(
+        bl.errors.WrongType, match=r"'latest_batch' is taken: a runner asks a sink for latest_batch\(run\)"
+    ):
+        bl.Pipeline("p").read("rows", bl.Rows([{"n": 1}])).write("out", Mine())
