@@ -62,7 +62,7 @@ class Job:
             "called", bl.Callback(lambda frame, batch: self.called.update({batch: frame["at"].to_list()}))
         )
         if self.levels:
-            counts = rows.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
+            counts = rows.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).named("counted")
             counts.write("counts", bl.CSV(out / "counts"))
         return p
 

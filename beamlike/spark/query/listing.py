@@ -108,7 +108,7 @@ class Lists(Notes):
         texts = {} if before is None else {BEFORE: before}
         texts |= {name: self._text(name) for name in self._folds()}
         if self.checkpoint.files.names(self.folder):
-            lists = self.checkpoint.session.read.option("wholetext", True).text(self.folder)
+            lists = self.checkpoint.session.read.text(self.folder, wholetext=True)
             named = lists.select(F.input_file_name().alias("name"), "value").toArrow().to_pylist()
             texts |= {os.path.basename(row["name"]): row["value"] for row in named}
         entries = [entry for name, text in texts.items() for entry in self._entries(name, text)]

@@ -181,7 +181,7 @@ def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_ove
         )
         return p.run(bl.SparkRunner(tmp_path / "checkpoint", session=spark, shards=1))
 
-    assert "counted" not in repr(run("a.jsonl", 2, 1, 400))
+    assert "elements that counted" not in repr(run("a.jsonl", 2, 1, 400))
     assert [entry.getMessage()[:31] for entry in caplog.records] == ["step 'parse' could not use 1 ro"]
     (
         tmp_path / "checkpoint" / "beamlike" / "records.jsonl"

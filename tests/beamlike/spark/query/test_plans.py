@@ -120,7 +120,7 @@ def test_notes_that_are_gone_or_of_an_earlier_version_are_told_of(
         opened({number: notes[number] for number in (0, 1, 3)}, 2)
     with pytest.raises(CheckpointError, match=r"the note .*/batches/delta/000000000001.json is gone"):
         opened({0: notes[0]}, 2)
-    with pytest.raises(CheckpointError, match=r"a note in .*/batches/delta is not whole"):
+    with pytest.raises(CheckpointError, match=r"the note .*/batches/delta/000000000000.json is not whole"):
         opened({0: '{"planned": 0'}, 1)
     with pytest.raises(
         CheckpointError, match=r"source 'delta' take as an earlier version .* in beamlike/parts: go on"

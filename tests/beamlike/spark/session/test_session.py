@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -281,8 +282,9 @@ def test_only_noise_is_kept_off_the_terminal(capfd: pytest.CaptureFixture[str]) 
         pipe.writelines(line for pair in zip(noise, kept, strict=False) for line in pair)
         pipe.write(kept[-1])
     with open(reading, "rb") as lines:
-        launch._pass_on(lines)
+        launch._pass_on(lines, said := deque())
     assert capfd.readouterr() == ("", "".join(kept))
+    assert [line.decode() for line in said] == [line for line in kept if line.strip()]
 
 
 CLUSTER = """
