@@ -132,6 +132,14 @@ def test_times_of_the_96_bit_kind_beyond_nanoseconds(nested: bool, tmp_path: Pat
     assert bad == []
 
 
+def test_times_beside_integers_that_only_polars_writes(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {"v": [datetime(2026, 1, 1)], "wide": [2**100]}, {"v": pl.Datetime("ns"), "wide": pl.Int128}
+    )
+    frame.write_parquet(tmp_path / "a.parquet")
+    assert read(bl.Parquet(str(tmp_path / "a.parquet"))) == ([datetime(2026, 1, 1)], [])
+
+
 def test_a_second_file_in_other_units_costs_its_far_times_only(tmp_path: Path) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     pl.DataFrame({"v": [now]}, schema={"v": pl.Datetime("ns", "UTC")}).write_parquet(tmp_path / "1.parquet")
