@@ -10,7 +10,9 @@ import attrs
 import polars as pl
 
 from beamlike.expressions.row_expression import ExpressionOfRows
+from beamlike.rows.dtypes import type_name
 from stages.aggregates.base import Aggregate
+from stages.declared import windowing_facts
 from stages.strategies.validators import SourceFile
 from windowing.custom import CustomWindows
 from windowing.time import format_duration, microseconds
@@ -102,12 +104,11 @@ def _value(value: Any) -> str:
 
 def windowing_choices(windowing: Windowing) -> dict[str, str]:
     """All choices, each with its words."""
-    return {
-        "windows": describe(windowing.windows),
-        "trigger": describe(windowing.trigger),
-        "accumulation": describe(windowing.accumulation),
-        "timestamp": describe(windowing.timestamp_combiner),
-        "allowed lateness": format_duration(windowing.allowed_lateness),
-        "on_time": windowing.on_time,
-        "closing": windowing.closing,
-    }
+    return windowing_facts(windowing, describe)
+
+
+def text_of(value: object) -> str:
+    """Writes any declared value for people: an aggregate, a type, or a value as `describe` does."""
+    if isinstance(value, Aggregate):
+        return aggregate_text(value)
+    return type_name(value) if isinstance(value, pl.DataType) else describe(value)

@@ -35,7 +35,7 @@ class Spacing:
     offset: int
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class StageDescription:
     """A stage: what it reads from, its keys and aggregates, and each choice of its windowing in words.
 
@@ -54,8 +54,8 @@ class StageDescription:
     keys: tuple[str, ...]
     aggregates: Mapping[str, str]
     choices: Mapping[str, str]
-    spacing: Spacing | None
-    allowed_lateness: int
+    spacing: Spacing | None = None
+    allowed_lateness: int = 0
     clocks: tuple[str, ...]
     calendar: Mapping[str, Any] | None = None
     key_types: tuple[str, ...] = ()

@@ -26,22 +26,13 @@ from stages.grouping.combiner_lifting import (
     lifts_early,
     place,
 )
+from stages.grouping.described import facts_of
 from stages.grouping.dropped import Dropped, Late, LeftOut
 from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
-from stages.operator import (
-    HOLD,
-    MAIN,
-    PENDING,
-    Admitted,
-    Advanced,
-    Input,
-    OneTable,
-    Spread,
-    Table,
-)
+from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Spread, Table, Text
 from stages.parted import parted, replaced, together
 from stages.progress.watermarks import Times, Watermarks
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
@@ -94,13 +85,23 @@ class Grouping(OneTable):
 
     @property
     def declared(self) -> Declaration:
-        """The windowing and the aggregates."""
         choices = {"merging": self.merging, **choices_of(self.windowing)}
         types = {name: part.dtype for name, part in self.layout.parts.items()}
         return Declaration("grouping", choices, self.aggregates, accumulators=types)
 
+    def facts(self, text: Text) -> dict[str, str]:
+        return facts_of(self.keys, self.windowing, self.aggregates, text, merged=not self.merge_windows)
+
+    @property
+    def panes(self) -> Windowing:
+        return self.windowing
+
+    @property
+    def assigns_windows(self) -> bool:
+        return True
+
     def needed(self, role: str) -> frozenset[str]:
-        """Columns that are only shown of late and refused rows are left out."""
+        # Columns that are only shown of late and refused rows are left out.
         return frozenset(attrs.evolve(self, late_columns=None, letter_columns=()).inputs[role].schema)
 
     @property
@@ -123,24 +124,20 @@ class Grouping(OneTable):
 
     @cached_property
     def inputs(self) -> dict[str, Input]:
-        """The elements, with or without their windows."""
         times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
         columns = {name: self.schema[name] for name in self.columns}
         return {MAIN: Input(self.keys, pl.Schema({**columns, **times}))}
 
     @property
     def ordered(self) -> bool:
-        """Whether some aggregate depends on the order of elements."""
         return any(aggregate.ordered for aggregate in self.aggregates.values())
 
     @property
     def python(self) -> bool:
-        """Whether the windows or an aggregate are the user's own."""
         return self.windowing.windows.python or any(each.python for each in self.aggregates.values())
 
     @cached_property
     def table(self) -> Table:
-        """A row per (key, window)."""
         ordered = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
         return Table(
             "window",
@@ -189,11 +186,9 @@ class Grouping(OneTable):
         return self.merging or not self.windowing.timestamp_combiner.depends_on_window
 
     def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
-        """Arrivals that have been admitted as the state rows that they are by themselves."""
         return self._absorb(incoming, Moment(now.times, self.merging))
 
     def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-        """Of each of these admitted arrivals, whether one of these rows is of its window, or merges with it."""
         if self.merging:
             return meets(incoming, rows, self.windowing.windows, self.keys)
         window = [*self.keys, *WINDOW_COLUMNS]
@@ -249,11 +244,9 @@ class Grouping(OneTable):
         return self.late_columns is None and lifts_early(self.layout, self.merging)
 
     def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """A row per (key, window) of a task, if these are fewer and change nothing else."""
         return lift_if_smaller(rows, self.layout) if self.lifts_early else rows
 
     def together(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """As one frame; if some were lifted in their tasks, so are the others."""
         if any(map(is_lifted, frames)):
             frames = [lift(frame, self.layout) for frame in frames]
         return super().together(frames)
@@ -391,10 +384,8 @@ class Grouping(OneTable):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The clocks that its windows wait for: the watermark, and those of its trigger."""
         return (WATERMARK, *sorted(self.windowing.trigger.clocks() - {WATERMARK}))
 
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
-        """Of each clock the time after `times` at which a window must be looked at."""
         now = Moment(times.times, self.merging)
         return {clock: deadline(self.layout, now, clock) for clock in self.clocks}

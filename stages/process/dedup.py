@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final, Literal
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, State, Table
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
+from stages.operator import HOLD, PENDING, Kept, Spread, State, Table, Text
+from stages.process.keyed import CELL, Clocks, Keyed, Result
 from stages.progress.watermarks import Times
 from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -134,8 +134,7 @@ class Dedup(Keyed):
         """Its column."""
         return pl.Schema({self.cells.column: pl.Int64()})
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """For how long a row covers others."""
+    def own_facts(self, text: Text) -> dict[str, str]:
         if self.within is None:
             return {"covers": "its window"}
         return {"covers": f"{format_duration(self.within)} of {self.by} time"}

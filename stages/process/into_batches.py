@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, State, Table
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
+from stages.operator import HOLD, PENDING, Kept, State, Table, Text
+from stages.process.keyed import CELL, Clocks, Keyed, Result
 from stages.progress.watermarks import Times
 from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -113,8 +113,7 @@ class IntoBatches(Keyed):
         """Their columns."""
         return self.schema
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """When a batch is given."""
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"batches": str(self.limits)}
 
     def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:

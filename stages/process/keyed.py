@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Self
 
 import attrs
 import polars as pl
 
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State, Text
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -20,11 +20,9 @@ from windowing.placing import place
 from windowing.time import MAX_TIME, Microseconds
 from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 from windowing.windowing import Windowing
+from windowing.windows import GlobalWindows
 
 Order = Literal["time", "arrival"]
-
-TypeName = Callable[[pl.DataType], str]
-"""A type in words."""
 
 CELL: Final = "__cell"
 """Of rows that are played: the number of their key and window."""
@@ -141,17 +139,29 @@ class Keyed(Operator):
         raise NotImplementedError
 
     @property
-    def timers(self) -> Mapping[str, str]:
-        """Its timers by name: "event" or "processing"."""
-        return {}
-
-    @property
     def content(self) -> pl.Schema:
         """The columns in which it keeps that."""
         raise NotImplementedError
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """What it keeps or computes, in words."""
+    @property
+    def assigns_windows(self) -> bool:
+        return True
+
+    def with_late(self) -> Self:
+        return attrs.evolve(self, late=True)
+
+    def facts(self, text: Text) -> dict[str, str]:
+        windows = self.windowing.windows
+        return {
+            "process": self.title,
+            "keys": ", ".join(self.keys),
+            **({} if isinstance(windows, GlobalWindows) else {"scope": text(windows)}),
+            "order": self.order,
+            **self.own_facts(text),
+        }
+
+    def own_facts(self, text: Text) -> dict[str, str]:
+        """Returns the facts that only operators of this kind have."""
         raise NotImplementedError
 
     def usable(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refused, ...]]:

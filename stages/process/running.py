@@ -10,9 +10,9 @@ import attrs
 import polars as pl
 
 from stages.declared import Said
-from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
+from stages.operator import HOLD, PENDING, Kept, State, Table, Text, Visit
 from stages.process.cumulative import Cumulative
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
+from stages.process.keyed import CELL, Clocks, Keyed, Result, touched
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
@@ -93,8 +93,7 @@ class Running(Keyed):
         """Their columns."""
         return pl.Schema(self.parts)
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """What it computes, in words."""
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
 
     def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:

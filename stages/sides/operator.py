@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import attrs
 import polars as pl
 
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State, Text
 from stages.progress.watermarks import Times, Watermarks
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
@@ -23,6 +23,7 @@ from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
 _READY: Final = "__ready"
+_HOW: Final = {"panes": "in panes", "whole": "when it is over", "readings": "as it was read last"}
 _SAME: Final = "__same"
 """Of rows: the number of those that see the same."""
 
@@ -62,6 +63,16 @@ class SideInputs(Operator):
         sides = {side.name: {"windows": side.windows, "feed": side.feed} for side in self.sides}
         choices = {"sides": sides, "allowed lateness": Microseconds(self.allowed_lateness)}
         return Declaration("sides", choices, does=self.use)
+
+    def with_late(self) -> Self:
+        return attrs.evolve(self, late=True)
+
+    def facts(self, text: Text) -> dict[str, str]:
+        sides = [
+            f"{side.name} in {text(side.windows)}, {_HOW[side.feed]}, at most {side.limit >> 20} MB a shard"
+            for side in self.sides
+        ]
+        return {"sides": "; ".join(sides)}
 
     @property
     def numbered(self) -> tuple[str, ...]:

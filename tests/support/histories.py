@@ -54,14 +54,14 @@ def stage(
 ) -> StageDescription:
     """A stage with these choices and the usual others."""
     return StageDescription(
-        inputs,
-        1,
-        keys,
-        {"n": "count()"},
-        {**CHOICES, **choices},
-        spacing,
-        lateness * SECOND,
-        clocks,
+        inputs=inputs,
+        level=1,
+        keys=keys,
+        aggregates={"n": "count()"},
+        choices={**CHOICES, **choices},
+        spacing=spacing,
+        allowed_lateness=lateness * SECOND,
+        clocks=clocks,
         global_window=global_window,
         fires_at_end=fires_at_end,
         fires_before_end=fires_before_end,

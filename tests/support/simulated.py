@@ -28,7 +28,15 @@ def described(inputs: Iterable[str], level: int = 1, minutes: int | None = None)
     windows = "Sessions(gap=1m)" if minutes is None else f"FixedWindows(size={minutes}m)"
     choices = {"windows": windows, "trigger": "DefaultTrigger()", "timestamp": "end_of_window"}
     keys = ["user"] if minutes is None else []
-    return StageDescription(inputs, level, keys, {"n": "count()"}, choices, spacing, 0, ["watermark"])
+    return StageDescription(
+        inputs=inputs,
+        level=level,
+        keys=keys,
+        aggregates={"n": "count()"},
+        choices=choices,
+        spacing=spacing,
+        clocks=["watermark"],
+    )
 
 
 FLAGSHIP = RunDescription(
