@@ -134,9 +134,7 @@ class IntoBatches(Keyed):
 
     def _until(self, clock: StepClock) -> pl.Expr:
         wait = self.limits.max_wait
-        return pl.lit(
-            None if wait is None else min(clock.processing_time, MAX_TIME - wait) + wait, pl.Int64
-        )
+        return pl.lit(None if wait is None else min(clock.processing_time, MAX_TIME - wait) + wait, pl.Int64)
 
     def _due(self, clock: StepClock) -> pl.Expr:
         """Of rows: whether a batch that begins with them is given now."""
