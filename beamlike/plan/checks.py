@@ -11,8 +11,8 @@ from beamlike.io.sources import ReadInSteps, ToldOfCommits
 from beamlike.logical.overlaps import require_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from stages.operator import MAIN, side_name
+from windowing.clocks import percentile_clock
 from windowing.columns import EVENT_TIME
-from windowing.triggers.base import percentile_clock
 
 
 def require_sinks_apart(plan: Plan) -> None:

@@ -23,8 +23,8 @@ from beamlike.system.seals import NotAsWritten, unsealed
 from stages.declared import Said, choices_of
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
+from windowing.clocks import PROCESSING_TIME
 from windowing.identity import identity_of, kind_of
-from windowing.triggers.base import PROCESSING_TIME
 from windowing.windowing import Windowing
 
 VERSION: Final = 2

@@ -16,7 +16,7 @@ from beamlike.records.graph import (
     StageDescription,
 )
 from windowing.calendars import CalendarWindows
-from windowing.triggers.base import WATERMARK
+from windowing.clocks import WATERMARK
 from windowing.windowing import Windowing
 from windowing.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
 

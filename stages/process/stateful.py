@@ -12,7 +12,7 @@ from stages.operator import Text
 from stages.process.keyed import Keyed
 from stages.process.layout import Layout
 from stages.process.tables import Cells
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 
 
 @attrs.frozen(slots=False, eq=False)
