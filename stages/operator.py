@@ -16,7 +16,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from windowing.clocks import Times
-from windowing.identity import fields_of, kind_of
+from windowing.identity import fields_of
 from windowing.windowing import Windowing
 
 MAIN: Final = "main"
@@ -278,8 +278,9 @@ class Operator(Protocol):
 
     @property
     def declared(self) -> Declaration:
-        """The operator as a checkpoint knows it again: by all that it was made with, if it says nothing else."""
-        return Declaration(kind_of(type(self)), {"operator": fields_of(self)})
+        """The operator as a checkpoint compares it; by default, all that it was made with."""
+        fields = fields_of(self)
+        return Declaration(fields.pop("kind"), fields)
 
     @property
     def numbered(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import polars as pl
 from beamlike.api.grouped import Grouped
 from beamlike.api.handle import Handle
 from beamlike.api.join_steps import JoinSteps
+from beamlike.api.operator_steps import OperatorSteps
 from beamlike.errors import WrongType
 from beamlike.expressions.describe import describe
 from beamlike.logical.dead_letters import dead_letters
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Collection(JoinSteps):
+class Collection(JoinSteps, OperatorSteps):
     """Rows with a schema, an event time and a windowing, that come from a source or from a step.
 
     It is a handle on a `node` of what is declared in its `pipeline`. Each method gives a new collection and leaves

@@ -62,7 +62,9 @@ def _argument(field: attrs.Attribute[Any], value: Any, first: bool) -> str:
 
 
 def _is_schema(value: Any) -> bool:
-    """Whether it is the columns of a declared source: pairs of name and type."""
+    """True for a schema, or the columns of a declared source: pairs of name and type."""
+    if isinstance(value, pl.Schema):
+        return True
     pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
     return pairs and bool(value) and all(isinstance(dtype, pl.DataType) for _, dtype in value)
 

@@ -183,4 +183,6 @@ def fact_text(fact: object) -> str:
         return format_duration(fact)
     if isinstance(fact, Mapping):
         return "; ".join(f"{name} {fact_text(each)}" for name, each in fact.items())
+    if isinstance(fact, list):
+        return ", ".join(map(fact_text, fact))
     return fact if isinstance(fact, str) else text_of(fact)
