@@ -10,6 +10,7 @@ from typing import Final, Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError, naming_source
+from beamlike.io.files.intake import FileIntake
 from beamlike.io.in_process import Continued, intake_of
 from beamlike.io.sources import Intake, Position, Taken, ToldOfCommits
 from beamlike.local.begun import Begun
@@ -65,6 +66,9 @@ class Feed(Protocol):
 
     def committed(self, batch: Begun) -> None:
         """The batch is done, and on disk, as sources are told that want to know."""
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns, by source, the files that changed since the last call, as in `SourceRecord`."""
 
 
 def feed_of(
@@ -176,7 +180,9 @@ class SourceFeed:
                 self._started[name] = started
         times = dict.fromkeys(self.plan.sources, batch.now)
         over = read_whole(self.plan)
-        return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started, over)
+        changed = self.changed()
+        waiting = frozenset(batch.waiting)
+        return Bundle(ingested, times, began, batch.ended, waiting, batch.started, over, changed)
 
     @property
     def tells(self) -> bool:
@@ -191,6 +197,10 @@ class SourceFeed:
             if isinstance(intake, ToldOfCommits):
                 with at("source", name), naming_source(name):
                     intake.committed(taken)
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        files = {name: one for name, one in self.intakes.items() if isinstance(one, FileIntake)}
+        return {name: found for name, intake in files.items() if (found := intake.changed())}
 
     def _next(self, name: str, now: int) -> _Next:
         """What a source gives next, of which there is more."""
@@ -228,6 +238,9 @@ class StepFeed:
 
     def committed(self, batch: Begun) -> None:
         """Nor is it told."""
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        return {}
 
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:

@@ -42,6 +42,7 @@ class Changes:
 
     on_change: OnChange
     stamps: dict[str, Stamp] = attrs.field(factory=dict)
+    _unreported: dict[str, str] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def of(cls, source: object, stamps: Mapping[str, Stamp | None]) -> Self:
@@ -68,6 +69,12 @@ class Changes:
             )
         _LOG.warning("%s. Write new rows to new files; on_change='error' fails the run here", _told(changed))
         self.stamps |= {file.path: Stamp.of(file) for file, _ in changed}
+        self._unreported |= {file.path: _change(file, before) for file, before in changed}
+
+    def report(self) -> dict[str, str]:
+        """Returns the files that changed since the last call, each with its size and time before and now."""
+        reported, self._unreported = self._unreported, {}
+        return reported
 
 
 def check_on_change(owner: object, attribute: attrs.Attribute[OnChange], value: object) -> None:
@@ -82,10 +89,13 @@ def _told(changed: list[tuple[Found, Stamp]]) -> str:
     file, before = changed[0]
     others = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
     return (
-        f"file {file.path!r} was changed after it was listed ({before.size:,} bytes of {_time(before.modified)}, now "
-        f"{file.size:,} bytes of {_time(file.modified)}){others}: a path is read once, so what was written to it "
-        "since is not read"
+        f"file {file.path!r} was changed after it was listed ({_change(file, before)}){others}: a path is read once, "
+        "so what was written to it since is not read"
     )
+
+
+def _change(file: Found, before: Stamp) -> str:
+    return f"{before.size:,} bytes of {_time(before.modified)}, now {file.size:,} bytes of {_time(file.modified)}"
 
 
 def _time(milliseconds: int) -> str:

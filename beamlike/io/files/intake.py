@@ -130,6 +130,10 @@ class FileIntake:
         self.places.update({cut.file: cut.place for cut in batch.cuts})
         return Pieces(pieces, batch.known) if self.apart else together(pieces)
 
+    def changed(self) -> dict[str, str]:
+        """Returns the files that changed since the last call, as `Changes.report` does."""
+        return self._changes.report()
+
     def close(self) -> None:
         """Nothing is open."""
 

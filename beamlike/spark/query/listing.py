@@ -246,6 +246,10 @@ class Listing(Lists):
             self._write(new[first : first + size], known)
         return bool(new)
 
+    def changed(self) -> dict[str, str]:
+        """Returns the files that changed since the last call, as `Changes.report` does."""
+        return {} if self._changes is None else self._changes.report()
+
     def _fold_read(self) -> None:
         """Folds the lists that no batch needs any more, if these are enough."""
         read = self.read_by(last_batch(self.checkpoint, "commits"))
@@ -317,6 +321,11 @@ class Listings:
         """Notes what was there and did not fit into the batch before, and says whether there is anything to read."""
         found = [planner.look_on() for planner in self.waiting]
         return any(found)
+
+    def changed(self) -> dict[str, dict[str, str]]:
+        """Returns, by source, the files that changed since the last call."""
+        files = {name: one for name, one in self.sources.items() if isinstance(one, Listing)}
+        return {name: found for name, listing in files.items() if (found := listing.changed())}
 
     def close(self) -> None:
         """The run is over; what is committed by now is told."""
