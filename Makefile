@@ -51,11 +51,12 @@ soak: setup ## half an hour of generated input on Spark: nothing grows, nothing 
 nexmark: setup ## the queries of Nexmark on ten million events, both runners, compared with DuckDB; ARGS="--events 100_000"
 	$(BIN)/python -m benchmarks.nexmark.verify $(ARGS)
 
-lint: setup ## check style, types, and who imports whom
+lint: setup ## check style, types, imports between rooms, and subjects of commits
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.docs.subjects
 
 bench: setup ## measure the example beside other frameworks, what state, timers, triggers and a CombineFn cost, and the latency from Kafka; about an hour and a half
 	$(BIN)/python -m benchmarks.flagship $(ARGS)
