@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import polars as pl
 
-from beamlike.io.sources import PlannedRows, Position, Taken
+from beamlike.io.sources import PlannedBatch, PlannedRows, Position
 from stages.strategies.announced import AnnouncedWatermark
 from stages.strategies.base import WatermarkStrategy
 
@@ -40,7 +40,7 @@ class AnnouncingSource(ABC):
         ...         first = position.get("next", 0)
         ...         to = min(first + min(rows, 60), self.end)
         ...         if to > first:
-        ...             return bl.Taken([first, to], {"next": to}, more=to < self.end, watermark=to * 1_000_000)
+        ...             return bl.PlannedBatch([first, to], {"next": to}, more=to < self.end, watermark=to * 1_000_000)
         ...
         ...     def read(self, taken):
         ...         return pl.DataFrame({"at": range(*taken.input)})
@@ -60,22 +60,22 @@ class AnnouncingSource(ABC):
         """The columns, which rows have in the order that they like; a dict will do."""
 
     @abstractmethod
-    def plan(self, position: Position, rows: int) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         """What the next batch takes from this position, about so many rows; None if nothing is new.
 
-        `{}` is the position of a run that begins. `Taken.input` says what to read, as data that JSON can hold; with
-        None a batch only moves the position or the watermark. `Taken.watermark` holds once the batch is done: a
+        `{}` is the position of a run that begins. `PlannedBatch.input` says what to read, as data that JSON can hold; with
+        None a batch only moves the position or the watermark. `PlannedBatch.watermark` holds once the batch is done: a
         datetime, or microseconds since 1970; None leaves it where it is, as does one that is behind.
         """
 
     @abstractmethod
-    def read(self, taken: Taken) -> PlannedRows:
+    def read(self, taken: PlannedBatch) -> PlannedRows:
         """The rows that were planned, as a frame of polars with the columns and types of `schema`.
 
         Raises `LookupError` where they are not there any more.
         """
 
-    def committed(self, taken: Taken) -> None:
+    def committed(self, taken: PlannedBatch) -> None:
         """The batch is done for good, and is not read again. It may be told of more than once."""
         return
 

@@ -11,7 +11,7 @@ import narwhals as nw
 import polars as pl
 
 from beamlike.io.base import Part, declared
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 from beamlike.rows.dtypes import SchemaLike
 from beamlike.system.fields import whole_number
 from windowing.python_rows import BEYOND, beyond_python
@@ -77,15 +77,15 @@ class RowsIntake:
     row: int
     rows: int
 
-    def new(self) -> Taken | None:
+    def new(self) -> PlannedBatch | None:
         """The next rows."""
         total = self.source.frame.height
         if self.row >= total:
             return None
         end = min(self.row + (self.source.rows_per_batch or self.rows), total)
-        return Taken([self.row, end], {_ROW: end}, end < total)
+        return PlannedBatch([self.row, end], {_ROW: end}, end < total)
 
-    def read(self, taken: Taken) -> pl.LazyFrame:
+    def read(self, taken: PlannedBatch) -> pl.LazyFrame:
         """Those rows."""
         first, self.row = taken.input
         return self.source.frame[first : self.row].lazy()

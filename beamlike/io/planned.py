@@ -17,11 +17,11 @@ from beamlike.io.sources import (
     Closed,
     OpenedByRuns,
     Planned,
+    PlannedBatch,
     PlannedRows,
     Position,
     ReadAsPlanned,
     ReadInParts,
-    Taken,
     ToldOfCommits,
 )
 from windowing.time import MAX_TIME, MIN_TIME
@@ -35,42 +35,44 @@ class PlannedIntake:
     position: Position
     rows: int
     _opened: Planned = attrs.field(init=False)
-    _next: Taken | None = attrs.field(default=None, init=False)
+    _next: PlannedBatch | None = attrs.field(default=None, init=False)
     _told: int = attrs.field(default=MIN_TIME - 1, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._opened = opened(self.source, self.position)
 
-    def new(self) -> Taken | None:
+    def new(self) -> PlannedBatch | None:
         """The next batch, with its watermark in microseconds; the same until it is read."""
         if self._next is None:
             self._next = self._planned()
         return self._next
 
-    def _planned(self) -> Taken | None:
+    def _planned(self) -> PlannedBatch | None:
         given: Any = self._opened.plan(self.position, self.rows)
         if given is None:
             return None
-        if not isinstance(given, Taken):
+        if not isinstance(given, PlannedBatch):
             kind = type(self.source).__name__
-            raise TypeError(f"{kind}.plan must give a bl.Taken(input, position, ...) or None, not {given!r}")
+            raise TypeError(
+                f"{kind}.plan must give a bl.PlannedBatch(input, position, ...) or None, not {given!r}"
+            )
         _require_data(given, self.source)
         taken = given._replace(watermark=_microseconds(given.watermark, self.source))
         moves = {**self.position, **taken.position} != self.position
         return taken if taken.input is not None or moves or _announced(taken) > self._told else None
 
-    def read(self, taken: Taken) -> Pieces | pl.LazyFrame | Announced:
+    def read(self, taken: PlannedBatch) -> Pieces | pl.LazyFrame | Announced:
         """Its rows, with what it announces."""
         self.go_on_from(taken)
         return read_planned(self._opened, taken, self.rows)
 
-    def committed(self, taken: Taken) -> None:
+    def committed(self, taken: PlannedBatch) -> None:
         """The batch is done."""
         self._told = max(self._told, _announced(taken))
         if taken.input is not None and isinstance(self._opened, ToldOfCommits):
             self._opened.committed(taken)
 
-    def go_on_from(self, taken: Taken) -> None:
+    def go_on_from(self, taken: PlannedBatch) -> None:
         """What comes after it is next."""
         self.position, self._next = {**self.position, **taken.position}, None
         self._told = max(self._told, _announced(taken))
@@ -95,7 +97,7 @@ def opened(source: Planned, position: Position) -> Planned:
     return found
 
 
-def _announced(taken: Taken) -> int:
+def _announced(taken: PlannedBatch) -> int:
     """Up to where a batch says that the source is complete (us); less than that where it says nothing."""
     return MIN_TIME - 1 if taken.watermark is None else cast(int, taken.watermark)
 
@@ -114,14 +116,14 @@ def planned_chunks(
         intake.close()
 
 
-def read_planned(source: Planned, taken: Taken, rows: int) -> Pieces | pl.LazyFrame | Announced:
+def read_planned(source: Planned, taken: PlannedBatch, rows: int) -> Pieces | pl.LazyFrame | Announced:
     """What a planned batch has, its parts in pieces of at most `rows` rows."""
     found = _rows_of(source, taken, rows)
     planned = found if isinstance(found, Pieces) else frame(found, type(source).__name__)
     return planned if taken.watermark is None else Announced(planned, cast(int, taken.watermark))
 
 
-def _rows_of(source: Planned, taken: Taken, rows: int) -> PlannedRows:
+def _rows_of(source: Planned, taken: PlannedBatch, rows: int) -> PlannedRows:
     if taken.input is None:
         return pl.DataFrame(schema=source.schema())
     if isinstance(source, ReadInParts):
@@ -137,7 +139,7 @@ def pieces_of(source: ReadInParts, part: Any, rows: int) -> Iterator[FromFile]:
         yield piece if isinstance(piece, FromFile) else FromFile(frame(piece, kind), kind)
 
 
-def _require_data(taken: Taken, source: object) -> None:
+def _require_data(taken: PlannedBatch, source: object) -> None:
     """Raises `TypeError` where a checkpoint could not keep it: on the first run, not when there is a checkpoint."""
     method = f"{type(source).__name__}.plan"
     if not isinstance(taken.position, Mapping):

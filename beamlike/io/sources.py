@@ -43,7 +43,7 @@ Position: TypeAlias = Mapping[str, Any]
 """Where a run is in a source: entries of which a batch changes some, such as the next offset of each partition."""
 
 
-class Taken(NamedTuple):
+class PlannedBatch(NamedTuple):
     """What a batch takes of a source: `input` says what that is, and `position` has the entries that it changes.
 
     Both are data that JSON can hold. With `more`, what comes after it is there already. `watermark` is what a source
@@ -51,8 +51,8 @@ class Taken(NamedTuple):
     None, that and the position are all that it brings.
 
     Example:
-        >>> bl.Taken(["a.csv", "b.csv"], {"file": "b.csv"}, more=True)
-        Taken(input=['a.csv', 'b.csv'], position={'file': 'b.csv'}, more=True, watermark=None)
+        >>> bl.PlannedBatch(["a.csv", "b.csv"], {"file": "b.csv"}, more=True)
+        PlannedBatch(input=['a.csv', 'b.csv'], position={'file': 'b.csv'}, more=True, watermark=None)
     """
 
     input: Any
@@ -64,13 +64,13 @@ class Taken(NamedTuple):
 class Intake(Protocol):
     """Reads a source on from where it is, for a run in process that keeps that on disk."""
 
-    def new(self) -> Taken | None:
+    def new(self) -> PlannedBatch | None:
         """What comes next, about as many rows as a batch is to have; None if nothing is there now.
 
         It stays the same until it is read.
         """
 
-    def read(self, taken: Taken) -> Chunk:
+    def read(self, taken: PlannedBatch) -> Chunk:
         """The input that `new` gave, exactly; also if that was before the run was killed, at the same position.
 
         Raises `LookupError` or `FileNotFoundError` where that is not there any more.
@@ -84,7 +84,7 @@ class Intake(Protocol):
 class ToldOfCommits(Protocol):
     """A source, or an intake of one, that is to know when what it gave is committed."""
 
-    def committed(self, taken: Taken) -> None:
+    def committed(self, taken: PlannedBatch) -> None:
         """The batch is done for good. After a run that was killed it may be told of once more."""
 
 
@@ -116,10 +116,10 @@ class ReadAsPlanned(Source, Protocol):
     before is committed.
     """
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         """What comes after this position, about `rows` rows; {} is the beginning. None if nothing is there now."""
 
-    def read(self, taken: Taken) -> PlannedRows:
+    def read(self, taken: PlannedBatch) -> PlannedRows:
         """The rows of a planned batch, the same each time. Raises `LookupError` where they are not there any more."""
 
 
@@ -130,7 +130,7 @@ class ReadInParts(Source, Protocol):
     `rows` is then as many as there are.
     """
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         """What comes after this position, about `rows` rows; {} is the beginning. None if nothing is there now."""
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile | pl.DataFrame | pl.LazyFrame]:

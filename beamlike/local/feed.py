@@ -11,7 +11,7 @@ import attrs
 
 from beamlike.errors import CheckpointError, PlanError, naming_source
 from beamlike.io.in_process import Continued, intake_of
-from beamlike.io.sources import Intake, Position, Taken, ToldOfCommits
+from beamlike.io.sources import Intake, PlannedBatch, Position, ToldOfCommits
 from beamlike.local.begun import Begun
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.read_ahead import (
@@ -39,7 +39,7 @@ STEPS: Final = "@steps"
 class Next:
     """What the next batch takes; with `more`, another one can follow at once. With `ended`, all sources are over."""
 
-    taken: Mapping[str, Taken]
+    taken: Mapping[str, PlannedBatch]
     waiting: tuple[str, ...] = ()
     more: bool = False
     ended: bool = False
@@ -96,7 +96,7 @@ def require_resumable(plan: Plan) -> None:
 class _Next:
     """What the next batch takes of a source, read ahead."""
 
-    taken: Taken
+    taken: PlannedBatch
     ahead: Ahead
 
 
@@ -143,14 +143,14 @@ class SourceFeed:
 
     def next(self, inputs: Mapping[str, Inputs]) -> Next:
         """Of the sources that are not too far ahead."""
-        there = dict[str, Taken]()
+        there = dict[str, PlannedBatch]()
         for name, intake in self.intakes.items():
             with at("source", name), naming_source(name):
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
                 taken = self._ahead[name].taken if name in self._ahead else intake.new()
                 if taken is not None:
-                    there[name] = Taken(*taken)
+                    there[name] = PlannedBatch(*taken)
         waiting = ahead(self.plan, there, inputs)
         going = {name: taken for name, taken in there.items() if name not in waiting}
         more = bool(waiting) or any(taken.more for taken in going.values())
@@ -212,7 +212,7 @@ class StepFeed:
         """The next step; nothing after the last."""
         if self.step > self.steps:
             return Next({})
-        taken = Taken(self.step, {"step": self.step + 1})
+        taken = PlannedBatch(self.step, {"step": self.step + 1})
         return Next({STEPS: taken}, more=True, ended=self.step == self.steps)
 
     def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 import attrs
 
-from beamlike.io.sources import Intake, Position, Taken
+from beamlike.io.sources import Intake, PlannedBatch, Position
 from beamlike.runtime.ingest import Chunk, Whole
 
 _READ: Final = "@whole"
@@ -20,7 +20,7 @@ class WholeIntake:
 
     intake: Intake
     was_read: bool
-    _next: tuple[Taken, list[Chunk]] | None = attrs.field(default=None, init=False)
+    _next: tuple[PlannedBatch, list[Chunk]] | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, position: Position, opened: Callable[[Position], Intake]) -> Self:
@@ -28,7 +28,7 @@ class WholeIntake:
         own = {entry: value for entry, value in position.items() if entry != _READ}
         return cls(opened(own), bool(position))
 
-    def new(self) -> Taken | None:
+    def new(self) -> PlannedBatch | None:
         """All that there is, which may be nothing; None once that was read."""
         if self.was_read:
             return None
@@ -38,16 +38,16 @@ class WholeIntake:
                 inputs.append(taken.input)
                 position.update(taken.position)
                 chunks.append(self.intake.read(taken))
-            self._next = Taken(inputs, position or {_READ: {"number": 0}}), chunks
+            self._next = PlannedBatch(inputs, position or {_READ: {"number": 0}}), chunks
         return self._next[0]
 
-    def read(self, taken: Taken) -> Whole:
+    def read(self, taken: PlannedBatch) -> Whole:
         """The same, also in another run."""
         self.was_read = True
         if self._next is not None and self._next[0].input == taken.input:
             chunks, self._next = self._next[1], None
             return Whole(chunks)
-        return Whole([self.intake.read(Taken(one, {})) for one in taken.input])
+        return Whole([self.intake.read(PlannedBatch(one, {})) for one in taken.input])
 
     def close(self) -> None:
         """The run is over."""

@@ -12,7 +12,7 @@ import attrs
 from beamlike.io.base import FromFile, Pieces
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.files.chunking import together
-from beamlike.io.sources import Found, Position, Taken
+from beamlike.io.sources import Found, PlannedBatch, Position
 from beamlike.system.path_names import is_remote
 from stages.facts import SPARSE, from_facts, to_facts
 
@@ -96,7 +96,7 @@ class FileIntake:
     _ahead: Iterator[_Ahead] = attrs.field(factory=lambda: iter(()), init=False)
     _peeked: _Ahead | None = attrs.field(default=None, init=False)
     _known: tuple[str, ...] = attrs.field(default=(), init=False)
-    _next: tuple[Taken, list[FromFile]] | None = attrs.field(default=None, init=False)
+    _next: tuple[PlannedBatch, list[FromFile]] | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         stamps = {file: Stamp.noted(place.modified, place.size) for file, place in self.places.items()}
@@ -107,7 +107,7 @@ class FileIntake:
         """At a position that an intake of the source gave."""
         return cls(source, {file: from_facts(Place, facts) for file, facts in position.items()}, rows, apart)
 
-    def new(self) -> Taken | None:
+    def new(self) -> PlannedBatch | None:
         """The next pieces of files that are there."""
         if self._next is None:
             if self._peek() is None:
@@ -116,11 +116,11 @@ class FileIntake:
                 cuts, known = tuple(_joined(ahead.cut for ahead in pieces)), self._known
                 self._known = ()
                 position = {cut.file: to_facts(cut.place) for cut in cuts}
-                taken = Taken(to_facts(Batch(cuts, known)), position, self._peek() is not None)
+                taken = PlannedBatch(to_facts(Batch(cuts, known)), position, self._peek() is not None)
                 self._next = taken, [ahead.piece for ahead in pieces]
         return None if self._next is None else self._next[0]
 
-    def read(self, taken: Taken) -> Pieces:
+    def read(self, taken: PlannedBatch) -> Pieces:
         """Those pieces, which were read ahead or are read once more."""
         batch = from_facts(Batch, taken.input)
         if self._next is not None and self._next[0].input == taken.input:

@@ -12,7 +12,7 @@ import polars as pl
 from beamlike.io.base import Pieces
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.offsets import Offsets, in_turn
-from beamlike.io.sources import Taken
+from beamlike.io.sources import PlannedBatch
 
 ASK_EVERY: Final = 1.0
 """Seconds after which the broker is asked again for partitions, and for messages that do not come by themselves."""
@@ -48,7 +48,7 @@ class LogIntake:
     rows: int
     ends: bool
     noted: bool = True
-    _next: Taken | None = attrs.field(default=None, init=False)
+    _next: PlannedBatch | None = attrs.field(default=None, init=False)
     _asked: float = attrs.field(default=-inf, init=False)
 
     @classmethod
@@ -67,7 +67,7 @@ class LogIntake:
             log.close()
             raise
 
-    def new(self) -> Taken | None:
+    def new(self) -> PlannedBatch | None:
         """What comes next, shared out among the partitions; the same until it is read."""
         if self._next is None:
             to = self._ahead()
@@ -76,11 +76,11 @@ class LogIntake:
                 to = self._ahead()
             if to == self.at:
                 if not self.noted:
-                    self._next = Taken(None, self.at)
+                    self._next = PlannedBatch(None, self.at)
                 return self._next
             begin = {name: self.at.get(name, 0) for name, at in to.items() if at != self.at.get(name, 0)}
             span = {"begin": begin, "end": {name: to[name] for name in begin}}
-            self._next = Taken(span, to, any(at < self.end.get(name, 0) for name, at in to.items()))
+            self._next = PlannedBatch(span, to, any(at < self.end.get(name, 0) for name, at in to.items()))
         return self._next
 
     def _found(self) -> Offsets:
@@ -96,7 +96,7 @@ class LogIntake:
         at = {**dict.fromkeys(self.end, 0), **self.at}
         return in_turn(at, self.end, self.rows)
 
-    def read(self, taken: Taken) -> Pieces:
+    def read(self, taken: PlannedBatch) -> Pieces:
         """Those messages, as rows and dead letters. Raises `DataLoss` where they are gone."""
         span = taken.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))

@@ -22,7 +22,7 @@ from beamlike.io.lake.rules import Rules, Slice, by_partition
 from beamlike.io.options import FOR_SOURCES
 from beamlike.io.planned import planned_chunks
 from beamlike.io.sinks import ANY, Place
-from beamlike.io.sources import Chunk, Position, Taken
+from beamlike.io.sources import Chunk, PlannedBatch, Position
 from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.path_names import is_remote
 
@@ -234,7 +234,7 @@ class Delta(LakeTable):
         """What batches in process take, up to the version that there is now."""
         return planned_chunks(self, rows, {"end": self._table().version()})
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         """Files of the snapshot that a run begins with, of about `rows` rows; or those that a new version has added."""
         from pyarrow.fs import PyFileSystem
 

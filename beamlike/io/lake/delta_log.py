@@ -14,7 +14,7 @@ import polars as pl
 from beamlike.errors import DataLoss, SourceError
 from beamlike.io.base import FromFile
 from beamlike.io.lake.delta_rules import partition_text, partition_value
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 from beamlike.system.path_names import is_remote
 
 _FOLDER: Final = "_delta_log"
@@ -38,7 +38,7 @@ class Log:
     system: Any
     table: Callable[[int | None], Any]
 
-    def take(self, position: Position, rows: int, start: int | None) -> Taken | None:
+    def take(self, position: Position, rows: int, start: int | None) -> PlannedBatch | None:
         """What comes after a position: of the snapshot as files of about `rows` rows, of later versions one whole.
 
         A position has a version, and within the snapshot a file of it; it may have the version that is the `end`.
@@ -58,7 +58,7 @@ class Log:
             return self._of_snapshot(version, first, rows)
         return self._after(version, position.get("end"))
 
-    def _of_snapshot(self, version: int, first: int, rows: int) -> Taken | None:
+    def _of_snapshot(self, version: int, first: int, rows: int) -> PlannedBatch | None:
         files = [self._found(*one) for one in _snapshot(self.table(version))]
         last, count = first, 0
         while last < len(files) and (last == first or count + files[last].rows <= rows):
@@ -70,7 +70,7 @@ class Log:
         more = rest is not None or max(self._versions(), default=version) > version
         return _taken(files[first:last], version, rest, more=more)
 
-    def _after(self, version: int, end: int | None) -> Taken | None:
+    def _after(self, version: int, end: int | None) -> PlannedBatch | None:
         """What the next version has added that has added anything."""
         newest = max(self._versions(), default=-1) if end is None else end
         for number in range(version + 1, newest + 1):
@@ -124,8 +124,8 @@ class Log:
         return Added(path if is_remote(path) else f"{self.path.rstrip('/')}/{path}", rows or 0, values)
 
 
-def _taken(files: list[Added], version: int, file: int | None, *, more: bool) -> Taken:
-    return Taken([attrs.asdict(one) for one in files], {"version": version, "file": file}, more)
+def _taken(files: list[Added], version: int, file: int | None, *, more: bool) -> PlannedBatch:
+    return PlannedBatch([attrs.asdict(one) for one in files], {"version": version, "file": file}, more)
 
 
 def _snapshot(table: Any) -> Iterator[tuple[str, int | None, dict[str, str | None]]]:

@@ -13,7 +13,7 @@ from beamlike.io.base import Pieces
 from beamlike.io.redis import messages
 from beamlike.io.redis.backlog import Backlog
 from beamlike.io.redis.client import AT_ONCE, Entry, Group, time_of_id
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 
 CONSUMER: Final = "consumer"
 NEWEST: Final = "newest"
@@ -61,11 +61,11 @@ class Reading(AnnouncingSource):
     def schema(self) -> pl.Schema:
         return self.source.schema()
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         """Gives this run's consumer what is next; a run that begins first notes who that is."""
         if CONSUMER not in position:
             self.queue.make(self.source.after)
-            return Taken(None, {CONSUMER: self.source.new_consumer()}, more=True)
+            return PlannedBatch(None, {CONSUMER: self.source.new_consumer()}, more=True)
         # Before anything else: what comes meanwhile has a later id.
         consumer, now = position[CONSUMER], self.queue.now()
         self._backlog.newest = self._backlog.newest or position.get(NEWEST)
@@ -74,10 +74,10 @@ class Reading(AnnouncingSource):
         watermark = self._complete_to(consumer, entries, now)
         self._held = None
         if not entries:
-            return None if watermark is None else Taken(None, {}, watermark=watermark)
+            return None if watermark is None else PlannedBatch(None, {}, watermark=watermark)
         taken = {CONSUMER: consumer, "again": again, "runs": runs}
         self._held = taken, entries
-        return Taken(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
+        return PlannedBatch(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
 
     def _take(self, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
         """What it was given before and never began, what it takes over, and what nobody was given: with the ids."""
@@ -116,13 +116,13 @@ class Reading(AnnouncingSource):
         for other in self.queue.others(consumer):
             yield from map(time_of_id, self.queue.pending(other, 1))
 
-    def read(self, taken: Taken) -> Pieces:
+    def read(self, taken: PlannedBatch) -> Pieces:
         """The messages of a batch. Raises `DataLoss` where some are gone."""
         if self._held is not None and self._held[0] == taken.input:
             return self.source.rows_of(self._held[1])
         return self.source.rows_of(self.queue.planned(taken.input["again"], taken.input["runs"]))
 
-    def committed(self, taken: Taken) -> None:
+    def committed(self, taken: PlannedBatch) -> None:
         """Acknowledges the messages of a batch."""
         mine = taken.input
         self.queue.acknowledge(mine["again"])

@@ -17,7 +17,7 @@ from beamlike.io.kafka.codecs import Codec
 from beamlike.io.redis import messages
 from beamlike.io.redis.client import Entry, Group, connect, is_address, kept_connection, shown
 from beamlike.io.redis.reading import Reading
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 from beamlike.rows.event_time import read_event_time
 from beamlike.system.fields import whole_number
 from windowing.columns import EVENT_TIME
@@ -181,14 +181,14 @@ class Redis(AnnouncingSource):
 
     # Of a single call, as by a task of Spark, nothing is kept.
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         with closing(self.opened(position)) as reading:
             return reading.plan(position, rows)
 
-    def read(self, taken: Taken) -> Pieces:
+    def read(self, taken: PlannedBatch) -> Pieces:
         """The messages of a batch. Raises `DataLoss` where some are gone."""
         return Reading(self, self._group(kept_connection)).read(taken)
 
-    def committed(self, taken: Taken) -> None:
+    def committed(self, taken: PlannedBatch) -> None:
         with closing(self.opened({})) as reading:
             reading.committed(taken)

@@ -11,7 +11,7 @@ import polars as pl
 from beamlike.errors import PlanError, unknown_column
 from beamlike.io.base import Declared, FromFile
 from beamlike.io.planned import planned_chunks
-from beamlike.io.sources import Chunk, Position, Taken
+from beamlike.io.sources import Chunk, PlannedBatch, Position
 from beamlike.io.sql.names import is_query
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ class TableSource:
             iter(()) if self.grows is not None and end is None else planned_chunks(self, rows, {"end": end})
         )
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         """The rows above the last value, up to one that is fixed now; or the whole table, once."""
         if self.grows is None:
-            return None if position.get("read") else Taken([{}], {"read": True})
+            return None if position.get("read") else PlannedBatch([{}], {"read": True})
         above, end = position.get("last"), position.get("end")
         upto, more = self._selection().bound(self.grows, above, end, min(rows, _ROWS))
-        return None if upto is None else Taken([{"above": above, "upto": upto}], {"last": upto}, more)
+        return None if upto is None else PlannedBatch([{"above": above, "upto": upto}], {"last": upto}, more)
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         """The rows within these bounds."""

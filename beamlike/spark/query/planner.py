@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from beamlike.errors import CheckpointError, naming_source
 from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import PlannedIntake
-from beamlike.io.sources import Planned, Position, ReadInParts, Taken, ToldOfCommits
+from beamlike.io.sources import Planned, PlannedBatch, Position, ReadInParts, ToldOfCommits
 from beamlike.plan.model import SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
@@ -37,9 +37,9 @@ class Noted:
     watermark: int | None
 
     @property
-    def taken(self) -> Taken:
+    def taken(self) -> PlannedBatch:
         """As the source has planned it."""
-        return Taken(self.input, self.position, watermark=self.watermark)
+        return PlannedBatch(self.input, self.position, watermark=self.watermark)
 
     @property
     def file(self) -> str:
@@ -222,7 +222,7 @@ class Planner(NotedBatches):
         self._add(noted)
         return taken.more or taken.input is not None
 
-    def _noted(self, taken: Taken) -> Noted:
+    def _noted(self, taken: PlannedBatch) -> Noted:
         position = {**self._intake.position, **taken.position}
         return Noted(self._number, taken.input, position, cast("int | None", taken.watermark))
 

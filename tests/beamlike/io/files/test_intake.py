@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io.base import Faulty, Pieces
-from beamlike.io.sources import Intake, Taken
+from beamlike.io.sources import Intake, PlannedBatch
 
 SCHEMA = {"n": int}
 
@@ -36,7 +36,7 @@ def numbers(pieces: Pieces) -> list[int]:
     return found
 
 
-def take(intake: Intake, position: dict[str, Any]) -> tuple[Taken, list[int]] | None:
+def take(intake: Intake, position: dict[str, Any]) -> tuple[PlannedBatch, list[int]] | None:
     """The next batch; the position has moved."""
     taken = intake.new()
     if taken is None:
@@ -141,10 +141,10 @@ def test_rows_in_memory_go_on_from_a_row() -> None:
     source, position = bl.Rows(pl.DataFrame({"n": range(5)}), rows_per_batch=2), dict[str, Any]()
     intake = source.resume(position, 100)
     taken = intake.new()
-    assert taken == Taken([0, 2], {"row": 2}, True)
+    assert taken == PlannedBatch([0, 2], {"row": 2}, True)
     assert intake.read(taken).collect()["n"].to_list() == [0, 1]
     rest = source.resume(taken.position, 100)
     assert rest.read(taken).collect()["n"].to_list() == [0, 1]  # done again
     assert rest.read(rest.new() or pytest.fail("nothing is left")).collect()["n"].to_list() == [2, 3]
     last = rest.new()
-    assert last == Taken([4, 5], {"row": 5}, False)
+    assert last == PlannedBatch([4, 5], {"row": 5}, False)
