@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from beamlike.io.given import frame
-from beamlike.io.planned import PlannedIntake, planned_chunks
-from beamlike.io.sources import Chunk, Intake, Planned, Position, ReadInChunks, ReadInFiles, Resumable
+from beamlike.io.planned import PlannedReader, planned_chunks
+from beamlike.io.sources import Chunk, Planned, Position, Reader, ReadInChunks, ReadInFiles, Resumable
 
 CHUNK_ROWS: Final = 250_000
 """About how many rows are read at a time, where nobody says."""
@@ -32,12 +32,12 @@ def _chunks(source: ReadInChunks, rows: int) -> Iterator[Chunk]:
         yield frame(chunk, type(source).__name__) if chunk is None else chunk
 
 
-def intake_of(source: Continued, position: Position, rows: int, *, apart: bool = False) -> Intake:
+def reader_of(source: Continued, position: Position, rows: int, *, apart: bool = False) -> Reader:
     """Reads a source on from a position; of files with their names, or `apart`."""
     if isinstance(source, ReadInFiles):
         return source.resume(position, rows, apart=apart)
     return (
         source.resume(position, rows)
         if isinstance(source, Resumable)
-        else PlannedIntake(source, position, rows)
+        else PlannedReader(source, position, rows)
     )

@@ -64,13 +64,13 @@ class Rows:
             if piece.height:
                 yield piece.lazy()
 
-    def resume(self, position: Position, rows: int) -> RowsIntake:
+    def resume(self, position: Position, rows: int) -> RowsReader:
         """Reads on from a row."""
-        return RowsIntake(self, position.get(_ROW, 0), rows)
+        return RowsReader(self, position.get(_ROW, 0), rows)
 
 
 @attrs.define
-class RowsIntake:
+class RowsReader:
     """Rows that a run reads on from where it was."""
 
     source: Rows

@@ -28,7 +28,7 @@ from windowing.time import MAX_TIME, MIN_TIME
 
 
 @attrs.define
-class PlannedIntake:
+class PlannedReader:
     """Has a source plan its batches, from a position on. What the source learns meanwhile is in `_opened`."""
 
     source: Planned
@@ -106,14 +106,14 @@ def planned_chunks(
     source: Planned, rows: int, position: Mapping[str, Any] | None = None
 ) -> Iterator[Pieces | pl.LazyFrame | Announced]:
     """Batch after batch from a position on, while more is there; nothing is committed."""
-    intake = PlannedIntake(source, position or {}, rows)
+    reader = PlannedReader(source, position or {}, rows)
     try:
-        while (taken := intake.new()) is not None:
-            yield intake.read(taken)
+        while (taken := reader.new()) is not None:
+            yield reader.read(taken)
             if not taken.more:
                 return
     finally:
-        intake.close()
+        reader.close()
 
 
 def read_planned(source: Planned, taken: PlannedBatch, rows: int) -> Pieces | pl.LazyFrame | Announced:

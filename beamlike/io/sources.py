@@ -61,7 +61,7 @@ class PlannedBatch(NamedTuple):
     watermark: datetime | int | None = None
 
 
-class Intake(Protocol):
+class Reader(Protocol):
     """Reads a source on from where it is, for a run in process that keeps that on disk."""
 
     def new(self) -> PlannedBatch | None:
@@ -82,7 +82,7 @@ class Intake(Protocol):
 
 @runtime_checkable
 class ToldOfCommits(Protocol):
-    """A source, or an intake of one, that is to know when what it gave is committed."""
+    """A source, or an reader of one, that is to know when what it gave is committed."""
 
     def committed(self, taken: PlannedBatch) -> None:
         """The batch is done for good. After a run that was killed it may be told of once more."""
@@ -100,7 +100,7 @@ class Closed(Protocol):
 class Resumable(Source, Protocol):
     """A source that can be read on from where an earlier run was, and that gives the same input again."""
 
-    def resume(self, position: Position, rows: int) -> Intake:
+    def resume(self, position: Position, rows: int) -> Reader:
         """Reads on from there, batches of about `rows` rows; {} is the beginning."""
 
 
@@ -228,7 +228,7 @@ class ReadInFiles(ReadInChunks, Protocol):
     def batches_apart(self, rows: int) -> Iterator[Pieces]:
         """The same, file by file, for a watermark of which each file is a split."""
 
-    def resume(self, position: Position, rows: int, *, apart: bool = False) -> Intake:
+    def resume(self, position: Position, rows: int, *, apart: bool = False) -> Reader:
         """Reads on from there in batches of about `rows` rows; file by file if they are read `apart`."""
 
 

@@ -13,7 +13,7 @@ from beamlike.system.fields import function
 from stages.strategies.base import WatermarkStrategy
 
 if TYPE_CHECKING:
-    Reader = Callable[[Any], Any]
+    SparkReader = Callable[[Any], Any]
     """`SparkSession -> DataFrame`, streaming or not."""
 
 
@@ -33,7 +33,7 @@ class SparkSource:
         <Collection 'ticks': timestamp Datetime(us, UTC)>
     """
 
-    reader: Reader = attrs.field(validator=function)
+    reader: SparkReader = attrs.field(validator=function)
     _schema: Declared | None = attrs.field(default=None, converter=declared)
     watermark: WatermarkStrategy | None = attrs.field(
         default=None,

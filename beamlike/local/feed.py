@@ -10,8 +10,8 @@ from typing import Final, Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError, naming_source
-from beamlike.io.in_process import Continued, intake_of
-from beamlike.io.sources import Intake, PlannedBatch, Position, ToldOfCommits
+from beamlike.io.in_process import Continued, reader_of
+from beamlike.io.sources import PlannedBatch, Position, Reader, ToldOfCommits
 from beamlike.local.begun import Begun
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.read_ahead import (
@@ -22,7 +22,7 @@ from beamlike.local.read_ahead import (
     read_ahead,
     threads_for,
 )
-from beamlike.local.whole import WholeIntake
+from beamlike.local.whole import FullReader
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.ingest import Chunk
@@ -109,7 +109,7 @@ class SourceFeed:
 
     plan: Plan
     clock: Clock
-    intakes: Mapping[str, Intake | WholeIntake]
+    readers: Mapping[str, Reader | FullReader]
     threads: Threads
     _worth: Threads = attrs.field(init=False)
     _early: frozenset[str] = attrs.field(init=False)
@@ -130,25 +130,25 @@ class SourceFeed:
         held: ExitStack,
     ) -> Self:
         """From these positions; what is open is closed with `held`."""
-        intakes = dict[str, Intake | WholeIntake]()
+        readers = dict[str, Reader | FullReader]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Continued)
             apart = isinstance(source.watermark.per_split, SourceFile)
-            opened = partial(intake_of, source.source, rows=rows, apart=apart)
+            opened = partial(reader_of, source.source, rows=rows, apart=apart)
             at_first = position(name)
             with naming_source(name):
-                intakes[name] = WholeIntake.of(at_first, opened) if source.whole else opened(at_first)
-            held.callback(intakes[name].close)
-        return cls(plan, clock, intakes, threads)
+                readers[name] = FullReader.of(at_first, opened) if source.whole else opened(at_first)
+            held.callback(readers[name].close)
+        return cls(plan, clock, readers, threads)
 
     def next(self, inputs: Mapping[str, Inputs]) -> Next:
         """Of the sources that are not too far ahead."""
         there = dict[str, PlannedBatch]()
-        for name, intake in self.intakes.items():
+        for name, reader in self.readers.items():
             with at("source", name), naming_source(name):
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
-                taken = self._ahead[name].taken if name in self._ahead else intake.new()
+                taken = self._ahead[name].taken if name in self._ahead else reader.new()
                 if taken is not None:
                     there[name] = PlannedBatch(*taken)
         waiting = ahead(self.plan, there, inputs)
@@ -164,7 +164,7 @@ class SourceFeed:
             with at("source", name), naming_source(name):
                 try:
                     found = self._ahead.pop(name, None)
-                    chunks[name] = self.intakes[name].read(taken) if found is None else found.ahead
+                    chunks[name] = self.readers[name].read(taken) if found is None else found.ahead
                 except (LookupError, FileNotFoundError) as error:
                     if not again:
                         raise
@@ -181,22 +181,22 @@ class SourceFeed:
     @property
     def tells(self) -> bool:
         """Of sources such as queues."""
-        return any(isinstance(intake, ToldOfCommits) for intake in self.intakes.values())
+        return any(isinstance(reader, ToldOfCommits) for reader in self.readers.values())
 
     def committed(self, batch: Begun) -> None:
         """Of sources such as queues, which can let go of it."""
         for name, taken in batch.taken.items():
             # A savepoint has a batch of another run.
-            intake: object = self.intakes.get(name)
-            if isinstance(intake, ToldOfCommits):
+            reader: object = self.readers.get(name)
+            if isinstance(reader, ToldOfCommits):
                 with at("source", name), naming_source(name):
-                    intake.committed(taken)
+                    reader.committed(taken)
 
     def _next(self, name: str, now: int) -> _Next:
         """What a source gives next, of which there is more."""
-        taken = self.intakes[name].new()
+        taken = self.readers[name].new()
         assert taken is not None
-        return _Next(taken, Ahead.of(self.plan.sources[name], self.intakes[name].read(taken), now))
+        return _Next(taken, Ahead.of(self.plan.sources[name], self.readers[name].read(taken), now))
 
 
 @attrs.define

@@ -13,8 +13,8 @@ import attrs
 import polars as pl
 
 from beamlike.errors import CheckpointError
-from beamlike.io.files.intake import Place
 from beamlike.io.files.paths import absolute
+from beamlike.io.files.reader import Place
 from beamlike.io.sources import PlacedOnSpark, ReadInFiles
 from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles

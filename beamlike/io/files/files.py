@@ -17,7 +17,6 @@ from beamlike.io.files.changes import OnChange, check_on_change
 from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
-from beamlike.io.files.intake import FileIntake
 from beamlike.io.files.new_columns import forget
 from beamlike.io.files.order import ADVICE, Order, in_order
 from beamlike.io.files.paths import (
@@ -32,6 +31,7 @@ from beamlike.io.files.paths import (
     require_something,
     root_of,
 )
+from beamlike.io.files.reader import FileReader
 from beamlike.io.options import FOR_SINKS, FOR_SOURCES
 from beamlike.io.sinks import ANY, Feed, Place
 from beamlike.io.sources import Found, Position
@@ -225,9 +225,9 @@ class Files:
                 yield Pieces(pieces, known)
                 known = ()
 
-    def resume(self, position: Position, rows: int, *, apart: bool = False) -> FileIntake:
+    def resume(self, position: Position, rows: int, *, apart: bool = False) -> FileReader:
         """Reads on from there: what is left of a file that was cut, then the files that have come since."""
-        return FileIntake.of(self.from_anywhere(), position, rows, apart=apart)
+        return FileReader.of(self.from_anywhere(), position, rows, apart=apart)
 
     def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
         """The pieces of files of at most so many rows, the last one of each file marked, and how many rows each is."""

@@ -60,7 +60,7 @@ def pieces(
         if part == 0:
             yield of_file(file, f"not a Parquet file that can be read: {first_line(error)}"), 1
         return
-    reader = _Reader(file, lf, found, schema, old)
+    reader = _SliceReader(file, lf, found, schema, old)
     first, last = height * part // parts, height * (part + 1) // parts
     size = -(-(last - first) // max(1, -(-(last - first) // rows)))
     for offset in range(first, last, size or 1):
@@ -68,7 +68,7 @@ def pieces(
 
 
 @attrs.frozen
-class _Reader:
+class _SliceReader:
     """Reads slices of a file with the columns `found` as rows of `schema`."""
 
     file: str

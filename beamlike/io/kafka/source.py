@@ -17,10 +17,10 @@ from beamlike.io.base import Pieces
 from beamlike.io.kafka import messages
 from beamlike.io.kafka.client import for_java
 from beamlike.io.kafka.codecs import Codec, codec
-from beamlike.io.kafka.intake import LogIntake
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.messages import KEY, VALUE
 from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, position, split_name, split_of
+from beamlike.io.kafka.reader import LogReader
 from beamlike.io.kafka.settings import OF_WRITERS
 from beamlike.system.fields import true_or_false, whole_number
 
@@ -197,14 +197,14 @@ class Kafka:
 
     def chunks(self, rows: int) -> Iterator[Pieces]:
         """What batches in process take, up to the end."""
-        intake = LogIntake.of(self, {}, rows, ends=True, goes_on=False)
-        with closing(intake):
-            while (taken := intake.new()) is not None:
-                yield intake.read(taken)
+        reader = LogReader.of(self, {}, rows, ends=True, goes_on=False)
+        with closing(reader):
+            while (taken := reader.new()) is not None:
+                yield reader.read(taken)
 
-    def resume(self, position: Offsets, rows: int) -> LogIntake:
+    def resume(self, position: Offsets, rows: int) -> LogReader:
         """Reads on from these offsets, or from `start` if there are none yet; new partitions from their beginning."""
-        return LogIntake.of(self, position, rows, ends=self.bounded)
+        return LogReader.of(self, position, rows, ends=self.bounded)
 
     def offsets_of_spark(self, position: Offsets) -> list[str]:
         """This position as Spark's log of offsets has it."""

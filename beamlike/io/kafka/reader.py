@@ -18,7 +18,7 @@ ASK_EVERY: Final = 1.0
 """Seconds after which the broker is asked again for partitions, and for messages that do not come by themselves."""
 
 
-class Reader(Protocol):
+class LogSource(Protocol):
     """What is asked of the source."""
 
     @property
@@ -34,14 +34,14 @@ class Reader(Protocol):
 
 
 @attrs.define
-class LogIntake:
+class LogReader:
     """Reads a log on from offsets, a batch of `rows` messages after the other, up to its `end`.
 
     If it `ends`, that is where the log ends when it is opened; else what has come counts when all was read. What is not
     yet `noted` of where it begins is taken even if nothing has come: "latest" is somewhere else tomorrow.
     """
 
-    source: Reader
+    source: LogSource
     log: Log
     at: Offsets
     end: Offsets
@@ -52,7 +52,7 @@ class LogIntake:
     _asked: float = attrs.field(default=-inf, init=False)
 
     @classmethod
-    def of(cls, source: Reader, position: Offsets, rows: int, *, ends: bool, goes_on: bool = True) -> Self:
+    def of(cls, source: LogSource, position: Offsets, rows: int, *, ends: bool, goes_on: bool = True) -> Self:
         """Opens the log. Partitions that are not in a position have come since, and are read from their beginning.
 
         With `goes_on` another run will begin where this one ends. Raises `DataLoss` where the log ends before that.

@@ -17,7 +17,7 @@ from beamlike.system.path_names import is_remote
 from stages.facts import SPARSE, from_facts, to_facts
 
 
-class Reader(Protocol):
+class FileSource(Protocol):
     """What is asked of the source."""
 
     @property
@@ -81,14 +81,14 @@ class _Ahead:
 
 
 @attrs.define
-class FileIntake:
+class FileReader:
     """Reads files on from a position, which has a `Place` for each file by its path.
 
     A batch takes `max_files_per_trigger` files, or as many pieces as stay within `rows` rows, as in a run without a
     checkpoint. Files are listed when all that were found before are read. `apart`: each is a split of the source.
     """
 
-    source: Reader
+    source: FileSource
     places: dict[str, Place]
     rows: int
     apart: bool = False
@@ -103,8 +103,8 @@ class FileIntake:
         self._changes = Changes.of(self.source, stamps)
 
     @classmethod
-    def of(cls, source: Reader, position: Position, rows: int, *, apart: bool) -> Self:
-        """At a position that an intake of the source gave."""
+    def of(cls, source: FileSource, position: Position, rows: int, *, apart: bool) -> Self:
+        """At a position that an reader of the source gave."""
         return cls(source, {file: from_facts(Place, facts) for file, facts in position.items()}, rows, apart)
 
     def new(self) -> PlannedBatch | None:
