@@ -14,7 +14,7 @@ from beamlike.io.base import Announced, FromFile, Pieces
 from beamlike.io.files.chunking import together
 from beamlike.io.given import frame
 from beamlike.io.sources import (
-    Closed,
+    Closeable,
     OpenedByRuns,
     Planned,
     PlannedBatch,
@@ -79,7 +79,7 @@ class PlannedReader:
 
     def close(self) -> None:
         """The run is over."""
-        if isinstance(self._opened, Closed):
+        if isinstance(self._opened, Closeable):
             self._opened.close()
 
 

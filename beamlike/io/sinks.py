@@ -45,7 +45,7 @@ class Distributed(Protocol):
 
 
 @runtime_checkable
-class Located(Protocol):
+class HasLocation(Protocol):
     """A sink that knows more of where it writes than its `path`. No other sink and no source may be there."""
 
     def place(self) -> Place:
@@ -92,7 +92,7 @@ class Feed:
 
 
 @runtime_checkable
-class Fitted(Protocol):
+class AcceptsSchema(Protocol):
     """A sink that is told, when it is declared, which columns it gets and what tells their rows apart."""
 
     @property
@@ -116,7 +116,7 @@ class PerRun(Protocol):
 
 
 @runtime_checkable
-class Checked(Protocol):
+class HasCheck(Protocol):
     """A sink that looks at what it writes to before anything is read, each time that a run begins or goes on."""
 
     def check(self) -> None:
@@ -124,7 +124,7 @@ class Checked(Protocol):
 
 
 @runtime_checkable
-class Held(Protocol):
+class Lockable(Protocol):
     """A sink that only one run of a name may write to at a time."""
 
     def hold(self, run: str) -> AbstractContextManager[object] | None:
@@ -132,7 +132,7 @@ class Held(Protocol):
 
 
 @runtime_checkable
-class Started(Protocol):
+class HasStart(Protocol):
     """A sink that makes ready what it writes to."""
 
     def start(self, run: str) -> None:

@@ -89,7 +89,7 @@ class ToldOfCommits(Protocol):
 
 
 @runtime_checkable
-class Closed(Protocol):
+class Closeable(Protocol):
     """A source that holds something while it is read, such as a connection."""
 
     def close(self) -> None:

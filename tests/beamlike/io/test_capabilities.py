@@ -28,11 +28,11 @@ READ = (
 WRITTEN = (
     WrittenInFrames,
     WrittenBySpark,
-    sinks.Located,
-    sinks.Fitted,
-    sinks.Checked,
-    sinks.Held,
-    sinks.Started,
+    sinks.HasLocation,
+    sinks.AcceptsSchema,
+    sinks.HasCheck,
+    sinks.Lockable,
+    sinks.HasStart,
     sinks.Remembering,
     sinks.Replacing,
     sinks.InTwoSteps,
@@ -61,7 +61,7 @@ def test_sources(source: Any, can: set[str]) -> None:
     assert named(READ, source) == can
 
 
-TABLE = {"WrittenInFrames", "Located", "Fitted", "Checked", "Held", "Started", "Remembering"}
+TABLE = {"WrittenInFrames", "HasLocation", "AcceptsSchema", "HasCheck", "Lockable", "HasStart", "Remembering"}
 FILES = {*TABLE, "Replacing", "InTwoSteps"}
 
 
@@ -71,7 +71,7 @@ FILES = {*TABLE, "Replacing", "InTwoSteps"}
         (bl.JSONLines("out"), FILES, True),
         (bl.Table("sqlite:///out.db", "t"), TABLE, False),
         (bl.Delta("out"), {*TABLE, "InTwoSteps"}, True),
-        (bl.Memory(), {"WrittenInFrames", "Started", "Remembering", "Discarding"}, False),
+        (bl.Memory(), {"WrittenInFrames", "HasStart", "Remembering", "Discarding"}, False),
         (bl.Console(), {"WrittenInFrames"}, False),
         (bl.Callback(print), {"WrittenInFrames", "TakingBack"}, False),
         (bl.SparkSink("delta", "out"), {"WrittenBySpark"}, False),
