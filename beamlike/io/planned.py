@@ -14,15 +14,15 @@ from beamlike.io.base import Announced, FromFile, Pieces
 from beamlike.io.files.chunking import together
 from beamlike.io.given import frame
 from beamlike.io.sources import (
+    AcceptsCommits,
     Closeable,
-    OpenedByRuns,
+    Openable,
     Planned,
     PlannedBatch,
     PlannedRows,
     Position,
     ReadAsPlanned,
     ReadInParts,
-    ToldOfCommits,
 )
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -69,7 +69,7 @@ class PlannedReader:
     def committed(self, taken: PlannedBatch) -> None:
         """The batch is done."""
         self._told = max(self._told, _announced(taken))
-        if taken.input is not None and isinstance(self._opened, ToldOfCommits):
+        if taken.input is not None and isinstance(self._opened, AcceptsCommits):
             self._opened.committed(taken)
 
     def go_on_from(self, taken: PlannedBatch) -> None:
@@ -85,10 +85,10 @@ class PlannedReader:
 
 def opened(source: Planned, position: Position) -> Planned:
     """The source as one run reads it. Raises `TypeError` where what it opens is of another kind."""
-    if not isinstance(source, OpenedByRuns):
+    if not isinstance(source, Openable):
         return source
     found = source.opened(position)
-    for kind in (ReadAsPlanned, ReadInParts, ToldOfCommits):
+    for kind in (ReadAsPlanned, ReadInParts, AcceptsCommits):
         if isinstance(found, kind) != isinstance(source, kind):
             raise TypeError(
                 f"{type(source).__name__}.opened must give a source with the same methods (plan, read or read_part, "

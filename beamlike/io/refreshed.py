@@ -16,7 +16,7 @@ import polars as pl
 from beamlike.io.base import Announced, Faulty, Pieces
 from beamlike.io.files.formats import Parquet
 from beamlike.io.in_process import CHUNK_ROWS, InProcess, chunks_of
-from beamlike.io.sources import Found, LookedUp
+from beamlike.io.sources import Found, InfersSchema
 from beamlike.system.durable import make_folder, sync_tree
 from beamlike.system.file_digests import size_and_digest
 from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
@@ -84,7 +84,9 @@ class Refreshed:
     def looked_up(self) -> Self:
         """Gives the source with the columns that its input has now: each reading has these."""
         return (
-            attrs.evolve(self, source=self.source.looked_up()) if isinstance(self.source, LookedUp) else self
+            attrs.evolve(self, source=self.source.looked_up())
+            if isinstance(self.source, InfersSchema)
+            else self
         )
 
     def schema(self) -> pl.Schema:

@@ -140,7 +140,7 @@ class HasStart(Protocol):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class RecordsBatches(Protocol):
     """A sink that knows the last batch it has of a run, also when a run on a copy of the checkpoint asks for it."""
 
     @property
@@ -191,7 +191,7 @@ class Discarding(Protocol):
 
 
 @runtime_checkable
-class InTwoSteps(WrittenInFrames, Protocol):
+class TwoPhase(WrittenInFrames, Protocol):
     """A sink whose parts tasks write where nobody sees them, and the driver shows: it knows which attempts count."""
 
     def from_anywhere(self) -> Self:
@@ -215,9 +215,9 @@ def overtaken(batch: int, latest: int) -> RuntimeError:
     )
 
 
-def remembering(sink: Sink) -> TypeGuard[Remembering]:
+def records_batches(sink: Sink) -> TypeGuard[RecordsBatches]:
     """True for a sink that notes its batches."""
-    return isinstance(sink, Remembering) and sink.remembers
+    return isinstance(sink, RecordsBatches) and sink.remembers
 
 
 def written_by_tasks(sink: Sink) -> TypeGuard[WrittenInFrames]:

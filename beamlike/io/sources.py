@@ -81,7 +81,7 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class ToldOfCommits(Protocol):
+class AcceptsCommits(Protocol):
     """A source, or an reader of one, that is to know when what it gave is committed."""
 
     def committed(self, taken: PlannedBatch) -> None:
@@ -112,7 +112,7 @@ PlannedRows: TypeAlias = pl.DataFrame | pl.LazyFrame | Pieces
 class ReadAsPlanned(Source, Protocol):
     """A source of which is known, before it is read, what a batch takes. On Spark the driver plans, and a task reads.
 
-    Batches are planned as far as there is input; those of a source that is `ToldOfCommits` one by one, when the one
+    Batches are planned as far as there is input; those of a source that is `AcceptsCommits` one by one, when the one
     before is committed.
     """
 
@@ -142,7 +142,7 @@ Planned: TypeAlias = ReadAsPlanned | ReadInParts
 
 
 @runtime_checkable
-class OpenedByRuns(Source, Protocol):
+class Openable(Source, Protocol):
     """A source that plans its batches, and learns something while it is read: each run opens it for itself."""
 
     def opened(self, position: Position) -> Planned:
@@ -153,7 +153,7 @@ class OpenedByRuns(Source, Protocol):
 
 
 @runtime_checkable
-class LookedUp(Source, Protocol):
+class InfersSchema(Source, Protocol):
     """A source that finds its columns in its input, where they are not declared."""
 
     def looked_up(self) -> Self:
@@ -161,7 +161,7 @@ class LookedUp(Source, Protocol):
 
 
 @runtime_checkable
-class PlacedOnSpark(Resumable, ReadBySpark, Protocol):
+class HasSparkOffsets(Resumable, ReadBySpark, Protocol):
     """A source of which a savepoint goes from one runner to the other."""
 
     def offsets_of_spark(self, position: Position) -> Sequence[str]:
@@ -262,7 +262,7 @@ class ReadInSteps(Source, Protocol):
 
 
 @runtime_checkable
-class Decoding(ReadBySpark, Protocol):
+class HasDecode(ReadBySpark, Protocol):
     """A source whose rows Spark gives as they are stored: tasks make those of `schema()` of them."""
 
     def decode(self, frame: pl.DataFrame) -> Pieces:
@@ -279,7 +279,7 @@ class InSplits(Source, Protocol):
 
 
 @runtime_checkable
-class ToldEventTime(Protocol):
+class AcceptsEventTime(Protocol):
     """A source that reads a column in another way if that is the event time."""
 
     def for_event_time(self, column: str) -> Self:
@@ -291,7 +291,7 @@ class ToldEventTime(Protocol):
 
 
 @runtime_checkable
-class ToldHowTimeIsRead(Source, Protocol):
+class AcceptsTimeUnit(Source, Protocol):
     """A source that looks at event times itself."""
 
     def reading_event_time(self, column: str, unit: str | None) -> Self:
@@ -299,7 +299,7 @@ class ToldHowTimeIsRead(Source, Protocol):
 
 
 @runtime_checkable
-class AskedOfSpark(ReadBySpark, Protocol):
+class SchemaFromSpark(ReadBySpark, Protocol):
     """A source whose columns Spark may have to be asked for."""
 
     @property
@@ -312,6 +312,6 @@ class AskedOfSpark(ReadBySpark, Protocol):
 
 def told_event_time(source: AnySource, column: str, unit: str | None = None) -> AnySource:
     """The source that is read where this column is the event time, of numbers in this unit."""
-    if isinstance(source, ToldHowTimeIsRead):
+    if isinstance(source, AcceptsTimeUnit):
         return source.reading_event_time(column, unit)
-    return source.for_event_time(column) if isinstance(source, ToldEventTime) else source
+    return source.for_event_time(column) if isinstance(source, AcceptsEventTime) else source

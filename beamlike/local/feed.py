@@ -11,7 +11,7 @@ import attrs
 
 from beamlike.errors import CheckpointError, PlanError, naming_source
 from beamlike.io.in_process import Continued, reader_of
-from beamlike.io.sources import PlannedBatch, Position, Reader, ToldOfCommits
+from beamlike.io.sources import AcceptsCommits, PlannedBatch, Position, Reader
 from beamlike.local.begun import Begun
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.read_ahead import (
@@ -181,14 +181,14 @@ class SourceFeed:
     @property
     def tells(self) -> bool:
         """Of sources such as queues."""
-        return any(isinstance(reader, ToldOfCommits) for reader in self.readers.values())
+        return any(isinstance(reader, AcceptsCommits) for reader in self.readers.values())
 
     def committed(self, batch: Begun) -> None:
         """Of sources such as queues, which can let go of it."""
         for name, taken in batch.taken.items():
             # A savepoint has a batch of another run.
             reader: object = self.readers.get(name)
-            if isinstance(reader, ToldOfCommits):
+            if isinstance(reader, AcceptsCommits):
                 with at("source", name), naming_source(name):
                     reader.committed(taken)
 

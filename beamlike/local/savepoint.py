@@ -15,7 +15,7 @@ import polars as pl
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute
 from beamlike.io.files.reader import Place
-from beamlike.io.sources import PlacedOnSpark, ReadInFiles
+from beamlike.io.sources import HasSparkOffsets, ReadInFiles
 from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.local.feed import require_resumable
@@ -167,7 +167,7 @@ def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, A
         return {}
     if isinstance(source.source, ReadInFiles):
         return {file: to_facts(place) for file, place in _places(name, saved)}
-    if isinstance(source.source, PlacedOnSpark):
+    if isinstance(source.source, HasSparkOffsets):
         return source.source.position_of(saved.offsets[name])
     kind = type(source.source).__name__
     raise CheckpointError(

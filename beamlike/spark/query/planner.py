@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from beamlike.errors import CheckpointError, naming_source
 from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import PlannedReader
-from beamlike.io.sources import Planned, PlannedBatch, Position, ReadInParts, ToldOfCommits
+from beamlike.io.sources import AcceptsCommits, Planned, PlannedBatch, Position, ReadInParts
 from beamlike.plan.model import SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
@@ -141,7 +141,7 @@ class Planner(NotedBatches):
     @property
     def waits(self) -> bool:
         """Whether the next batch is planned when the one before is committed."""
-        return isinstance(self.source, ToldOfCommits) and not self.whole
+        return isinstance(self.source, AcceptsCommits) and not self.whole
 
     def _go_on(self) -> None:
         read = self.read_by(last_batch(self.checkpoint, "commits"))

@@ -22,8 +22,8 @@ READ = (
     sources.ReadInParts,
     sources.ReadBySpark,
     sources.ReadInSteps,
-    sources.ToldEventTime,
-    sources.AskedOfSpark,
+    sources.AcceptsEventTime,
+    sources.SchemaFromSpark,
 )
 WRITTEN = (
     WrittenInFrames,
@@ -33,9 +33,9 @@ WRITTEN = (
     sinks.HasCheck,
     sinks.Lockable,
     sinks.HasStart,
-    sinks.Remembering,
+    sinks.RecordsBatches,
     sinks.Replacing,
-    sinks.InTwoSteps,
+    sinks.TwoPhase,
     sinks.Discarding,
     sinks.TakingBack,
 )
@@ -48,10 +48,10 @@ def named(kinds: Any, thing: object) -> set[str]:
 @pytest.mark.parametrize(
     ("source", "can"),
     [
-        (bl.Parquet("plays"), {"ReadInChunks", "ReadInFiles", "ToldEventTime"}),
-        (bl.CSV("plays"), {"ReadInChunks", "ReadInFiles", "ToldEventTime"}),
+        (bl.Parquet("plays"), {"ReadInChunks", "ReadInFiles", "AcceptsEventTime"}),
+        (bl.CSV("plays"), {"ReadInChunks", "ReadInFiles", "AcceptsEventTime"}),
         (bl.Rows([{"n": 1}]), {"ReadInChunks", "ReadFromMemory"}),
-        (bl.SparkSource(lambda spark: spark, {"n": int}), {"ReadBySpark", "AskedOfSpark"}),
+        (bl.SparkSource(lambda spark: spark, {"n": int}), {"ReadBySpark", "SchemaFromSpark"}),
         (bl.TestStream({"n": int}), {"ReadInChunks", "ReadInSteps"}),
         (bl.Delta("plays"), {"ReadInChunks", "ReadInParts"}),
         (bl.Table("sqlite:///plays.db", "plays", grows="id"), {"ReadInChunks", "ReadInParts"}),
@@ -61,8 +61,16 @@ def test_sources(source: Any, can: set[str]) -> None:
     assert named(READ, source) == can
 
 
-TABLE = {"WrittenInFrames", "HasLocation", "AcceptsSchema", "HasCheck", "Lockable", "HasStart", "Remembering"}
-FILES = {*TABLE, "Replacing", "InTwoSteps"}
+TABLE = {
+    "WrittenInFrames",
+    "HasLocation",
+    "AcceptsSchema",
+    "HasCheck",
+    "Lockable",
+    "HasStart",
+    "RecordsBatches",
+}
+FILES = {*TABLE, "Replacing", "TwoPhase"}
 
 
 @pytest.mark.parametrize(
@@ -70,8 +78,8 @@ FILES = {*TABLE, "Replacing", "InTwoSteps"}
     [
         (bl.JSONLines("out"), FILES, True),
         (bl.Table("sqlite:///out.db", "t"), TABLE, False),
-        (bl.Delta("out"), {*TABLE, "InTwoSteps"}, True),
-        (bl.Memory(), {"WrittenInFrames", "HasStart", "Remembering", "Discarding"}, False),
+        (bl.Delta("out"), {*TABLE, "TwoPhase"}, True),
+        (bl.Memory(), {"WrittenInFrames", "HasStart", "RecordsBatches", "Discarding"}, False),
         (bl.Console(), {"WrittenInFrames"}, False),
         (bl.Callback(print), {"WrittenInFrames", "TakingBack"}, False),
         (bl.SparkSink("delta", "out"), {"WrittenBySpark"}, False),
