@@ -47,8 +47,7 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sinks.HasStart,
         sinks.RecordsBatches,
         sinks.Replacing,
-        sinks.TakingBack,
-        sinks.Discarding,
+        sinks.HasTakeBack,
         sinks.TwoPhase,
     ),
 }

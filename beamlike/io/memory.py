@@ -162,19 +162,18 @@ class Memory:
     def cut(self, run: str, batch: int) -> str:
         """Forgets the rows of later batches of this run, so none stay."""
         for part in [part for part in self._parts if part.query == run and part.batch > batch]:
-            self.discard(part)
+            del self._parts[part]
         return ""
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Keeps the part, or replaces it."""
         self._columns.update(frame.schema)
         if frame.is_empty():
-            self.discard(part)
+            self._parts.pop(part, None)
         else:
             self._parts[part] = frame
 
-    def discard(self, part: Part) -> None:
-        """Forgets the part, if it has it."""
+    def take_back(self, empty: pl.DataFrame, part: Part) -> None:
         self._parts.pop(part, None)
 
     def frame(self) -> pl.DataFrame:

@@ -175,19 +175,11 @@ class Replacing(Protocol):
 
 
 @runtime_checkable
-class TakingBack(Protocol):
+class HasTakeBack(Protocol):
     """A sink that is told where a batch has no rows that may have had some when it was tried before."""
 
     def take_back(self, empty: pl.DataFrame, part: Part) -> None:
         """What was written of this batch does not count. `empty` has the columns, and no rows."""
-
-
-@runtime_checkable
-class Discarding(Protocol):
-    """A sink that the driver writes, and that can take a part back: a batch done again may have no rows any more."""
-
-    def discard(self, part: Part) -> None:
-        """Forgets the part, if it has it."""
 
 
 @runtime_checkable

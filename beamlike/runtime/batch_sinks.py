@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Part, Sink, output_frame
-from beamlike.io.sinks import Discarding, TakingBack, TwoPhase
+from beamlike.io.sinks import HasTakeBack, TwoPhase
 from beamlike.plan.model import Plan, SinkPlan
 from beamlike.runtime.sinks import write_part, writing
 from beamlike.system.in_hand import at
@@ -47,9 +47,7 @@ class Leftovers:
 
 def take_back(sink: SinkPlan, part: Part, *, may_replay: bool) -> None:
     """There are no rows, and an attempt at the batch before may have had some: the sink is told."""
-    if isinstance(sink.sink, Discarding):
-        sink.sink.discard(part)
-    elif may_replay and isinstance(sink.sink, TakingBack):
+    if may_replay and isinstance(sink.sink, HasTakeBack):
         with at("sink", sink.name), writing(sink.sink, sink.name, part.batch):
             sink.sink.take_back(output_frame(pl.DataFrame(schema=sink.schema)), part)
 

@@ -36,8 +36,7 @@ WRITTEN = (
     sinks.RecordsBatches,
     sinks.Replacing,
     sinks.TwoPhase,
-    sinks.Discarding,
-    sinks.TakingBack,
+    sinks.HasTakeBack,
 )
 
 
@@ -79,9 +78,9 @@ FILES = {*TABLE, "Replacing", "TwoPhase"}
         (bl.JSONLines("out"), FILES, True),
         (bl.Table("sqlite:///out.db", "t"), TABLE, False),
         (bl.Delta("out"), {*TABLE, "TwoPhase"}, True),
-        (bl.Memory(), {"WrittenInFrames", "HasStart", "RecordsBatches", "Discarding"}, False),
+        (bl.Memory(), {"WrittenInFrames", "HasStart", "RecordsBatches", "HasTakeBack"}, False),
         (bl.Console(), {"WrittenInFrames"}, False),
-        (bl.Callback(print), {"WrittenInFrames", "TakingBack"}, False),
+        (bl.Callback(print), {"WrittenInFrames", "HasTakeBack"}, False),
         (bl.SparkSink("delta", "out"), {"WrittenBySpark"}, False),
     ],
 )
@@ -175,7 +174,6 @@ async def of_run(self: Any, run: str) -> None:
         ("hold", nothing, "for hold(run), and this one has hold()"),
         ("place", "somewhere", "for place(), and this one has place='somewhere'"),
         ("place", of_frame, "for place(), and this one has place(frame)"),
-        ("discard", nothing, "for discard(part), and this one has discard()"),
         ("take_back", of_frame, "for take_back(empty, part), and this one has take_back(frame)"),
         ("for_run", of_frame, "for for_run(), and this one has for_run(frame)"),
         ("distributed", nothing, "for distributed as True or False, and this one has distributed()"),
