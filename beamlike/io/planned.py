@@ -36,7 +36,7 @@ class PlannedReader:
     rows: int
     _opened: Planned = attrs.field(init=False)
     _next: PlannedBatch | None = attrs.field(default=None, init=False)
-    _told: int = attrs.field(default=MIN_TIME - 1, init=False)
+    _announced: int = attrs.field(default=MIN_TIME - 1, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._opened = opened(self.source, self.position)
@@ -59,7 +59,7 @@ class PlannedReader:
         _require_data(given, self.source)
         taken = given._replace(watermark=_microseconds(given.watermark, self.source))
         moves = {**self.position, **taken.position} != self.position
-        return taken if taken.input is not None or moves or _announced(taken) > self._told else None
+        return taken if taken.input is not None or moves or _announced(taken) > self._announced else None
 
     def read(self, taken: PlannedBatch) -> Pieces | pl.LazyFrame | Announced:
         """Its rows, with what it announces."""
@@ -68,14 +68,14 @@ class PlannedReader:
 
     def committed(self, taken: PlannedBatch) -> None:
         """The batch is done."""
-        self._told = max(self._told, _announced(taken))
+        self._announced = max(self._announced, _announced(taken))
         if taken.input is not None and isinstance(self._opened, AcceptsCommits):
             self._opened.committed(taken)
 
     def go_on_from(self, taken: PlannedBatch) -> None:
         """What comes after it is next."""
         self.position, self._next = {**self.position, **taken.position}, None
-        self._told = max(self._told, _announced(taken))
+        self._announced = max(self._announced, _announced(taken))
 
     def close(self) -> None:
         """The run is over."""

@@ -16,7 +16,7 @@ import polars as pl
 from beamlike.io.base import Announced, Faulty, Pieces
 from beamlike.io.files.formats import Parquet
 from beamlike.io.in_process import CHUNK_ROWS, InProcess, chunks_of
-from beamlike.io.sources import Found, InfersSchema
+from beamlike.io.sources import FoundFile, InfersSchema
 from beamlike.system.durable import make_folder, sync_tree
 from beamlike.system.file_digests import size_and_digest
 from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
@@ -156,7 +156,7 @@ class ReadingsAsFiles(Parquet):
     def require_there(self, *, globs: bool) -> None:
         """They are made when they are listed."""
 
-    def found(self, *, later: bool = False) -> list[Found]:
+    def found(self, *, later: bool = False) -> list[FoundFile]:
         """The readings, in order."""
         make_folder(self.folder)
         folder = Path(self.folder)

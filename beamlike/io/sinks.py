@@ -72,7 +72,7 @@ class RowKey:
 
 
 @attrs.frozen
-class Feed:
+class SinkInput:
     """What a sink gets: of which step, columns of `output_frame`, which of them are the user's, and their key."""
 
     step: str
@@ -103,7 +103,7 @@ class AcceptsSchema(Protocol):
     def per_pane(self) -> bool:
         """Whether each pane has a row of its own."""
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         """The sink that is run. Raises `PlanError` for columns that it cannot hold."""
 
 
@@ -217,7 +217,7 @@ def written_by_tasks(sink: Sink) -> TypeGuard[WrittenInFrames]:
     return isinstance(sink, WrittenInFrames) and isinstance(sink, Distributed) and sink.distributed
 
 
-def require_told_apart(frame: pl.DataFrame, key: RowKey) -> None:
+def require_unique(frame: pl.DataFrame, key: RowKey) -> None:
     """A pane has one row per key and window, unless a function has changed keys since the grouping."""
     if key.pane is None:
         return

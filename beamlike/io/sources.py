@@ -183,7 +183,7 @@ class ReadFromMemory(ReadInChunks, Protocol):
 
 
 @attrs.frozen
-class Found:
+class FoundFile:
     """A file that a listing has found: when it was modified, in milliseconds since 1970, and its size in bytes.
 
     Milliseconds are what all storages know.
@@ -216,7 +216,7 @@ class ReadInFiles(ReadInChunks, Protocol):
     def require_there(self, *, globs: bool) -> None:
         """Raises `FileNotFoundError` for a path that does not exist, and with `globs` for one that nothing matches."""
 
-    def found(self, *, later: bool = False) -> Sequence[Found]:
+    def found(self, *, later: bool = False) -> Sequence[FoundFile]:
         """The files that are there, in the order in which they are read. Files may come `later`."""
 
     def pieces(self, file: str, rows: int, part: int = 0, parts: int = 1) -> Iterator[pl.LazyFrame | Faulty]:
@@ -310,7 +310,7 @@ class SchemaFromSpark(ReadBySpark, Protocol):
         """The source with these columns."""
 
 
-def told_event_time(source: AnySource, column: str, unit: str | None = None) -> AnySource:
+def with_event_time(source: AnySource, column: str, unit: str | None = None) -> AnySource:
     """The source that is read where this column is the event time, of numbers in this unit."""
     if isinstance(source, AcceptsTimeUnit):
         return source.reading_event_time(column, unit)

@@ -10,7 +10,7 @@ from typing import Literal, Self, get_args
 import attrs
 
 from beamlike.errors import SourceError
-from beamlike.io.sources import Found
+from beamlike.io.sources import FoundFile
 
 OnChange = Literal["ignore", "error"]
 """Whether a file that was changed after it was read only warns, or fails the run."""
@@ -26,7 +26,7 @@ class Stamp:
     size: int
 
     @classmethod
-    def of(cls, file: Found) -> Self:
+    def of(cls, file: FoundFile) -> Self:
         """The stamp that a listing shows."""
         return cls(file.modified, file.size)
 
@@ -49,12 +49,12 @@ class Changes:
         known = {file: stamp for file, stamp in stamps.items() if stamp is not None}
         return cls(getattr(source, "on_change", "ignore"), known)
 
-    def look(self, found: Iterable[Found]) -> None:
+    def look(self, found: Iterable[FoundFile]) -> None:
         """Compares a listing, and takes its stamps for those of the files from now on.
 
         Logs each change once. Raises `SourceError` with `on_change="error"`.
         """
-        changed = list[tuple[Found, Stamp]]()
+        changed = list[tuple[FoundFile, Stamp]]()
         for file in found:
             stamp = Stamp.of(file)
             before = self.stamps.setdefault(file.path, stamp)
@@ -78,7 +78,7 @@ def check_on_change(owner: object, attribute: attrs.Attribute[OnChange], value: 
         )
 
 
-def _told(changed: list[tuple[Found, Stamp]]) -> str:
+def _told(changed: list[tuple[FoundFile, Stamp]]) -> str:
     file, before = changed[0]
     others = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
     return (

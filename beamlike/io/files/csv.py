@@ -108,7 +108,7 @@ def frames(
     for header, block in blocks(file, size, dialect, given):
         if parser is None:
             parser = Parser(file, header, raw, typed, dialect)
-            parser.tell_missing()
+            parser.warn_missing()
             if see is not None and not dialect.no_text(header):
                 see(names_of(header, dialect))
         yield parser.parse(block)
@@ -173,7 +173,7 @@ def names_of(header: bytes, dialect: Dialect) -> list[str]:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _tell_missing(folder: str, columns: tuple[str, ...]) -> None:
+def _warn_missing(folder: str, columns: tuple[str, ...]) -> None:
     """Once for all files of a folder."""
     shown = ", ".join(map(repr, columns))
     _LOG.warning("%r has files without the declared columns %s: they are null there", folder, shown)
@@ -220,11 +220,11 @@ class Parser:
         is_whole = fit(found, frame) and not (_has_empty(read) or _has_infinite(found))
         return (frame, None) if is_whole else self._sorted_out(block)
 
-    def tell_missing(self) -> None:
+    def warn_missing(self) -> None:
         """Logs which declared columns the file does not have."""
         missing = tuple(name for name in self.raw if name not in self._columns)
         if missing and len(missing) < len(self.raw) and self._columns:
-            _tell_missing(os.path.dirname(self.file), missing)
+            _warn_missing(os.path.dirname(self.file), missing)
 
     def _foreign(self) -> str | None:
         """Why the columns of the file are none of those declared."""

@@ -33,8 +33,8 @@ from beamlike.io.files.paths import (
 )
 from beamlike.io.files.reader import FileReader
 from beamlike.io.options import FOR_SINKS, FOR_SOURCES
-from beamlike.io.sinks import ANY, Feed, Place
-from beamlike.io.sources import Found, Position
+from beamlike.io.sinks import ANY, Place, SinkInput
+from beamlike.io.sources import FoundFile, Position
 from beamlike.system.fields import text, whole_number
 from beamlike.system.locks import Lock
 from beamlike.system.path_names import is_remote
@@ -132,12 +132,12 @@ class Files:
             elif not os.path.isdir(root_of(path) or os.curdir):
                 _LOG.warning("files may come later, but now %s", nothing_at(path))
 
-    def found(self, *, later: bool = False) -> list[Found]:
+    def found(self, *, later: bool = False) -> list[FoundFile]:
         """The files that are there, each once, in the order in which they are read; hidden ones are left out.
 
         Raises `FileNotFoundError` for a path that names nothing; for a glob not if files may come `later`.
         """
-        found = dict[str, Found]()
+        found = dict[str, FoundFile]()
         for path in self.paths:
             try:
                 found |= {absolute(file.path): file for file in list_files(path)}
@@ -276,7 +276,7 @@ class Files:
         path = self.path
         return attrs.evolve(self, path=absolute(path) if isinstance(path, str) else [*map(absolute, path)])
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         """The same. Raises `PlanError` for columns of `partition_by` that the rows do not have."""
         if self.partition_by:
             hive.require_columns(self.partition_by, rows.schema, rows.step)
@@ -301,7 +301,7 @@ class Files:
         part_files.require_folder(self.folder)
         return Lock.take(part_files.lock_of(self.folder, run, self.extension), f"the run {run!r}")
 
-    def tell_of_others(self, run: str) -> None:
+    def warn_of_others(self, run: str) -> None:
         """Logs that there are files of other runs."""
         if others := part_files.of_others(self.folder, run, self.extension):
             told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"

@@ -20,10 +20,10 @@ from beamlike.io.files.encodings import UTF8, is_utf8, recoded
 from beamlike.io.files.faults import ERRORS, of_file
 from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
-from beamlike.io.files.new_columns import tell_new
+from beamlike.io.files.new_columns import warn_new
 from beamlike.io.files.paths import Damaged, write_file
-from beamlike.io.sinks import Feed
-from beamlike.rows.nonfinite import tell_nonfinite
+from beamlike.io.sinks import SinkInput
+from beamlike.rows.nonfinite import warn_nonfinite
 from beamlike.rows.values import csv_columns, json_columns
 
 
@@ -57,7 +57,7 @@ class Parquet(Files):
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
         if self._schema is None and part == 0:
             with suppress(*ERRORS):  # a file that cannot be read is a letter
-                tell_new(repr(self.path), self._content(), self._infer(file), file)
+                warn_new(repr(self.path), self._content(), self._infer(file), file)
         return parquet.pieces(file, schema, rows, part, parts)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
@@ -144,7 +144,7 @@ class CSV(_Text):
     def _dialect(self) -> Dialect:
         return Dialect(self.delimiter, self.quote, self.header, self.encoding, self.null_values)
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         if self.null_values:
             raise PlanError(
                 "CSV: null_values= is for sources; nulls are written as empty text", step=rows.step
@@ -162,11 +162,11 @@ class CSV(_Text):
         columns = {name: csv.column(name, dtype) for name, dtype in schema.items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         typed = [expression for _, expression in columns.values()]
-        see = partial(tell_new, repr(self.path), self._content(), file=file) if self._schema is None else None
+        see = partial(warn_new, repr(self.path), self._content(), file=file) if self._schema is None else None
         return csv.frames(file, raw, typed, self._dialect(), see=see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
-        tell_nonfinite(frame.select(cs.nested()), f"CSV {self.path!r}")
+        warn_nonfinite(frame.select(cs.nested()), f"CSV {self.path!r}")
         text = frame.select(csv_columns(frame.schema))
         if self.quote is None:
             self._require_plain(text)
@@ -218,9 +218,9 @@ class JSONLines(_Text):
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
         columns = {name: jsonl.column(name, dtype) for name, dtype in schema.items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
-        see = partial(tell_new, repr(self.path), self._content(), file=file) if self._schema is None else None
+        see = partial(warn_new, repr(self.path), self._content(), file=file) if self._schema is None else None
         return jsonl.frames(file, raw, [typed for _, typed in columns.values()], see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
-        tell_nonfinite(frame, f"JSONLines {self.path!r}")
+        warn_nonfinite(frame, f"JSONLines {self.path!r}")
         frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)

@@ -125,12 +125,12 @@ def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, 
         names = [_shortened(one) if _is_too_long(one) else one for one in whole]
         named = [name for name, one, short in zip(columns, whole, names, strict=True) if one == short]
         if len(named) < len(columns):
-            _tell_long(tuple(name for name in columns if name not in named))
+            _warn_long(tuple(name for name in columns if name not in named))
         yield "/".join(names), rows.drop(named)
 
 
 @functools.cache
-def _tell_long(columns: tuple[str, ...]) -> None:
+def _warn_long(columns: tuple[str, ...]) -> None:
     """Logs once for a process that names of folders do not have the whole values of these columns."""
     shown = ", ".join(map(repr, columns))
     _LOG.warning(

@@ -10,7 +10,7 @@ _LOG = logging.getLogger("beamlike")
 _TOLD: Final[set[tuple[str, str]]] = set()
 
 
-def tell_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -> None:
+def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -> None:
     """Logs which of the `names` in a file are none of the columns that are read, each once for a source at `path`."""
     there = {*known, *(name for source, name in _TOLD if source == path)}
     new = [name for name in names if name not in there]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
-from beamlike.io.sources import Found
+from beamlike.io.sources import FoundFile
 
 Order = Literal["modified", "path"]
 """By modification time, then path; or by path alone."""
@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"([0-9]+)")
 PathKey = tuple[list[list[str | int]], str]
 
 
-def in_order(files: Iterable[Found], order: Order) -> list[Found]:
+def in_order(files: Iterable[FoundFile], order: Order) -> list[FoundFile]:
     """The files in the order in which they are read, which is a total one, whatever order they came in."""
     if order == "path":
         return sorted(files, key=lambda file: path_key(file.path))

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final
 
 from beamlike.errors import nearest
 from beamlike.io.files.order import in_order
-from beamlike.io.sources import Found
+from beamlike.io.sources import FoundFile
 from beamlike.system.path_names import is_remote
 
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
@@ -86,7 +86,7 @@ def root_of(pattern: str) -> str:
     return pattern if wildcard is None else pattern[: pattern.rfind("/", 0, wildcard.start()) + 1]
 
 
-def list_files(path: str) -> list[Found]:
+def list_files(path: str) -> list[FoundFile]:
     """The files that a path, directory or glob names, in order of modification time.
 
     Directories are searched in depth, but for a link to one that it lies in. Below the path, files and directories
@@ -123,7 +123,7 @@ def require_bucket(path: str) -> None:
             raise FileNotFoundError(f"there is no bucket {name!r}, for {path!r}")
 
 
-def _local(path: str) -> Iterator[Found]:
+def _local(path: str) -> Iterator[FoundFile]:
     require_something(path)
     for match in _named(path):
         yield from _under(match)
@@ -188,7 +188,7 @@ def nothing_at(path: str) -> str:
     return f"{what}: {folder!r} has no {name!r}{nearest(name, sorted(found))}"
 
 
-def _under(root: str) -> Iterator[Found]:
+def _under(root: str) -> Iterator[FoundFile]:
     if not os.path.isdir(root):
         yield from _found(root)
     for folder, names in _walk(root):
@@ -205,7 +205,7 @@ def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
         yield folder, [name for name in names if not (is_hidden(name) or is_copied(name))]
 
 
-def _found(path: str) -> Iterator[Found]:
+def _found(path: str) -> Iterator[FoundFile]:
     """The file, unless somebody has removed it since its folder was listed."""
     try:
         status = os.stat(path)
@@ -213,7 +213,7 @@ def _found(path: str) -> Iterator[Found]:
         if os.path.lexists(path):  # a link that leads nowhere
             raise
         return
-    yield Found(path, status.st_mtime_ns // 1_000_000, status.st_size)
+    yield FoundFile(path, status.st_mtime_ns // 1_000_000, status.st_size)
 
 
 def is_hidden(path: str) -> bool:
@@ -226,7 +226,7 @@ def is_copied(path: str) -> bool:
     return path.endswith(("._COPYING_", ".tmp"))
 
 
-def _remote(path: str) -> Iterator[Found]:
+def _remote(path: str) -> Iterator[FoundFile]:
     """As `_local`, from one recursive listing of the directory before the first wildcard."""
     from pyarrow import fs
 
@@ -237,14 +237,14 @@ def _remote(path: str) -> Iterator[Found]:
         require_bucket(path)
         raise FileNotFoundError(nothing_at(path))
     if here.type == fs.FileType.File:
-        yield Found(path, (here.mtime_ns or 0) // 1_000_000, here.size)
+        yield FoundFile(path, (here.mtime_ns or 0) // 1_000_000, here.size)
         return
     for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
         below = info.path[len(base) :].strip("/")
         name = f"{root.rstrip('/')}/{below}"
         hidden = is_copied(below) or any(is_hidden(part) for part in below.split("/"))
         if info.type == fs.FileType.File and not hidden and (root == path or _matches(path, name)):
-            yield Found(name, (info.mtime_ns or 0) // 1_000_000, info.size)
+            yield FoundFile(name, (info.mtime_ns or 0) // 1_000_000, info.size)
 
 
 def _matches(pattern: str, name: str) -> bool:

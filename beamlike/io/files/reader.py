@@ -12,7 +12,7 @@ import attrs
 from beamlike.io.base import FromFile, Pieces
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.files.chunking import together
-from beamlike.io.sources import Found, PlannedBatch, Position
+from beamlike.io.sources import FoundFile, PlannedBatch, Position
 from beamlike.system.path_names import is_remote
 from stages.facts import SPARSE, from_facts, to_facts
 
@@ -23,14 +23,14 @@ class FileSource(Protocol):
     @property
     def max_files_per_trigger(self) -> int | None: ...
 
-    def found(self, *, later: bool = False) -> Sequence[Found]: ...
+    def found(self, *, later: bool = False) -> Sequence[FoundFile]: ...
 
     def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
         """The pieces of files of at most so many rows, the last one of each file marked, and how many rows each is."""
 
 
 @attrs.frozen
-class Place:
+class FileProgress:
     """How much of a file was read: all of it, or so many `pieces` of at most `rows` rows.
 
     `number` is its place in the order in which files were found. `modified` and `size` are those of that listing.
@@ -57,10 +57,10 @@ class Cut:
     size: int | None = attrs.field(default=None, metadata=SPARSE)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FileProgress:
         """Where the file stands after it."""
         pieces, rows = (None, None) if self.over else (self.first + self.count, self.rows)
-        return Place(self.number, pieces, rows, self.modified, self.size)
+        return FileProgress(self.number, pieces, rows, self.modified, self.size)
 
 
 @attrs.frozen
@@ -82,14 +82,14 @@ class _Ahead:
 
 @attrs.define
 class FileReader:
-    """Reads files on from a position, which has a `Place` for each file by its path.
+    """Reads files on from a position, which has a `FileProgress` for each file by its path.
 
     A batch takes `max_files_per_trigger` files, or as many pieces as stay within `rows` rows, as in a run without a
     checkpoint. Files are listed when all that were found before are read. `apart`: each is a split of the source.
     """
 
     source: FileSource
-    places: dict[str, Place]
+    places: dict[str, FileProgress]
     rows: int
     apart: bool = False
     _changes: Changes = attrs.field(init=False)
@@ -105,7 +105,9 @@ class FileReader:
     @classmethod
     def of(cls, source: FileSource, position: Position, rows: int, *, apart: bool) -> Self:
         """At a position that an reader of the source gave."""
-        return cls(source, {file: from_facts(Place, facts) for file, facts in position.items()}, rows, apart)
+        return cls(
+            source, {file: from_facts(FileProgress, facts) for file, facts in position.items()}, rows, apart
+        )
 
     def new(self) -> PlannedBatch | None:
         """The next pieces of files that are there."""
@@ -140,13 +142,13 @@ class FileReader:
         self._changes.look(found)
         new = [file for file in found if file.path not in self.places]
         files = cut | {
-            file.path: Place(number, modified=file.modified, size=file.size)
+            file.path: FileProgress(number, modified=file.modified, size=file.size)
             for number, file in enumerate(new, start=len(self.places))
         }
         self._known = tuple(file.path for file in new) if self.apart else ()
         self._ahead = (ahead for file, place in files.items() for ahead in self._rest(file, place))
 
-    def _rest(self, file: str, place: Place) -> Iterator[_Ahead]:
+    def _rest(self, file: str, place: FileProgress) -> Iterator[_Ahead]:
         """The pieces of a file from there on."""
         first, rows = place.pieces or 0, place.rows or self.rows
         for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):

@@ -11,10 +11,10 @@ import attrs
 import polars as pl
 
 from beamlike.errors import DataLoss, SourceError, nearest
+from beamlike.io.kafka.buffer import MessageBuffer
 from beamlike.io.kafka.client import COMMON, confluent_kafka
 from beamlike.io.kafka.contact import PATIENCE, Contact
-from beamlike.io.kafka.held import Held
-from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, split_name, split_of
+from beamlike.io.kafka.offsets import EARLIEST, LATEST, Boundary, Offsets, split_name, split_of
 from beamlike.system.collecting import without_collecting
 
 _LOG = logging.getLogger("beamlike")
@@ -41,11 +41,11 @@ class Log:
     # Up to where each partition has been read, and given by the consumer; what it gave beyond; and which do wait.
     _next: dict[str, int] = attrs.field(factory=dict, init=False)
     _at: dict[str, int] = attrs.field(factory=dict, init=False)
-    _held: Held = attrs.field(init=False)
+    _buffer: MessageBuffer = attrs.field(init=False)
     _waiting: frozenset[str] = attrs.field(default=frozenset(), init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._held = Held(self.headers)
+        self._buffer = MessageBuffer(self.headers)
 
     @classmethod
     def open(
@@ -83,7 +83,7 @@ class Log:
             for partition in sorted(known[topic].partitions)
         ]
 
-    def offsets(self, position: Position, otherwise: str) -> Offsets:
+    def offsets(self, position: Boundary, otherwise: str) -> Offsets:
         """Where this is now, by partition; `otherwise` EARLIEST or LATEST, in partitions of which it says nothing."""
         if position in (EARLIEST, LATEST):
             otherwise = str(position)
@@ -93,7 +93,7 @@ class Log:
         )
         return {**listed, **self.found(position)}
 
-    def found(self, position: Position) -> Offsets:
+    def found(self, position: Boundary) -> Offsets:
         """By partition, where this is known to be, whatever comes: for a time, the first message that is not older."""
         names = self.partitions()
         if isinstance(position, str):
@@ -128,7 +128,7 @@ class Log:
             elif time.monotonic() - quiet > PATIENCE:
                 raise SourceError(f"Kafka at {self.servers} has sent nothing for {PATIENCE:.0f}s")
         self._next.update(ends)
-        return self._held.take(ends)
+        return self._buffer.take(ends)
 
     def come(self, begin: Offsets, rows: int) -> Offsets:
         """By partition, up to where messages from `begin` on are in this process already; `rows` of them are enough.
@@ -140,12 +140,12 @@ class Log:
             with self._contact.failing("be read"):
                 self._throttle({})
                 # What comes while this goes on is for the next time, or there might be no end.
-                while self._take_in(0.0) > _AT_ONCE and sum(self._held.counts().values()) < rows:
+                while self._take_in(0.0) > _AT_ONCE and sum(self._buffer.counts().values()) < rows:
                     pass
         except DataLoss:
             self._next.clear()
             return {}
-        return self._held.ends
+        return self._buffer.ends
 
     def _has(self, name: str, begin: int, end: int) -> bool:
         """Whether the messages of the span are in this process."""
@@ -189,7 +189,7 @@ class Log:
         """Has the consumer read on from there; what it was given beyond the last span counts."""
         if all(self._next.get(name) == at for name, at in begin.items()):
             return
-        self._held.clear()
+        self._buffer.clear()
         self._throttle({})  # one that waits would do so also when it is assigned again
         partition = confluent_kafka().TopicPartition
         self._consumer.assign([partition(*split_of(name), at) for name, at in begin.items()])
@@ -213,12 +213,12 @@ class Log:
                 if error is not None:
                     self._heed(message)
             polled = [message for message, error in zip(polled, errors, strict=True) if error is None]
-        for name, at in self._held.put(polled).items():
+        for name, at in self._buffer.put(polled).items():
             self._at[name] = max(self._at.get(name, 0), at)
 
     def _throttle(self, wanted: Offsets) -> None:
         """Partitions of which much is held beyond what is `wanted` wait until others have caught up."""
-        far = frozenset(name for name, count in self._held.counts(wanted).items() if count > _AHEAD)
+        far = frozenset(name for name, count in self._buffer.counts(wanted).items() if count > _AHEAD)
         partition = confluent_kafka().TopicPartition
         if new := far - self._waiting:
             self._consumer.pause([partition(*split_of(name)) for name in new])

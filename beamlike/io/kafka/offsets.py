@@ -10,14 +10,14 @@ from typing import Any, Final
 Offsets = Mapping[str, int]
 """By partition, as `topic-partition`: the offset of the next message there."""
 
-Position = str | int | Mapping[tuple[str, int], int]
+Boundary = str | int | Mapping[tuple[str, int], int]
 """EARLIEST, LATEST, a time in milliseconds, or offsets for partitions; those not named begin at EARLIEST."""
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 
-def position(given: Any, topics: tuple[str, ...], what: str) -> Position:
+def boundary_of(given: Any, topics: tuple[str, ...], what: str) -> Boundary:
     """What `start=` or `end=` means. Raises `TypeError` or `ValueError` for anything else."""
     if given in (EARLIEST, LATEST) and isinstance(given, str):
         return given

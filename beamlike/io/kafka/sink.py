@@ -21,9 +21,9 @@ from beamlike.io.kafka.messages import VALUE
 from beamlike.io.kafka.sender import PATIENCE, groups, latest_batch, send_once
 from beamlike.io.kafka.settings import OF_READERS
 from beamlike.io.kafka.source import options_of, server_list
-from beamlike.io.sinks import Feed
+from beamlike.io.sinks import SinkInput
 from beamlike.rows.dtypes import has_values_of, type_name
-from beamlike.rows.nonfinite import tell_nonfinite
+from beamlike.rows.nonfinite import warn_nonfinite
 from beamlike.system.fields import text, true_or_false
 from beamlike.system.locks import Lock
 from stages.keys import key_text
@@ -88,7 +88,7 @@ class KafkaSink:
     upserts: ClassVar[bool] = False
     per_pane: ClassVar[bool] = False
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         """The sink with its name.
 
         Raises `PlanError` for a column of key or value that the rows do not have, or not of its type.
@@ -195,7 +195,7 @@ class KafkaSink:
 
     def _messages(self, frame: pl.DataFrame) -> Iterator[tuple[bytes | None, bytes | None]]:
         if isinstance(self.value, Json):
-            tell_nonfinite(frame, f"topic {self.topic!r}")
+            warn_nonfinite(frame, f"topic {self.topic!r}")
         values = self.value.encode(frame.select(VALUE) if isinstance(self.value, Plain) else frame)
         if not self.key:
             keys = pl.Series([None], dtype=pl.Binary).new_from_index(0, len(frame))

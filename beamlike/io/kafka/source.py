@@ -19,7 +19,7 @@ from beamlike.io.kafka.client import for_java
 from beamlike.io.kafka.codecs import Codec, codec
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.messages import KEY, VALUE
-from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, position, split_name, split_of
+from beamlike.io.kafka.offsets import EARLIEST, LATEST, Boundary, Offsets, boundary_of, split_name, split_of
 from beamlike.io.kafka.reader import LogReader
 from beamlike.io.kafka.settings import OF_WRITERS
 from beamlike.system.fields import true_or_false, whole_number
@@ -165,12 +165,12 @@ class Kafka:
         return self.end is not None
 
     @property
-    def _first(self) -> Position:
-        return position(self.start, self.topics, "start")
+    def _first(self) -> Boundary:
+        return boundary_of(self.start, self.topics, "start")
 
     @property
-    def _last(self) -> Position:
-        return position(LATEST if self.end is None else self.end, self.topics, "end")
+    def _last(self) -> Boundary:
+        return boundary_of(LATEST if self.end is None else self.end, self.topics, "end")
 
     @property
     def _codecs(self) -> dict[str, Codec]:
@@ -268,7 +268,7 @@ class Kafka:
             first = self._named(first)
         return {**own, "startingOffsets": first}
 
-    def _named(self, position: Position) -> str:
+    def _named(self, position: Boundary) -> str:
         """Offsets of all partitions, as Spark wants them."""
         with closing(self.log()) as log:
             [line] = self.offsets_of_spark(log.offsets(position, EARLIEST))

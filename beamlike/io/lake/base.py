@@ -19,10 +19,10 @@ from beamlike.io.options import FOR_SINKS
 from beamlike.io.sinks import (
     ARE_DOUBLED,
     STAY_UNTIL_REPLACED,
-    Feed,
     RowKey,
+    SinkInput,
     overtaken,
-    require_told_apart,
+    require_unique,
 )
 from beamlike.rows.dtypes import type_name
 from beamlike.system.locks import Lock, left_by_killed
@@ -67,7 +67,7 @@ class LakeTable:
     """The base of tables that are written in transactions."""
 
     mode: Mode = attrs.field(default="append", validator=is_mode, kw_only=True, metadata=FOR_SINKS)
-    _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
+    _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
     _known: Known = attrs.field(factory=Known, kw_only=True, repr=False)
 
     distributed: ClassVar[bool] = True
@@ -117,7 +117,7 @@ class LakeTable:
 
     # A sink
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         """The sink, told what it gets. Raises `PlanError` for a column that no table can hold."""
         for name, dtype in rows.schema.items():
             try:
@@ -253,7 +253,7 @@ class LakeTable:
             self._insert(name, batch, rows)
             return
         key = self._key()
-        require_told_apart(rows, key)
+        require_unique(rows, key)
         # What came last of a row is what counts.
         rows = rows.unique(key.columns, keep="last", maintain_order=True)
         gone = rows.clear()
@@ -265,7 +265,7 @@ class LakeTable:
         """None: parts are seen when they are committed."""
         return None
 
-    def _feed(self) -> Feed:
+    def _feed(self) -> SinkInput:
         if self._rows is None:
             raise RuntimeError(
                 f"{type(self).__name__}: it learns its columns from collection.write(name, table)"

@@ -16,7 +16,7 @@ from beamlike.errors import PlanError
 from beamlike.io.base import FromFile
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.lake.base import LakeTable, Written
-from beamlike.io.lake.delta_log import Log, rows_of
+from beamlike.io.lake.delta_log import DeltaLog, rows_of
 from beamlike.io.lake.delta_rules import constraints_of, is_mapped, library_rows, rules_of, texts_of
 from beamlike.io.lake.rules import Rules, Slice, by_partition
 from beamlike.io.options import FOR_SOURCES
@@ -240,7 +240,7 @@ class Delta(LakeTable):
 
         # Tasks have working directories of their own.
         path, system = absolute(self.path), PyFileSystem(self._files())
-        return Log(path, system, self._table).take(position, rows, self.start_version)
+        return DeltaLog(path, system, self._table).take(position, rows, self.start_version)
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         """The rows of a file of the table."""

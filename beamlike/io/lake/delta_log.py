@@ -31,7 +31,7 @@ class Added:
 
 
 @attrs.frozen
-class Log:
+class DeltaLog:
     """The log of the table at `path`, read by a file system of pyarrow's; `table` gives a version of deltalake's."""
 
     path: str

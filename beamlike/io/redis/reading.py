@@ -19,7 +19,7 @@ CONSUMER: Final = "consumer"
 NEWEST: Final = "newest"
 
 
-class Declared(Protocol):
+class StreamDeclaration(Protocol):
     """The parts of the declaration that a run asks for."""
 
     @property
@@ -50,13 +50,13 @@ class Declared(Protocol):
 class Reading(AnnouncingSource):
     """Gives messages of a stream to the consumer of one run, and acknowledges those of committed batches.
 
-    `_held` has the batch that was planned last, with its messages, until it is committed.
+    `_uncommitted` has the batch that was planned last, with its messages, until it is committed.
     """
 
-    source: Declared
+    source: StreamDeclaration
     queue: Group
     _backlog: Backlog = attrs.field(factory=Backlog, init=False)
-    _held: tuple[Any, list[Entry]] | None = attrs.field(default=None, init=False)
+    _uncommitted: tuple[Any, list[Entry]] | None = attrs.field(default=None, init=False)
 
     def schema(self) -> pl.Schema:
         return self.source.schema()
@@ -72,11 +72,11 @@ class Reading(AnnouncingSource):
         most = self.source.max_messages_per_trigger or rows
         again, runs, entries = self._take(consumer, most)
         watermark = self._complete_to(consumer, entries, now)
-        self._held = None
+        self._uncommitted = None
         if not entries:
             return None if watermark is None else PlannedBatch(None, {}, watermark=watermark)
         taken = {CONSUMER: consumer, "again": again, "runs": runs}
-        self._held = taken, entries
+        self._uncommitted = taken, entries
         return PlannedBatch(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
 
     def _take(self, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
@@ -118,8 +118,8 @@ class Reading(AnnouncingSource):
 
     def read(self, taken: PlannedBatch) -> Pieces:
         """The messages of a batch. Raises `DataLoss` where some are gone."""
-        if self._held is not None and self._held[0] == taken.input:
-            return self.source.rows_of(self._held[1])
+        if self._uncommitted is not None and self._uncommitted[0] == taken.input:
+            return self.source.rows_of(self._uncommitted[1])
         return self.source.rows_of(self.queue.planned(taken.input["again"], taken.input["runs"]))
 
     def committed(self, taken: PlannedBatch) -> None:
@@ -129,7 +129,7 @@ class Reading(AnnouncingSource):
         for first, last, _ in mine["runs"]:
             while names := self.queue.pending(mine[CONSUMER], AT_ONCE, first, last):
                 self.queue.acknowledge(names)
-        self._held = None
+        self._uncommitted = None
 
     def close(self) -> None:
         """Ends the connections of this run."""

@@ -47,7 +47,7 @@ def schema_of(url: sa.URL, table: str) -> pl.Schema:
     schema, name = split_name(table)
     if url.get_backend_name() == "sqlite" and url.database and not _is_there(url.database):
         raise PlanError(f"{shown(url)} has no table {table!r}: there is no file {url.database!r}")
-    with _telling(url, table), warnings.catch_warnings():
+    with _source_errors(url, table), warnings.catch_warnings():
         # Columns of types that SQLAlchemy does not know are read as text.
         warnings.simplefilter("ignore", sa.exc.SAWarning)
         inspector = sa.inspect(engine(url))
@@ -183,7 +183,7 @@ class Selection:
             retry=retry_if_exception(_may_pass),
             reraise=True,
         )
-        with _telling(self.url, self.table):
+        with _source_errors(self.url, self.table):
             found: pl.DataFrame = again(_fetch, self.url, statement)
         return found.rename(dict(zip(found.columns, names, strict=True)))
 
@@ -229,7 +229,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 @contextmanager
-def _telling(url: sa.URL, table: str) -> Iterator[None]:
+def _source_errors(url: sa.URL, table: str) -> Iterator[None]:
     """What a database says is a `SourceError`."""
     try:
         yield

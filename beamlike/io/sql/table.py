@@ -15,7 +15,7 @@ import polars as pl
 from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Declared, Part, declared
 from beamlike.io.options import FOR_SINKS, FOR_SOURCES
-from beamlike.io.sinks import ARE_DOUBLED, STAY_UNTIL_REPLACED, Feed, Place, RowKey, require_told_apart
+from beamlike.io.sinks import ARE_DOUBLED, STAY_UNTIL_REPLACED, Place, RowKey, SinkInput, require_unique
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.source import TableSource
 from beamlike.system.fields import text, true_or_false
@@ -121,7 +121,7 @@ class Table(TableSource):
     _schema: Declared | None = attrs.field(
         default=None, converter=declared, kw_only=True, metadata=FOR_SOURCES
     )
-    _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
+    _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the table as a source, as the pipeline has found them.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
     # The table that rows are put in, with those columns that the one in the database has: looked up once in a run.
@@ -150,7 +150,7 @@ class Table(TableSource):
         file = "" if self.distributed else str(self.url.database).removeprefix("file:")
         return Place("table", self.table, key=_statements().place_of(self.url, self.table), path=file)
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         """The sink, told what it gets. Raises `PlanError` for a column that no table can hold, and for a query."""
         if is_query(self.table):
             raise PlanError("Table: a query is for a source; name the table that is written", step=rows.step)
@@ -239,7 +239,7 @@ class Table(TableSource):
 
     def _replace(self, connection: sa.Connection, table: sa.Table, frame: pl.DataFrame, key: RowKey) -> None:
         statements, columns = _statements(), list(key.columns)
-        require_told_apart(frame, key)
+        require_unique(frame, key)
         # What came last of a row is what counts.
         frame = frame.unique(columns, keep="last", maintain_order=True)
         if key.retracted is not None and not key.per_pane:
@@ -247,7 +247,7 @@ class Table(TableSource):
             frame = frame.filter(~pl.col(key.retracted))
         statements.upsert(connection, table, columns, frame.select(table.columns.keys()))
 
-    def _declared(self) -> Feed:
+    def _declared(self) -> SinkInput:
         if self._rows is None:
             raise RuntimeError("Table: it learns its columns from collection.write(name, table)")
         return self._rows

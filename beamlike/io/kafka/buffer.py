@@ -26,7 +26,7 @@ from beamlike.io.kafka.offsets import Offsets, split_name, split_of
 
 
 @attrs.define
-class Held:
+class MessageBuffer:
     """Messages of each partition, in the order of their offsets; with `headers`, if they are asked for."""
 
     headers: bool
