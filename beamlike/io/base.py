@@ -66,11 +66,11 @@ class Source(Protocol):
 class Faulty:
     """A piece of a file that is not rows: what could not be read of it, as dead letters.
 
-    `letters` has the columns `error` (file, column, value and the type expected) and `row` (the row as JSON, or the
+    `dead_letters` has the columns `error` (file, column, value and the type expected) and `row` (the row as JSON, or the
     text that is none), both text; each is one row of the source that was read and is no element.
     """
 
-    letters: pl.DataFrame
+    dead_letters: pl.DataFrame
 
     @classmethod
     def none(cls) -> Faulty:
@@ -119,7 +119,7 @@ class Unreadable(Exception):
     """
 
     def __init__(self, faulty: Faulty, left_out: Callable[[], AbstractContextManager[object]]) -> None:
-        super().__init__(faulty.letters["error"][0])
+        super().__init__(faulty.dead_letters["error"][0])
         self.faulty = faulty
         self.left_out = left_out
 

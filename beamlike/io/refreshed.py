@@ -101,7 +101,7 @@ class Refreshed:
             pieces = [piece.rows for piece in found.pieces] if isinstance(found, Pieces) else [found]
             for piece in pieces:
                 if isinstance(piece, Faulty):
-                    wrong.append(piece.letters)
+                    wrong.append(piece.dead_letters)
                 else:
                     frames.append(piece.collect())
         if wrong:

@@ -120,13 +120,13 @@ class Attempt:
     """
 
     rows: pl.LazyFrame
-    letters: pl.DataFrame | None = None
+    dead_letters: pl.DataFrame | None = None
     given: int = 0
 
     @property
     def used(self) -> bool:
         """Whether there was a row that it could use."""
-        return self.given > (0 if self.letters is None else len(self.letters))
+        return self.given > (0 if self.dead_letters is None else len(self.dead_letters))
 
     @property
     def gives(self) -> bool:

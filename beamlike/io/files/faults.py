@@ -41,7 +41,7 @@ def of_rows(file: str, reason: str, rows: pl.Series) -> Faulty:
 
 def joined(faults: Iterable[Faulty]) -> Faulty | None:
     """All of them as one; None if there are no letters."""
-    frames = [fault.letters for fault in faults if len(fault.letters)]
+    frames = [fault.dead_letters for fault in faults if len(fault.dead_letters)]
     return Faulty(pl.concat(frames)) if frames else None
 
 

@@ -80,7 +80,7 @@ class _Text(Files):
         try:
             for frame, faulty in self._frames(file, schema):
                 if faulty is not None:
-                    yield faulty, len(faulty.letters)
+                    yield faulty, len(faulty.dead_letters)
                 for piece in frame.iter_slices(rows):
                     if piece.height:
                         yield piece.lazy(), piece.height

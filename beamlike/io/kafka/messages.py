@@ -57,7 +57,7 @@ def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: boo
         bad = pl.Series([index for index, _ in wrong], dtype=pl.UInt32).unique()
         good = pl.int_range(len(messages), dtype=pl.UInt32, eager=True).is_in(bad.implode()).not_()
         rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal").filter(good)
-        return Pieces([FromFile(_letters(messages, wrong), ""), FromFile(rows.lazy(), "")])
+        return Pieces([FromFile(_dead_letters(messages, wrong), ""), FromFile(rows.lazy(), "")])
     rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal")
     return Pieces([FromFile(rows.lazy(), "")])
 
@@ -81,7 +81,7 @@ def _about(messages: pl.DataFrame, *, headers: bool) -> pl.DataFrame:
     return messages.select(*_WHERE, split, TIMESTAMP, kind, *(_HEADERS if headers else ()))
 
 
-def _letters(messages: pl.DataFrame, wrong: Sequence[tuple[int, str]]) -> Faulty:
+def _dead_letters(messages: pl.DataFrame, wrong: Sequence[tuple[int, str]]) -> Faulty:
     """One for each message with something wrong, in the order in which they came."""
     whys: dict[int, str] = {}
     for index, why in sorted(wrong):

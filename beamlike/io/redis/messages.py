@@ -92,7 +92,7 @@ def rows_of(entries: Sequence[Entry], fields: Mapping[str, Codec]) -> Pieces:
         return Pieces([FromFile(rows.lazy(), "")])
     bad = {index for index, _ in wrong}
     good = pl.Series([index not in bad for index in range(len(entries))], dtype=pl.Boolean)
-    return Pieces([FromFile(_letters(entries, wrong), ""), FromFile(rows.filter(good).lazy(), "")])
+    return Pieces([FromFile(_dead_letters(entries, wrong), ""), FromFile(rows.filter(good).lazy(), "")])
 
 
 def _column(entries: Sequence[Entry], field: str, of: Codec, wrong: list[tuple[int, str]]) -> pl.DataFrame:
@@ -108,7 +108,7 @@ def _about(entries: Sequence[Entry]) -> pl.DataFrame:
     return pl.DataFrame({ID: pl.Series(names, dtype=pl.String), TIME: times.cast(_ABOUT[TIME])})
 
 
-def _letters(entries: Sequence[Entry], wrong: Sequence[tuple[int, str]]) -> Faulty:
+def _dead_letters(entries: Sequence[Entry], wrong: Sequence[tuple[int, str]]) -> Faulty:
     whys: dict[int, str] = {}
     for index, why in sorted(wrong, key=itemgetter(0)):
         whys[index] = f"{whys[index]}; {why}" if index in whys else why

@@ -121,7 +121,7 @@ def test_each_message_is_one_row_or_one_dead_letter(values: list[bytes | None]) 
     assert rows.select("kafka_offset", "a").rows() == [
         (at, good[value]) for at, value in enumerate(values) if value in good
     ]
-    letters = [row for piece in pieces[:-1] for row in piece.rows.letters["row"]]  # type: ignore[union-attr]
+    letters = [row for piece in pieces[:-1] for row in piece.rows.dead_letters["row"]]  # type: ignore[union-attr]
     bad = [(at, value.decode()) for at, value in enumerate(values) if value is not None and value not in good]
     assert [(row["kafka_offset"], row["value"]) for row in map(json.loads, letters)] == bad
 
