@@ -112,7 +112,7 @@ class DeadLetterCounts:
         return reduce(cls.plus, parts, cls())
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Attempt:
     """What a step gives for the rows that it can use, and as dead letters the others, if there are any.
 

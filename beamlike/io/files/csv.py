@@ -179,7 +179,7 @@ def _warn_missing(folder: str, columns: tuple[str, ...]) -> None:
     _LOG.warning("%r has files without the declared columns %s: they are null there", folder, shown)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Parser:
     """Parses blocks of one file.
 

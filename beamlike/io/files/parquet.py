@@ -67,7 +67,7 @@ def pieces(
         yield from reader.piece(offset, min(size, last - offset))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _SliceReader:
     """Reads slices of a file with the columns `found` as rows of `schema`."""
 

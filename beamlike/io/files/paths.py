@@ -16,7 +16,6 @@ from beamlike.system.path_names import is_remote
 
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
 _WILDCARD: Final = re.compile(r"[*?\[]")
-_SPECIAL: Final = re.compile(r"[*?\[\]{}\\]")  # of Hadoop's globs
 _DEEP: Final = re.compile(r"(?:^|(?<=/))\*\*(?:/|$)")
 _GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
 _POLARS: Final = frozenset(
@@ -68,11 +67,6 @@ def uri(path: str) -> str:
     """The path for Hadoop, whose default file system need not be this machine's."""
     path = path_text(path)
     return path if is_remote(path) else f"file:{os.path.abspath(path)}"
-
-
-def glob_uri(path: str) -> str:
-    """The path where Hadoop expects a glob: what is there under just this name is meant by it."""
-    return _SPECIAL.sub(r"\\\g<0>", uri(path)) if os.path.lexists(path) else uri(path)
 
 
 def is_pattern(path: str) -> bool:

@@ -43,7 +43,7 @@ class FileProgress:
     size: int | None = attrs.field(default=None, metadata=SPARSE)
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Cut:
     """Some pieces of a file, as a batch takes them: `count` from number `first` on, of at most `rows` rows each."""
 
@@ -71,7 +71,7 @@ class Batch:
     known: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Ahead:
     """A piece that was read ahead, and how many rows it is."""
 
@@ -153,7 +153,16 @@ class FileReader:
         first, rows = place.pieces or 0, place.rows or self.rows
         for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):
             if index >= first:
-                cut = Cut(file, place.number, index, 1, rows, piece.over, place.modified, place.size)
+                cut = Cut(
+                    file=file,
+                    number=place.number,
+                    first=index,
+                    count=1,
+                    rows=rows,
+                    over=piece.over,
+                    modified=place.modified,
+                    size=place.size,
+                )
                 yield _Ahead(cut, piece, height)
 
     def _batch(self) -> list[_Ahead]:

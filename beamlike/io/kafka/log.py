@@ -28,7 +28,7 @@ class UnknownTopic(SourceError):
     """Servers that answer do not have a topic."""
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class Log:
     """The partitions of some topics, with a connection of their own until `close`."""
 
@@ -65,7 +65,14 @@ class Log:
                 **COMMON,
             }
         )
-        return cls(servers, topics, headers, skips, contact, consumer)
+        return cls(
+            servers=servers,
+            topics=topics,
+            headers=headers,
+            skips=skips,
+            contact=contact,
+            consumer=consumer,
+        )
 
     def close(self) -> None:
         """Ends the connection."""

@@ -33,7 +33,7 @@ class LogSource(Protocol):
     def decode(self, frame: pl.DataFrame) -> Pieces: ...
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class LogReader:
     """Reads a log on from offsets, a batch of `rows` messages after the other, up to its `end`.
 
@@ -62,7 +62,15 @@ class LogReader:
             at = position or source.first(log)
             end = source.last(log)
             most = source.max_offsets_per_trigger or rows
-            return cls(source, log, _reached(log, at, end), end, most, ends, bool(position) or not goes_on)
+            return cls(
+                source=source,
+                log=log,
+                at=_reached(log, at, end),
+                end=end,
+                rows=most,
+                ends=ends,
+                noted=bool(position) or not goes_on,
+            )
         except BaseException:
             log.close()
             raise

@@ -53,17 +53,17 @@ def rules_of(table: Any, columns: pl.Schema) -> Rules:
     }
     filled = tuple(field["name"] for field in fields if _GENERATED in field["metadata"])
     return Rules(
-        columns,
+        columns=columns,
         # Sorted, as deltalake gives the metadata of a field in any order.
-        json.dumps([str(metadata.id), fields, metadata.partition_columns, options], sort_keys=True),
-        tuple(field["name"] for field in fields if not field["nullable"]),
-        filled,
-        tuple(metadata.partition_columns),
-        bool(filled)
+        identity=json.dumps([str(metadata.id), fields, metadata.partition_columns, options], sort_keys=True),
+        required=tuple(field["name"] for field in fields if not field["nullable"]),
+        filled=filled,
+        partitions=tuple(metadata.partition_columns),
+        by_library=bool(filled)
         or is_mapped(table)
         or any(name.startswith(_CHECK) for name in options)
         or any(_INVARIANTS in field["metadata"] or any(_strict(field["type"])) for field in fields),
-        tuple(_faults(table, fields)),
+        faults=tuple(_faults(table, fields)),
     )
 
 

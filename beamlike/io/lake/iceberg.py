@@ -178,9 +178,9 @@ def _rules_of(table: Any) -> Rules:
     schema, spec = table.schema(), table.spec()
     identity = (str(table.metadata.table_uuid), schema.model_dump_json(), spec.model_dump_json())
     return Rules(
-        pl.DataFrame(pl.from_arrow(schema.as_arrow().empty_table())).schema,
-        "\n".join(identity),
-        tuple(field.name for field in schema.fields if field.required),
+        columns=pl.DataFrame(pl.from_arrow(schema.as_arrow().empty_table())).schema,
+        identity="\n".join(identity),
+        required=tuple(field.name for field in schema.fields if field.required),
         by_library=not spec.is_unpartitioned() or any(map(_is_strict, schema.fields)),
         faults=tuple(_faults(spec, schema)),
     )

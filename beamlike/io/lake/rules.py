@@ -11,7 +11,7 @@ from beamlike.io.files import hive
 from beamlike.io.files.paths import LONGEST_NAME
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Rules:
     """A description of a table, as far as its writer must know it.
 
