@@ -1,4 +1,4 @@
-"""Files that were changed after a run has listed them: their path is known, so what is new in them is not read."""
+"""Detects files that were changed after a run listed them. Their path is known, so new content is not read."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ _LOG = logging.getLogger("beamlike")
 
 @attrs.frozen
 class Stamp:
-    """The state of a file when it was listed: when it was modified, in milliseconds since 1970, and its bytes."""
+    """The state of a file in a listing: its modification time (milliseconds since 1970) and its size in bytes."""
 
     modified: int
     size: int
 
     @classmethod
     def of(cls, file: FoundFile) -> Self:
-        """The stamp that a listing shows."""
+        """Returns the stamp of a listed file."""
         return cls(file.modified, file.size)
 
     @classmethod
     def noted(cls, modified: int | None, size: int | None) -> Self | None:
-        """The stamp that a checkpoint has of a file; None for files that were listed before it kept stamps."""
+        """Returns the stamp of a file in a checkpoint; None for files listed by versions without stamps."""
         return None if modified is None or size is None else cls(modified, size)
 
 
 @attrs.define
 class Changes:
-    """Compares listings of a source with the stamps of files that were listed before."""
+    """Compares listings of a source with the stamps of files listed before."""
 
     on_change: OnChange
     stamps: dict[str, Stamp] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, source: object, stamps: Mapping[str, Stamp | None]) -> Self:
-        """Those of a source, and of the files that its run knows."""
+        """Returns the comparison for a source and the stamps that its run knows."""
         known = {file: stamp for file, stamp in stamps.items() if stamp is not None}
         return cls(getattr(source, "on_change", "ignore"), known)
 
     def look(self, found: Iterable[FoundFile]) -> None:
-        """Compares a listing, and takes its stamps for those of the files from now on.
+        """Compares a listing with the stamps, and then stores its stamps.
 
         Logs each change once. Raises `SourceError` with `on_change="error"`.
         """
@@ -71,7 +71,7 @@ class Changes:
 
 
 def check_on_change(owner: object, attribute: attrs.Attribute[OnChange], value: object) -> None:
-    """Raises `ValueError` for another word."""
+    """Raises `ValueError` for an invalid value of `on_change`."""
     if value not in get_args(OnChange):
         raise ValueError(
             f"{type(owner).__name__}: on_change must be 'ignore' (a changed file only warns) or 'error', not {value!r}"

@@ -1,4 +1,4 @@
-"""Columns that come later than the part of the input from which columns are read, where `schema=` names none."""
+"""Detects columns beyond the part of the input from which the columns are inferred."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOLD: Final[set[tuple[str, str]]] = set()
 
 
 def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -> None:
-    """Logs which of the `names` in a file are none of the columns that are read, each once for a source at `path`."""
+    """Logs the `names` in a file that are not read, each once for a source at `path`."""
     there = {*known, *(name for source, name in _TOLD if source == path)}
     new = [name for name in names if name not in there]
     if not new:
@@ -25,5 +25,5 @@ def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -
 
 
 def forget(path: str) -> None:
-    """Forgets what was logged of an earlier source at this path."""
+    """Removes the log state of an earlier source at this path."""
     _TOLD.difference_update([one for one in _TOLD if one[0] == path])

@@ -1,4 +1,4 @@
-"""In which order the files of a source are read: by modification time, or by path with numbers as numbers."""
+"""The order in which files are read: by modification time, or by path with numbers compared as numbers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ PathKey = tuple[list[list[str | int]], str]
 
 
 def in_order(files: Iterable[FoundFile], order: Order) -> list[FoundFile]:
-    """The files in the order in which they are read, which is a total one, whatever order they came in."""
+    """Sorts files in reading order, which is total."""
     if order == "path":
         return sorted(files, key=lambda file: path_key(file.path))
     return sorted(files, key=lambda file: (file.modified, path_key(file.path)))
 
 
 def path_key(path: str) -> PathKey:
-    """Sorts paths as people do: folder by folder, and `part-2` before `part-10`.
+    """Returns the sort key of a path: folder by folder, with `part-2` before `part-10`.
 
-    As on Spark, where all paths are absolute, it does not matter how they are spelled.
+    Paths are compared as absolute ones, as on Spark, so their spelling does not matter.
     """
     path = os.path.abspath(path)
     parts = [_NUMBER.split(part) for part in path.split("/")]
