@@ -1,4 +1,4 @@
-"""How a run in process reads a source: chunk after chunk, or on from a position."""
+"""Reads a source in process: chunk after chunk, or on from a position."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ Continued: TypeAlias = Resumable | Planned
 
 
 def chunks_of(source: InProcess, rows: int, *, apart: bool = False) -> Iterator[Chunk]:
-    """What batches in process take of a source, about `rows` rows each; of files with their names, or `apart`."""
+    """Yields the input of each batch in process, about `rows` rows each.
+
+    Rows from files carry their file names; with `apart`, the rows of each file stay separate.
+    """
     if isinstance(source, ReadInFiles):
         return source.batches_apart(rows) if apart else source.batches(rows)
     return _chunks(source, rows) if isinstance(source, ReadInChunks) else planned_chunks(source, rows)
 
 
 def _chunks(source: ReadInChunks, rows: int) -> Iterator[Chunk]:
-    """What it gives. Raises `TypeError` for None, which would be taken for the end."""
+    """Yields the chunks of a source. Raises `TypeError` for None, which callers take for the end."""
     for chunk in source.chunks(rows):
         yield frame(chunk, type(source).__name__) if chunk is None else chunk
 
 
 def reader_of(source: Continued, position: Position, rows: int, *, apart: bool = False) -> Reader:
-    """Reads a source on from a position; of files with their names, or `apart`."""
+    """Returns the reader of a source from a position on; with `apart`, the rows of each file stay separate."""
     if isinstance(source, ReadInFiles):
         return source.resume(position, rows, apart=apart)
     return (

@@ -1,4 +1,4 @@
-"""Sources that plan their batches: what a run in process takes of one, and what a planned batch has."""
+"""Reads sources that plan their batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from windowing.time import MAX_TIME, MIN_TIME
 
 @attrs.define
 class PlannedReader:
-    """Has a source plan its batches, from a position on. What the source learns meanwhile is in `_opened`."""
+    """Reads a source that plans its batches, from a position on. What the source learns is stored in `_opened`."""
 
     source: Planned
     position: Position
@@ -42,7 +42,7 @@ class PlannedReader:
         self._opened = opened(self.source, self.position)
 
     def new(self) -> PlannedBatch | None:
-        """The next batch, with its watermark in microseconds; the same until it is read."""
+        """Returns the next batch with its watermark in microseconds; the same batch until it is read."""
         if self._next is None:
             self._next = self._planned()
         return self._next
@@ -62,29 +62,26 @@ class PlannedReader:
         return taken if taken.input is not None or moves or _announced(taken) > self._announced else None
 
     def read(self, taken: PlannedBatch) -> Pieces | pl.LazyFrame | Announced:
-        """Its rows, with what it announces."""
         self.go_on_from(taken)
         return read_planned(self._opened, taken, self.rows)
 
     def committed(self, taken: PlannedBatch) -> None:
-        """The batch is done."""
         self._announced = max(self._announced, _announced(taken))
         if taken.input is not None and isinstance(self._opened, AcceptsCommits):
             self._opened.committed(taken)
 
     def go_on_from(self, taken: PlannedBatch) -> None:
-        """What comes after it is next."""
+        """Moves the position behind this batch."""
         self.position, self._next = {**self.position, **taken.position}, None
         self._announced = max(self._announced, _announced(taken))
 
     def close(self) -> None:
-        """The run is over."""
         if isinstance(self._opened, Closeable):
             self._opened.close()
 
 
 def opened(source: Planned, position: Position) -> Planned:
-    """The source as one run reads it. Raises `TypeError` where what it opens is of another kind."""
+    """Opens the source for one run. Raises `TypeError` if `opened` returns a source of another kind."""
     if not isinstance(source, Openable):
         return source
     found = source.opened(position)
@@ -98,14 +95,17 @@ def opened(source: Planned, position: Position) -> Planned:
 
 
 def _announced(taken: PlannedBatch) -> int:
-    """Up to where a batch says that the source is complete (us); less than that where it says nothing."""
+    """Returns the time (us) up to which a batch announces its source as complete.
+
+    Without an announcement, it is less than `MIN_TIME`.
+    """
     return MIN_TIME - 1 if taken.watermark is None else cast(int, taken.watermark)
 
 
 def planned_chunks(
     source: Planned, rows: int, position: Mapping[str, Any] | None = None
 ) -> Iterator[Pieces | pl.LazyFrame | Announced]:
-    """Batch after batch from a position on, while more is there; nothing is committed."""
+    """Yields batch after batch from a position on, while there is more input. Nothing is committed."""
     reader = PlannedReader(source, position or {}, rows)
     try:
         while (taken := reader.new()) is not None:
@@ -117,7 +117,7 @@ def planned_chunks(
 
 
 def read_planned(source: Planned, taken: PlannedBatch, rows: int) -> Pieces | pl.LazyFrame | Announced:
-    """What a planned batch has, its parts in pieces of at most `rows` rows."""
+    """Reads a planned batch, its parts in pieces of at most `rows` rows."""
     found = _rows_of(source, taken, rows)
     planned = found if isinstance(found, Pieces) else frame(found, type(source).__name__)
     return planned if taken.watermark is None else Announced(planned, cast(int, taken.watermark))
@@ -133,14 +133,14 @@ def _rows_of(source: Planned, taken: PlannedBatch, rows: int) -> PlannedRows:
 
 
 def pieces_of(source: ReadInParts, part: Any, rows: int) -> Iterator[FromFile]:
-    """What a part has, in pieces of at most `rows` rows."""
+    """Yields the rows of a part, in pieces of at most `rows` rows."""
     for piece in source.read_part(part, rows):
         kind = type(source).__name__
         yield piece if isinstance(piece, FromFile) else FromFile(frame(piece, kind), kind)
 
 
 def _require_data(taken: PlannedBatch, source: object) -> None:
-    """Raises `TypeError` where a checkpoint could not keep it: on the first run, not when there is a checkpoint."""
+    """Raises `TypeError` for a batch that a checkpoint cannot store, also in a run without a checkpoint."""
     method = f"{type(source).__name__}.plan"
     if not isinstance(taken.position, Mapping):
         raise TypeError(
