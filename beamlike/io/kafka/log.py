@@ -1,4 +1,4 @@
-"""Topics as a log: where it begins and ends now, and any range of it, read by this process."""
+"""Topics as a log: its first and last offsets now, and any range of messages, read by this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_GROUP: Final = "beamlike"  # a name that the client asks for; no group is jo
 
 
 class UnknownTopic(SourceError):
-    """Servers that answer do not have a topic."""
+    """The error for a topic that the servers do not have."""
 
 
 @attrs.define(kw_only=True)
@@ -51,7 +51,10 @@ class Log:
     def open(
         cls, servers: str, topics: tuple[str, ...], options: Mapping[str, str], *, headers: bool, skips: bool
     ) -> Log:
-        """`skips`: what retention has removed is passed over and told in the log; else it is an error."""
+        """Opens a connection.
+
+        `skips`: messages that retention removed are logged and skipped; else they are an error.
+        """
         contact = Contact.to(servers, options)
         consumer = contact.consumer(
             {
@@ -75,11 +78,11 @@ class Log:
         )
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._consumer.close()
 
     def partitions(self) -> list[str]:
-        """Those that there are now, in order. Raises `SourceError` for a topic that is not there."""
+        """Returns the partitions that exist now, in order. Raises `SourceError` for a topic that does not exist."""
         known = self._contact.topics()
         for topic in self.topics:
             if topic not in known or known[topic].error is not None:
@@ -91,7 +94,10 @@ class Log:
         ]
 
     def offsets(self, position: Boundary, otherwise: str) -> Offsets:
-        """Where this is now, by partition; `otherwise` EARLIEST or LATEST, in partitions of which it says nothing."""
+        """Returns the offset of `position` now for each partition.
+
+        `otherwise`: EARLIEST or LATEST, for partitions that `position` does not define.
+        """
         if position in (EARLIEST, LATEST):
             otherwise = str(position)
         spec = confluent_kafka().admin.OffsetSpec
@@ -101,7 +107,10 @@ class Log:
         return {**listed, **self.found(position)}
 
     def found(self, position: Boundary) -> Offsets:
-        """By partition, where this is known to be, whatever comes: for a time, the first message that is not older."""
+        """Returns the offset of each partition that `position` defines for good, whatever messages arrive later.
+
+        For a time, that is the offset of the first message at or after it.
+        """
         names = self.partitions()
         if isinstance(position, str):
             return {}
@@ -115,9 +124,9 @@ class Log:
         return {name: offset for name, offset in at.items() if offset >= 0}
 
     def read(self, begin: Offsets, end: Offsets) -> pl.DataFrame:
-        """The messages from `begin` to before `end`, as columns of `raw_schema`, in order of partition and offset.
+        """Returns the messages from `begin` to before `end`, as columns of `raw_schema`, by partition and offset.
 
-        Raises `DataLoss` where retention has removed some of them, unless it `skips` those.
+        Raises `DataLoss` if retention has removed some of them, unless it `skips` those.
         """
         spans = {name: (begin[name], to) for name, to in end.items() if to > begin[name]}
         if not all(self._has(name, *span) for name, span in spans.items()):
@@ -138,9 +147,11 @@ class Log:
         return self._buffer.take(ends)
 
     def come(self, begin: Offsets, rows: int) -> Offsets:
-        """By partition, up to where messages from `begin` on are in this process already; `rows` of them are enough.
+        """Returns, by partition, the offset up to which messages after `begin` are in this process already.
 
-        The client fetches ahead, so this asks nobody. What is gone from the broker has not come: `read` tells of it.
+        Stops at about `rows` messages. The client fetches ahead, so this sends no request. Messages that the broker has
+        removed
+        are not included: `read` reports them.
         """
         try:
             self._go_to(begin)
@@ -155,11 +166,11 @@ class Log:
         return self._buffer.ends
 
     def _has(self, name: str, begin: int, end: int) -> bool:
-        """Whether the messages of the span are in this process."""
+        """True if the messages of the span are in this process."""
         return self._next.get(name) == begin and self._at.get(name, begin) >= end
 
     def within(self, at: Offsets) -> Offsets:
-        """The same offsets. Raises `DataLoss` where the log does not reach so far, as it was made anew.
+        """Returns the offsets. Raises `DataLoss` if the log ends before one, as when a topic was made anew.
 
         If it `skips`, such a partition is read from its beginning.
         """
@@ -174,7 +185,7 @@ class Log:
         return split_of(name)[0] in self.topics
 
     def _lose(self, name: str, what: str, remedy: str) -> None:
-        """Raises `DataLoss`, unless it `skips`; then the log is told."""
+        """Raises `DataLoss`, or logs the loss if it `skips`."""
         topic, partition = split_of(name)
         told = f"topic {topic!r}, partition {partition}: {what}; on_data_loss='skip' {remedy}"
         if not self.skips:
@@ -182,7 +193,7 @@ class Log:
         _LOG.warning("%s", told)
 
     def _kept(self, spans: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-        """The spans without what retention has removed by now."""
+        """Returns the spans without messages that retention has removed by now."""
         first = self._contact.listed(spans, confluent_kafka().admin.OffsetSpec.earliest()) if spans else {}
         lost = {name: first[name] for name, (begin, _) in spans.items() if first[name] > begin}
         for name, at in lost.items():
@@ -193,7 +204,7 @@ class Log:
         return spans
 
     def _go_to(self, begin: Offsets) -> None:
-        """Has the consumer read on from there; what it was given beyond the last span counts."""
+        """Makes the consumer read on from `begin`. Messages that were received beyond the last span are kept."""
         if all(self._next.get(name) == at for name, at in begin.items()):
             return
         self._buffer.clear()
@@ -203,7 +214,10 @@ class Log:
         self._next, self._at = dict(begin), dict(begin)
 
     def _take_in(self, patience: float) -> int:
-        """Holds what the client has by now, up to some `_AT_ONCE`: how much it was. Waits so long (s) for some."""
+        """Moves received messages, up to about `_AT_ONCE`, to the buffer, and returns their number.
+
+        Waits up to `patience` seconds for the first one.
+        """
         if (first := self._consumer.poll(patience)) is None:
             return 0
         with without_collecting():
@@ -213,7 +227,7 @@ class Log:
         return len(polled)
 
     def _hold(self, polled: Sequence[Any]) -> None:
-        """Keeps what are messages, and heeds the others."""
+        """Adds messages to the buffer, and handles errors and ends of partitions."""
         errors = list(map(confluent_kafka().Message.error, polled))
         if any(errors):  # as a rule none is, and no message is looked at by itself
             for message, error in zip(polled, errors, strict=True):
@@ -224,7 +238,7 @@ class Log:
             self._at[name] = max(self._at.get(name, 0), at)
 
     def _throttle(self, wanted: Offsets) -> None:
-        """Partitions of which much is held beyond what is `wanted` wait until others have caught up."""
+        """Pauses partitions with many messages in the buffer beyond those `wanted`, until others have caught up."""
         far = frozenset(name for name, count in self._buffer.counts(wanted).items() if count > _AHEAD)
         partition = confluent_kafka().TopicPartition
         if new := far - self._waiting:
@@ -234,7 +248,7 @@ class Log:
         self._waiting = far
 
     def _heed(self, message: Any) -> None:
-        """What is no message: the end of a partition, or an error, of which those that may pass are waited for."""
+        """Handles the end of a partition or an error. Errors that may be temporary are ignored."""
         client, error = confluent_kafka(), message.error()
         if error.code() == client.KafkaError._PARTITION_EOF:
             name = split_name(message.topic(), message.partition())
@@ -247,6 +261,6 @@ class Log:
 
 
 def _beyond(at: int, end: int | None) -> str:
-    """What is wrong with an offset behind the end of a partition, or one of a partition that is gone."""
+    """Returns the message for an offset behind the end of a partition, or of a partition that is gone."""
     there = "there is no such partition" if end is None else f"it ends at offset {end}"
     return f"the next message to read is at offset {at}, but {there}, as if the topic was made anew"

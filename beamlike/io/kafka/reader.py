@@ -1,4 +1,4 @@
-"""A log that a run reads on from where it is: what is new there, and any range of it again."""
+"""Reads a log on from its offsets: what is new there, and any range again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASK_EVERY: Final = 1.0
 
 
 class LogSource(Protocol):
-    """What is asked of the source."""
+    """The methods of a source that the reader of its log calls."""
 
     @property
     def max_offsets_per_trigger(self) -> int | None: ...
@@ -35,10 +35,12 @@ class LogSource(Protocol):
 
 @attrs.define(kw_only=True)
 class LogReader:
-    """Reads a log on from offsets, a batch of `rows` messages after the other, up to its `end`.
+    """Reads a log on from offsets, in batches of `rows` messages, up to its `end`.
 
-    If it `ends`, that is where the log ends when it is opened; else what has come counts when all was read. What is not
-    yet `noted` of where it begins is taken even if nothing has come: "latest" is somewhere else tomorrow.
+    If it `ends`, the end is that of the log when it was opened; else the end moves when all was read. `noted` is False
+    while the position at the beginning is in no batch yet: a batch is then planned even without messages, since
+    "latest"
+    changes from day to day.
     """
 
     source: LogSource
@@ -53,9 +55,9 @@ class LogReader:
 
     @classmethod
     def of(cls, source: LogSource, position: Offsets, rows: int, *, ends: bool, goes_on: bool = True) -> Self:
-        """Opens the log. Partitions that are not in a position have come since, and are read from their beginning.
+        """Opens the log. Partitions that are not in `position` are new, and are read from their beginning.
 
-        With `goes_on` another run will begin where this one ends. Raises `DataLoss` where the log ends before that.
+        `goes_on`: another run will begin where this one ends. Raises `DataLoss` if the log ends before the position.
         """
         log = source.log()
         try:
@@ -76,7 +78,7 @@ class LogReader:
             raise
 
     def new(self) -> PlannedBatch | None:
-        """What comes next, shared out among the partitions; the same until it is read."""
+        """Returns the next batch, with a share of each partition; the same batch until it is read."""
         if self._next is None:
             to = self._ahead()
             if to == self.at and not self.ends:
@@ -92,7 +94,7 @@ class LogReader:
         return self._next
 
     def _found(self) -> Offsets:
-        """Up to where there is something now: what has come by itself, and now and then what the broker says."""
+        """Returns the current end: what the client received, and every `ASK_EVERY` seconds what the broker reports."""
         if time.monotonic() >= self._asked + ASK_EVERY:
             self._asked = time.monotonic()
             end = self.source.last(self.log)
@@ -105,17 +107,19 @@ class LogReader:
         return in_turn(at, self.end, self.rows)
 
     def read(self, taken: PlannedBatch) -> Pieces:
-        """Those messages, as rows and dead letters. Raises `DataLoss` where they are gone."""
+        """Returns the messages as rows and dead letters. Raises `DataLoss` if they no longer exist."""
         span = taken.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))
         self.at, self._next, self.noted = {**self.at, **taken.position}, None, True
         return rows
 
     def close(self) -> None:
-        """Ends the connection."""
         self.log.close()
 
 
 def _reached(log: Log, at: Offsets, end: Offsets) -> Offsets:
-    """Where to read on. An `end` before that may be that of the log, or one that somebody asked for."""
+    """Returns the offsets to read on from.
+
+    If `end` is before them, the log may have been replaced, or the user asked for this end.
+    """
     return at if all(offset <= end.get(name, -1) for name, offset in at.items()) else log.within(at)
