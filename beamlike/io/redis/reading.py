@@ -1,4 +1,4 @@
-"""A stream of Redis as one run reads it: its connection, and what it has learnt about messages so far."""
+"""A Redis stream as one run reads it, with its connection and what the run has learned about messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEWEST: Final = "newest"
 
 
 class StreamDeclaration(Protocol):
-    """The parts of the declaration that a run asks for."""
+    """The parts of the declaration that a run uses."""
 
     @property
     def after(self) -> str: ...
@@ -48,7 +48,7 @@ class StreamDeclaration(Protocol):
 
 @attrs.define(eq=False)
 class Reading(AnnouncingSource):
-    """Gives messages of a stream to the consumer of one run, and acknowledges those of committed batches.
+    """Reads messages as the consumer of one run, and acknowledges those of committed batches.
 
     `_uncommitted` has the batch that was planned last, with its messages, until it is committed.
     """
@@ -62,7 +62,7 @@ class Reading(AnnouncingSource):
         return self.source.schema()
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
-        """Gives this run's consumer what is next; a run that begins first notes who that is."""
+        """Delivers the next messages to this run's consumer. A new run first records the name of its consumer."""
         if CONSUMER not in position:
             self.queue.make(self.source.after)
             return PlannedBatch(None, {CONSUMER: self.source.new_consumer()}, more=True)
@@ -80,7 +80,10 @@ class Reading(AnnouncingSource):
         return PlannedBatch(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
 
     def _take(self, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
-        """What it was given before and never began, what it takes over, and what nobody was given: with the ids."""
+        """Returns the ids of old messages, the spans of new messages, and all these messages.
+
+        Old messages were delivered to this consumer but never processed, or are claimed from others.
+        """
         names, silent = self.queue.pending(consumer, most), self.source.claim_after
         if silent is not None and len(names) < most:
             names += self.queue.claim(consumer, silent // 1000, most - len(names))
@@ -96,7 +99,7 @@ class Reading(AnnouncingSource):
         return again, runs, entries
 
     def _complete_to(self, consumer: str, entries: Sequence[Entry], now: int) -> int | None:
-        """The event time of the oldest message that is not acknowledged when these are."""
+        """Returns the oldest event time that is not acknowledged once these messages are."""
         column = self.source.time_column
         if column is None:
             return None
@@ -110,14 +113,13 @@ class Reading(AnnouncingSource):
         return newest if oldest is None else min(oldest, newest)
 
     def _oldest_ids(self, consumer: str) -> Iterator[int]:
-        """The times of the next message that nobody was given, and of the oldest that each other consumer has."""
+        """Yields the times of the next undelivered message, and of the oldest pending one of each other consumer."""
         for name, _ in self.queue.after(self.queue.delivered() or "0", 1):
             yield time_of_id(name)
         for other in self.queue.others(consumer):
             yield from map(time_of_id, self.queue.pending(other, 1))
 
     def read(self, taken: PlannedBatch) -> Pieces:
-        """The messages of a batch. Raises `DataLoss` where some are gone."""
         if self._uncommitted is not None and self._uncommitted[0] == taken.input:
             return self.source.rows_of(self._uncommitted[1])
         return self.source.rows_of(self.queue.planned(taken.input["again"], taken.input["runs"]))
@@ -132,5 +134,4 @@ class Reading(AnnouncingSource):
         self._uncommitted = None
 
     def close(self) -> None:
-        """Ends the connections of this run."""
         self.queue.close()
