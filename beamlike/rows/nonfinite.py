@@ -1,4 +1,4 @@
-"""Floats without a JSON form: NaN and the infinities, which are written as null."""
+"""Floats without a JSON form, NaN and the infinities, which are written as null."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOG = logging.getLogger("beamlike")
 
 
 def warn_nonfinite(frame: pl.DataFrame, where: str) -> None:
-    """Warns of each column with NaN or an infinity that is written as JSON, once for each place `where`."""
+    """Logs each column with NaN or an infinity that is written as JSON, once for each place `where`."""
     for column in frame.iter_columns():
         if _has_nonfinite(column):
             _warn(where, column.name)
