@@ -8,7 +8,7 @@ import attrs
 
 from beamlike.api.collection import Collection
 from beamlike.api.flatten import require_collections
-from beamlike.logical.joins import cogrouped, made_for
+from beamlike.logical.joins import cogrouped
 
 
 @attrs.frozen
@@ -32,14 +32,13 @@ class Cogroup:
             >>> [(user, len(few), len(many)) for user, few, many in both[["user", "few", "many"]].rows()]
             [('ada', 1, 0), ('bob', 0, 1)]
         """
-        pipeline = next(iter(self.sides.values())).pipeline
+        first = next(iter(self.sides.values()))
+        pipeline = first.pipeline
         step = pipeline.new_name(name, "cogroup")
         made = cogrouped(
             {side: collection.node for side, collection in self.sides.items()}, keys, step, pipeline.free
         )
-        for node in made_for(made):
-            pipeline.keep(node)
-        return Collection(pipeline, made)
+        return first._made(made)
 
 
 def cogroup(**collections: Collection) -> Cogroup:

@@ -11,6 +11,8 @@ import polars as pl
 from beamlike.api.grouped import Grouped
 from beamlike.api.handle import Handle
 from beamlike.api.join_steps import JoinSteps
+from beamlike.api.once_steps import OnceSteps
+from beamlike.api.row_steps import RowSteps
 from beamlike.errors import WrongType
 from beamlike.expressions.describe import describe
 from beamlike.logical.dead_letters import dead_letters
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Collection(JoinSteps):
+class Collection(RowSteps, OnceSteps, JoinSteps):
     """Rows with a schema, an event time and a windowing, that come from a source or from a step.
 
     It is a handle on a `node` of what is declared in its `pipeline`. Each method gives a new collection and leaves

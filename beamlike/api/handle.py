@@ -10,6 +10,7 @@ import polars as pl
 
 from beamlike.api.html import collection_html
 from beamlike.api.other_names import COLLECTION, missing, public_names
+from beamlike.logical.joins import made_for
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry
 from beamlike.logical.sides import Made
@@ -81,8 +82,14 @@ class Handle:
         """What a step makes of this one."""
         return self._after(attrs.evolve(self.node, inputs=(self.node,), **changes))
 
+    def _made(self, made: Node) -> Self:
+        """Registers the nodes of a join or a cogroup, and returns the collection of the last one."""
+        for node in made_for(made):
+            self.pipeline.keep(node)
+        return type(self)(self.pipeline, made)
+
     def _made_beside(self, made: Made) -> Self:
-        """A new collection; its name is taken from now on, as are those of nodes that were made for it alone."""
+        """Registers a node after the nodes that were made only for it, and returns its collection."""
         for node in made.others:
             self.pipeline.keep(node)
         return self._after(made.node)

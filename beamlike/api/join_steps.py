@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import attrs
 
-from beamlike.api.once_steps import OnceSteps
+from beamlike.api.handle import Handle
 from beamlike.errors import PlanError, WrongType
 from beamlike.logical.joins import joined
 from beamlike.logical.time_joins import Sides, Within, as_of, lasting
@@ -21,7 +21,7 @@ Columns = str | Sequence[str]
 
 
 @attrs.frozen(eq=False, repr=False)
-class JoinSteps(OnceSteps):
+class JoinSteps(Handle):
     """What can be done with rows that look at those of another collection."""
 
     def join(

@@ -6,16 +6,14 @@ from typing import Self
 
 import attrs
 
-from beamlike.api.row_steps import RowSteps
+from beamlike.api.handle import Handle
 from beamlike.logical.dedup import deduplicated, distinct, newest
-from beamlike.logical.joins import made_for
-from beamlike.logical.node import Node
 from stages.process.dedup import By
 from windowing.time import Duration
 
 
 @attrs.frozen(eq=False, repr=False)
-class OnceSteps(RowSteps):
+class OnceSteps(Handle):
     """What leaves out rows, as others of the same collection make up for them."""
 
     def dedup(self, *ids: str, within: Duration, by: By = "event", name: str | None = None) -> Self:
@@ -63,9 +61,3 @@ class OnceSteps(RowSteps):
         """
         step, _ = self._new_name("latest", name)
         return self._made(newest(self.node, keys, step, self.pipeline.free))
-
-    def _made(self, made: Node) -> Self:
-        """A new collection; its name is taken from now on, as are those of nodes that are made for it alone."""
-        for node in made_for(made):
-            self.pipeline.keep(node)
-        return type(self)(self.pipeline, made)
