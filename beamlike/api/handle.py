@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
+import narwhals as nw
 import polars as pl
 
 from beamlike.api.html import collection_html
 from beamlike.api.other_names import COLLECTION, missing, public_names
-from beamlike.logical.joins import made_for
+from beamlike.errors import PlanError
+from beamlike.logical.joins import join_nodes
+from beamlike.logical.lookups import looked_up
 from beamlike.logical.node import Node
+from beamlike.logical.origins import Read
 from beamlike.logical.registry import Registry
+from beamlike.logical.side_nodes import nodes_named_after
 from beamlike.logical.sides import Made
 from beamlike.rows.dtypes import schema_text
 from beamlike.steps.base import Step
 from beamlike.steps.infer import run_empty
 from beamlike.steps.python import FlatMap, Map, MapBatches
 from windowing.windowing import Windowing
+
+IntoColumn = str | nw.Expr
 
 
 @attrs.frozen(eq=False)
@@ -62,6 +69,31 @@ class Handle:
         inputs = [before.name for before in node.inputs]
         return collection_html(title, node.origin, inputs, node.schema, node.windowing)
 
+    def named(self, name: str) -> Self:
+        """The same collection with this name for its step: names appear in errors, metrics, plans and state.
+
+        What has been made of it before, a sink among that, is made of the step of this name, too. Raises `PlanError`
+        where the name is taken, and for a source, whose name is given in `read`.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.select("user").named("users").name
+            'users'
+        """
+        node = self.pipeline.latest(self.node)
+        if isinstance(node.origin, Read):
+            raise PlanError(
+                "the name of a source is given in read(...) or with_watermark(...)", step=self.name
+            )
+        # A step whose name was derived, even this one, is renamed if it has the wanted name.
+        self.pipeline.new_name(name, "")
+        node = self.pipeline.latest(node)
+        after: Node = attrs.evolve(node.called(name), base=name)
+        self.pipeline.rename(node, after)
+        for made in [self.pipeline.latest(made) for made in nodes_named_after(node)]:
+            rest = made.name.removeprefix(node.name)
+            self.pipeline.rename(made, made.called(self.pipeline.free(f"{name}{rest}")))
+        return type(self)(self.pipeline, after)
+
     def _new_name(self, kind: str, name: str | None = None) -> tuple[str, str]:
         """The step's name, and the base for names after it, which a given name begins anew."""
         new = self.pipeline.new_name(name, f"{self.node.base}.{kind}")
@@ -84,7 +116,7 @@ class Handle:
 
     def _made(self, made: Node) -> Self:
         """Registers the nodes of a join or a cogroup, and returns the collection of the last one."""
-        for node in made_for(made):
+        for node in join_nodes(made):
             self.pipeline.keep(node)
         return type(self)(self.pipeline, made)
 
@@ -98,3 +130,10 @@ class Handle:
         """A new collection; its name is taken from now on."""
         self.pipeline.keep(node)
         return type(self)(self.pipeline, node)
+
+    def _with_sides(self, given: list[nw.Expr], step: str) -> tuple[Self, Sequence[nw.Expr], Container[str]]:
+        """These rows with all that expressions look up beside them, which is hidden later, and the expressions."""
+        found = looked_up(self.node, given, step, self.pipeline)
+        if found is None:
+            return self, given, ()
+        return self._made_beside(found.made), found.expressions, found.hidden

@@ -1,66 +1,32 @@
-"""The steps of a collection that look at each row for itself: what every row keeps, loses or becomes."""
+"""Steps of a collection that call a function or a condition for rows."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import attrs
 import narwhals as nw
 import polars as pl
 
-from beamlike.api.handle import Handle
+from beamlike.api.handle import Handle, IntoColumn
 from beamlike.api.sides import SideInput, looked_at, require_takes
 from beamlike.errors import PlanError, WrongType
 from beamlike.expressions.describe import function_name
-from beamlike.logical.lookups import looked_up
-from beamlike.logical.node import Node
-from beamlike.logical.origins import Read
-from beamlike.logical.side_nodes import made_for
 from beamlike.logical.sides import called
 from beamlike.rows.dtypes import SchemaLike, as_schema
-from beamlike.steps.base import Filter, Row, Select, WithColumns
+from beamlike.steps.base import Filter, Row
 from beamlike.steps.calls import CallBatches, Calls
-from beamlike.steps.columns import casts, renamed, require_lists, unnested, without
-from beamlike.steps.infer import batches_schema, expressions, outputs, parse, predicates
-from beamlike.steps.lists import Explode
+from beamlike.steps.infer import batches_schema, parse, predicates
 from beamlike.steps.python import FlatMap, Map, MapBatches, PythonStep
 from beamlike.steps.sides import Keep
 from windowing.columns import PANE_COLUMNS
 
-IntoColumn = str | nw.Expr
-
 
 @attrs.frozen(eq=False, repr=False)
 class RowSteps(Handle):
-    """What can be done with the rows of a collection one by one."""
-
-    def named(self, name: str) -> Self:
-        """The same collection with this name for its step: names appear in errors, metrics, plans and state.
-
-        What has been made of it before, a sink among that, is made of the step of this name, too. Raises `PlanError`
-        where the name is taken, and for a source, whose name is given in `read`.
-
-        Example, with the `plays` of `Collection`:
-            >>> plays.select("user").named("users").name
-            'users'
-        """
-        node = self.pipeline.latest(self.node)
-        if isinstance(node.origin, Read):
-            raise PlanError(
-                "the name of a source is given in read(...) or with_watermark(...)", step=self.name
-            )
-        self.pipeline.new_name(
-            name, ""
-        )  # if one is called so that nobody has named, even this one, it makes way
-        node = self.pipeline.latest(node)
-        after: Node = attrs.evolve(node.called(name), base=name)
-        self.pipeline.rename(node, after)
-        for made in [self.pipeline.latest(made) for made in made_for(node)]:
-            rest = made.name.removeprefix(node.name)
-            self.pipeline.rename(made, made.called(self.pipeline.free(f"{name}{rest}")))
-        return type(self)(self.pipeline, after)
+    """The steps of a collection that call a function or a condition for rows."""
 
     def filter(
         self,
@@ -87,107 +53,6 @@ class RowSteps(Handle):
         # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
         chosen = not passes.needs(frozenset()).isdisjoint(PANE_COLUMNS)
         return before._step(passes, base, hidden=hidden, repeats=self.node.repeats and not chosen)
-
-    def select(self, *columns: IntoColumn, **named: Any) -> Self:
-        """Rows of only these columns: names or expressions. A keyword names its column; see also `named`.
-
-        Event time, window and pane stay: they are no columns of the user's. Raises `PlanError` for a column that is
-        not there, a name that comes twice, and an expression that looks at more than one row.
-
-        Example, with the `plays` of `Collection`:
-            >>> plays.select("user", double=bl.col("points") * 2)
-            <Collection 'plays.select': user String, double Int64>
-        """
-        step, base = self._new_name("select")
-        before, given, _ = self._with_sides(parse(columns, named, step=step), step)
-        return before._select(expressions(before.node.shape, given, {}, step=step), step, base)
-
-    def drop(self, *columns: str) -> Self:
-        """The rows without these columns. Event time, window and pane stay: they are no columns of the user's.
-
-        Raises `PlanError` for a column that is not there, and where none would be left.
-
-        Example, with the `plays` of `Collection`:
-            >>> plays.drop("at")
-            <Collection 'plays.drop': user String, points Int64>
-        """
-        step, base = self._new_name("drop")
-        left = without(self.schema, columns, step)
-        return self._select(expressions(self.node.shape, left, {}, step=step), step, base)
-
-    def rename(self, names: Mapping[str, str]) -> Self:
-        """The rows with columns renamed; the others stay, and all keep their places.
-
-        `names` has the new name for each old one. Raises `PlanError` for a column that is not there or a name that is
-        taken.
-
-        Example, with the `plays` of `Collection`:
-            >>> plays.rename({"points": "score"})
-            <Collection 'plays.rename': user String, score Int64, at String>
-        """
-        step, base = self._new_name("rename")
-        chosen = renamed(self.schema, names, step)
-        return self._select(expressions(self.node.shape, chosen, {}, step=step), step, base)
-
-    def with_columns(self, *columns: IntoColumn, **named: Any) -> Self:
-        """The rows with these columns added or replaced. A keyword names its column; see also `named`.
-
-        Expressions may look at another collection: see `bl.lookup`. Raises `PlanError` for a column that is not there,
-        and for an expression that looks at more than one row.
-
-        Example, with the `plays` of `Collection`:
-            >>> plays.with_columns(won=bl.col("points") > 3).collect()["won"].to_list()
-            [False, True, True]
-        """
-        step, base = self._new_name("with_columns")
-        before, given, hidden = self._with_sides(parse(columns, named, step=step), step)
-        chosen = expressions(before.node.shape, given, {}, step=step)
-        return before._with_columns(chosen, step, base, hidden)
-
-    def explode(self, column: str, *, number: str | None = None) -> Self:
-        """A row for each item of the list in `column`, with the other columns beside it; an empty list gives none.
-
-        `number` names a new column, which counts the items of each list from 1. Raises `PlanError` for a column that
-        is not there or has no lists, and for a name that is taken.
-
-        Example, with the `plays` of `Collection`:
-            >>> days = plays.window_into(bl.FixedWindows("1d")).aggregate(user=bl.top("user", 2, by="points"))
-            >>> days.explode("user", number="rank").collect()[["rank", "user"]].rows()
-            [(1, 'bob'), (2, 'ada')]
-        """
-        name, base = self._new_name("explode")
-        require_lists(self.schema, column, number, name)
-        return self._step(Explode(name, column, number), base)
-
-    def unnest(self, column: str) -> Self:
-        """The rows with a column for each field of the structs in `column`, in its place.
-
-        Raises `PlanError` for a column that is not there or has no structs, and for a field whose name is taken.
-
-        Example, with the `plays` of `Collection`:
-            >>> days = plays.window_into(bl.FixedWindows("1d"))
-            >>> best = days.aggregate(best=bl.arg_max(["user", "points"], by="points")).unnest("best")
-            >>> best.collect()[["user", "points"]].rows()
-            [(\'bob\', 5)]
-        """
-        step, base = self._new_name("unnest")
-        return self._select(
-            expressions(self.node.shape, unnested(self.schema, column, step), {}, step=step), step, base
-        )
-
-    def cast(self, types: SchemaLike) -> Self:
-        """The rows with columns of other types, which `types` has by name; see `map` for how types are written.
-
-        A row with a value that its new type cannot hold goes to `dead_letters()`. Raises `PlanError` for a column
-        that is not there, and for a type that the column's can never become.
-
-        Example, with the `plays` of `Collection`:
-            >>> plays.cast({"points": float})
-            <Collection 'plays.cast': user String, points Float64, at String>
-        """
-        step, base = self._new_name("cast")
-        chosen = casts(self.schema, types, step)
-        return self._with_columns(expressions(self.node.shape, chosen, {}, step=step), step, base)
 
     def map(
         self,
@@ -278,30 +143,11 @@ class RowSteps(Handle):
             step = attrs.evolve(step, schema=batches_schema(self.node.shape, step))
         return self._step(step, base, infer=False)
 
-    def _select(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Self:
-        return self._step(Select(step, chosen, self._names(chosen, step), self.node.shape.system), base)
-
-    def _with_columns(
-        self, chosen: tuple[nw.Expr, ...], step: str, base: str, hidden: Container[str] = ()
-    ) -> Self:
-        return self._step(WithColumns(step, chosen, self._names(chosen, step)), base, hidden=hidden)
-
-    def _with_sides(self, given: list[nw.Expr], step: str) -> tuple[Self, Sequence[nw.Expr], Container[str]]:
-        """These rows with all that expressions look up beside them, which is hidden later, and the expressions."""
-        found = looked_up(self.node, given, step, self.pipeline)
-        if found is None:
-            return self, given, ()
-        return self._made_beside(found.made), found.expressions, found.hidden
-
     def _beside(self, step: PythonStep, side: Mapping[str, SideInput], base: str) -> Self:
         """After a step whose function looks at sides."""
         looked = looked_at(side, self.pipeline, step.name)
         require_takes(step.fn, looked, step.name)
         return self._made_beside(called(self.node, step, looked, base, self.pipeline.free))
-
-    def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
-        """The columns that each expression gives."""
-        return tuple(tuple(schema) for schema in outputs(self.node.shape, chosen, step=step))
 
     def _function(
         self, fn: Callable[..., Any], schema: SchemaLike | None, step: str

@@ -1,0 +1,134 @@
+"""Steps of a collection that choose, add or change columns."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any, Self
+
+import attrs
+import narwhals as nw
+
+from beamlike.api.handle import Handle, IntoColumn
+from beamlike.rows.dtypes import SchemaLike
+from beamlike.steps.base import Select, WithColumns
+from beamlike.steps.columns import casts, renamed, require_lists, unnested, without
+from beamlike.steps.infer import expressions, outputs, parse
+from beamlike.steps.lists import Explode
+
+
+@attrs.frozen(eq=False, repr=False)
+class ColumnSteps(Handle):
+    """The steps of a collection that choose, add or change columns."""
+
+    def select(self, *columns: IntoColumn, **named: Any) -> Self:
+        """Rows of only these columns: names or expressions. A keyword names its column; see also `named`.
+
+        Event time, window and pane stay: they are no columns of the user's. Raises `PlanError` for a column that is
+        not there, a name that comes twice, and an expression that looks at more than one row.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.select("user", double=bl.col("points") * 2)
+            <Collection 'plays.select': user String, double Int64>
+        """
+        step, base = self._new_name("select")
+        before, given, _ = self._with_sides(parse(columns, named, step=step), step)
+        return before._select(expressions(before.node.shape, given, {}, step=step), step, base)
+
+    def with_columns(self, *columns: IntoColumn, **named: Any) -> Self:
+        """The rows with these columns added or replaced. A keyword names its column; see also `named`.
+
+        Expressions may look at another collection: see `bl.lookup`. Raises `PlanError` for a column that is not there,
+        and for an expression that looks at more than one row.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.with_columns(won=bl.col("points") > 3).collect()["won"].to_list()
+            [False, True, True]
+        """
+        step, base = self._new_name("with_columns")
+        before, given, hidden = self._with_sides(parse(columns, named, step=step), step)
+        chosen = expressions(before.node.shape, given, {}, step=step)
+        return before._with_columns(chosen, step, base, hidden)
+
+    def drop(self, *columns: str) -> Self:
+        """The rows without these columns. Event time, window and pane stay: they are no columns of the user's.
+
+        Raises `PlanError` for a column that is not there, and where none would be left.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.drop("at")
+            <Collection 'plays.drop': user String, points Int64>
+        """
+        step, base = self._new_name("drop")
+        left = without(self.schema, columns, step)
+        return self._select(expressions(self.node.shape, left, {}, step=step), step, base)
+
+    def rename(self, names: Mapping[str, str]) -> Self:
+        """The rows with columns renamed; the others stay, and all keep their places.
+
+        `names` has the new name for each old one. Raises `PlanError` for a column that is not there or a name that is
+        taken.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.rename({"points": "score"})
+            <Collection 'plays.rename': user String, score Int64, at String>
+        """
+        step, base = self._new_name("rename")
+        chosen = renamed(self.schema, names, step)
+        return self._select(expressions(self.node.shape, chosen, {}, step=step), step, base)
+
+    def explode(self, column: str, *, number: str | None = None) -> Self:
+        """A row for each item of the list in `column`, with the other columns beside it; an empty list gives none.
+
+        `number` names a new column, which counts the items of each list from 1. Raises `PlanError` for a column that
+        is not there or has no lists, and for a name that is taken.
+
+        Example, with the `plays` of `Collection`:
+            >>> days = plays.window_into(bl.FixedWindows("1d")).aggregate(user=bl.top("user", 2, by="points"))
+            >>> days.explode("user", number="rank").collect()[["rank", "user"]].rows()
+            [(1, 'bob'), (2, 'ada')]
+        """
+        name, base = self._new_name("explode")
+        require_lists(self.schema, column, number, name)
+        return self._step(Explode(name, column, number), base)
+
+    def unnest(self, column: str) -> Self:
+        """The rows with a column for each field of the structs in `column`, in its place.
+
+        Raises `PlanError` for a column that is not there or has no structs, and for a field whose name is taken.
+
+        Example, with the `plays` of `Collection`:
+            >>> days = plays.window_into(bl.FixedWindows("1d"))
+            >>> best = days.aggregate(best=bl.arg_max(["user", "points"], by="points")).unnest("best")
+            >>> best.collect()[["user", "points"]].rows()
+            [(\'bob\', 5)]
+        """
+        step, base = self._new_name("unnest")
+        return self._select(
+            expressions(self.node.shape, unnested(self.schema, column, step), {}, step=step), step, base
+        )
+
+    def cast(self, types: SchemaLike) -> Self:
+        """The rows with columns of other types, which `types` has by name; see `map` for how types are written.
+
+        A row with a value that its new type cannot hold goes to `dead_letters()`. Raises `PlanError` for a column
+        that is not there, and for a type that the column's can never become.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.cast({"points": float})
+            <Collection 'plays.cast': user String, points Float64, at String>
+        """
+        step, base = self._new_name("cast")
+        chosen = casts(self.schema, types, step)
+        return self._with_columns(expressions(self.node.shape, chosen, {}, step=step), step, base)
+
+    def _select(self, chosen: tuple[nw.Expr, ...], step: str, base: str) -> Self:
+        return self._step(Select(step, chosen, self._names(chosen, step), self.node.shape.system), base)
+
+    def _with_columns(
+        self, chosen: tuple[nw.Expr, ...], step: str, base: str, hidden: Container[str] = ()
+    ) -> Self:
+        return self._step(WithColumns(step, chosen, self._names(chosen, step)), base, hidden=hidden)
+
+    def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
+        """The columns that each expression gives."""
+        return tuple(tuple(schema) for schema in outputs(self.node.shape, chosen, step=step))
