@@ -1,4 +1,4 @@
-"""Collections: what users build pipelines from. Each call adds one frozen node; nothing runs."""
+"""Collections, the steps of a pipeline. Each call adds one frozen node; nothing runs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False, repr=False)
 class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
-    """Rows with a schema, an event time and a windowing, that come from a source or from a step.
+    """Rows with a schema, an event time and a windowing, from a source or a step.
 
-    It is a handle on a `node` of what is declared in its `pipeline`. Each method gives a new collection and leaves
-    this one as it is, so several steps may begin with the same one. A method raises `PlanError`, with the step at
-    fault, for what cannot be run: a column that is not there, a type that does not fit, a name that is taken.
+    A collection is a handle on a `node` of the declarations in its `pipeline`. Each method returns a new collection and
+    changes nothing, so several steps may begin with the same collection. For a declaration that cannot run, such as a
+    column that does not exist or a type that does not fit, a method raises `PlanError` with the name of the step.
 
     Example:
         >>> scores = [
@@ -55,10 +55,15 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
     """
 
     def group_by(self, *keys: str, name: str | None = None) -> Grouped[Collection]:
-        """Groups by these columns and by window: call `aggregate` on the result, to say what is computed.
+        """Groups rows by these columns and by window. Call `aggregate` on the result to declare what is computed.
 
-        `keys` are names of columns, at least one, and `name` is that of the step. Raises `PlanError` where a column
-        is not there, has a type that keys may not have (a list or a float, say), or rows have no event time.
+        Args:
+            *keys: The key columns, at least one.
+            name: The name of the step.
+
+        Raises:
+            PlanError: A column does not exist or its type cannot be a key (for example a list or a float), or the rows
+                have no event time.
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d")).group_by("user").aggregate(n=bl.count())
@@ -71,9 +76,10 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
         return self._grouped(keys, name)
 
     def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Collection:
-        """Aggregates over all rows of each window, without keys; see `Grouped.aggregate`.
+        """Aggregates all rows of each window, without keys; see `Grouped.aggregate`.
 
-        Each keyword names a column of the result, and its value is an aggregate such as `bl.count()`.
+        Args:
+            **aggregates: Aggregates such as `bl.count()`, by the name of their column in the result.
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -85,9 +91,9 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
     def group_into_batches(
         self, *, size: int | None = None, bytes: int | None = None, max_wait: Duration | None = None
     ) -> Collection:
-        """All rows of each window in batches, without keys; see `Grouped.group_into_batches`.
+        """Collects all rows of each window in batches, without keys; see `Grouped.group_into_batches`.
 
-        Where the rows of one shard come in any batches, `map_batches` does the same and needs no state.
+        If batches of the rows of one shard are enough, `map_batches` does the same without state.
 
         Example, with the `plays` of `Collection`:
             >>> batches = plays.group_into_batches(size=2)
@@ -97,14 +103,16 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
         return self._grouped((), None).group_into_batches(size=size, bytes=bytes, max_wait=max_wait)
 
     def dead_letters(self, *, name: str | None = None) -> Collection:
-        """The rows that this source or step could not use: Strings `step`, `error`, `row` (its columns as JSON).
+        """The rows that this source or step could not use: Strings `step`, `error` and `row` (its columns as JSON).
 
-        Of a source (made by `read` or `with_watermark`): what its reader could not read, rows without a readable
-        event time, and those that a step before `with_watermark` could not use. Of a step: rows that its function
-        raised on, for which it gave something that does not fit, or for which an expression fails; the same of
-        windows of your own, and of a grouping with a `CombineFn`. What no collection takes goes to a folder: beside
-        the checkpoint, or `run.dead_letters` in process. `name` is that of the step. Raises `PlanError` for a
-        collection that has none.
+        For a source (from `read` or `with_watermark`): rows that its reader could not read, rows without a readable
+        event time, and rows that a step before `with_watermark` could not use. For a step: rows for which its function
+        or an expression failed, or for which the function returned a value that does not fit; likewise for windows of
+        your own, and for a grouping with a `CombineFn`. Dead letters that no collection reads are written to a folder
+        beside the checkpoint, or are in `run.dead_letters` in process.
+
+        Raises:
+            PlanError: The collection has no dead letters.
 
         Example, with the `plays` of `Collection`:
             >>> shares = plays.map(lambda row: {"share": 1 / (row["points"] - 5)}, schema={"share": float})
@@ -117,13 +125,19 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
     def late(self, name: str | None = None, *, side: Handle | None = None) -> Collection:
         """The elements that this grouping dropped: the columns of its input, and a String column `reason`.
 
-        The reason is "late" where the watermark had passed the window's end and the allowed lateness, and "closed"
-        where the trigger had finished; it is "no window" for elements in gaps between windows, whose bounds are null.
-        Each of the others is in the window that dropped it, and so would be dropped again:
-        to group them, give them windows that are still open, such as `bl.GlobalWindows()` with a trigger.
-        `name` is that of the step. With `side`, of a step that looks at that collection: the rows of the side that came
-        when their window was over, or whose windows have no place for them. Raises `PlanError` for a collection that is
-        no grouping's, and for a side that it does not look at, or that is not in windows.
+        The reason is "late" if the watermark had passed the window's end and the allowed lateness, "closed" if the
+        trigger had finished, and "no window" for elements in gaps between windows, whose bounds are null. All other
+        elements are in the window that dropped them, and so would be dropped again: to group them, assign windows that
+        are still open, such as `bl.GlobalWindows()` with a trigger.
+
+        Args:
+            name: The name of the step.
+            side: A side input of this step. The result then has the rows of that side that arrived when their window
+                was over, or for which its windows have no place.
+
+        Raises:
+            PlanError: The collection is not the result of a grouping; or the step does not read `side`, or the side has
+                no windows.
 
         Example, with the `plays` of `Collection`:
             >>> gaps = plays.window_into(bl.SlidingWindows("30s", "1m")).aggregate(n=bl.count())
@@ -141,10 +155,13 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
         )
 
     def head(self, n: int = 10, *, input_rows: int | None = 10_000) -> pl.DataFrame:
-        """The first `n` rows, as a polars frame, of a run in process on a part of the input.
+        """Runs a part of the input in process, and returns the first rows as a polars frame.
 
-        It ends as soon as there are `n` rows, or after the first `input_rows` rows of each source (None: all of
-        them); else as `collect`, and it raises the same.
+        The run ends as soon as it has `n` rows. Everything else is as in `collect`.
+
+        Args:
+            n: The number of rows.
+            input_rows: The number of rows that are read of each source; None for all.
 
         Example, with the `plays` of `Collection`:
             >>> plays.select("user").head(2)["user"].to_list()
@@ -155,12 +172,17 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
         return sample(self.pipeline, self.node, "head", input_rows=input_rows, enough=n)
 
     def collect(self, *, input_rows: int | None = 100_000) -> pl.DataFrame:
-        """The rows, as a sink gets them in a polars frame, of a run in process on a part of the input.
+        """Runs a part of the input in process, and returns the rows as a polars frame, as a sink receives them.
 
-        That part is the first `input_rows` rows of each source (None: all). Windows end where that ends; the log says
-        so if there is more. Test streams are played whole. Nothing is written, recorded or declared: the pipeline
-        stays as it is, and dead letters are only counted and logged. Raises what a run raises, and `WrongType` for an
-        `input_rows` that is no whole number of at least 1.
+        Windows end where the part ends; a warning is logged if there is more. Test streams are played to their end.
+        Nothing is written, recorded or declared, and dead letters are only counted and logged.
+
+        Args:
+            input_rows: The number of rows that are read of each source, at least 1; None for all.
+
+        Raises:
+            WrongType: `input_rows` is no whole number of at least 1.
+            RunError: The run fails; so do all other errors of `Pipeline.run`.
 
         Example, with the `plays` of `Collection`:
             >>> plays.select("user", "points").collect()[["user", "points"]].rows()
@@ -177,14 +199,19 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
         *,
         columns: Iterable[str] | None = None,
     ) -> Collection:
-        """Writes the rows to the sink, under this name; gives the collection again, for more steps.
+        """Writes the rows to a sink, and returns this collection, for further steps.
 
-        A sink gets the columns of the rows, and those of the engine: `event_time`, `window_start`, `pane_timing` and so
-        on. `columns` names the ones to write, of either kind, in this order. A sink that replaces rows needs their keys
-        among them.
+        A sink receives the columns of the rows and the engine's: `event_time`, `window_start`, `pane_timing` and so on.
 
-        Raises `PlanError` where the name is taken, the sink is none, or it cannot have these rows, and for `columns`
-        that are not there or lack a key.
+        Args:
+            name: The name of the sink.
+            sink: The sink, such as `bl.Parquet("out")`.
+            columns: The columns to write, of either kind, in this order; all by default. For a sink that replaces rows,
+                the keys must be among them.
+
+        Raises:
+            PlanError: The name is taken, `sink` is no sink or cannot write these rows, or `columns` names a column that
+                does not exist or lacks a key.
 
         Example, with the `plays` of `Collection`:
             >>> out = bl.Memory()

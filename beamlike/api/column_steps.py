@@ -21,10 +21,14 @@ class ColumnSteps(Handle):
     """The steps of a collection that choose, add or change columns."""
 
     def select(self, *columns: IntoColumn, **named: Any) -> Self:
-        """Rows of only these columns: names or expressions. A keyword names its column; see also `named`.
+        """Keeps only these columns, or computes them. Event time, window and pane stay, as they are no user columns.
 
-        Event time, window and pane stay: they are no columns of the user's. Raises `PlanError` for a column that is
-        not there, a name that comes twice, and an expression that looks at more than one row.
+        Args:
+            *columns: Names or expressions.
+            **named: Expressions by the name of their column.
+
+        Raises:
+            PlanError: A column does not exist, a name is used twice, or an expression reads more than one row.
 
         Example, with the `plays` of `Collection`:
             >>> plays.select("user", double=bl.col("points") * 2)
@@ -35,10 +39,14 @@ class ColumnSteps(Handle):
         return before._select(expressions(before.node.shape, given, {}, step=step), step, base)
 
     def with_columns(self, *columns: IntoColumn, **named: Any) -> Self:
-        """The rows with these columns added or replaced. A keyword names its column; see also `named`.
+        """Adds or replaces columns. Expressions may read another collection: see `bl.lookup`.
 
-        Expressions may look at another collection: see `bl.lookup`. Raises `PlanError` for a column that is not there,
-        and for an expression that looks at more than one row.
+        Args:
+            *columns: Names or expressions.
+            **named: Expressions by the name of their column.
+
+        Raises:
+            PlanError: A column does not exist, or an expression reads more than one row.
 
         Example, with the `plays` of `Collection`:
             >>> plays.with_columns(won=bl.col("points") > 3).collect()["won"].to_list()
@@ -50,9 +58,10 @@ class ColumnSteps(Handle):
         return before._with_columns(chosen, step, base, hidden)
 
     def drop(self, *columns: str) -> Self:
-        """The rows without these columns. Event time, window and pane stay: they are no columns of the user's.
+        """Removes these columns. Event time, window and pane stay, as they are no user columns.
 
-        Raises `PlanError` for a column that is not there, and where none would be left.
+        Raises:
+            PlanError: A column does not exist, or no column would be left.
 
         Example, with the `plays` of `Collection`:
             >>> plays.drop("at")
@@ -63,10 +72,13 @@ class ColumnSteps(Handle):
         return self._select(expressions(self.node.shape, left, {}, step=step), step, base)
 
     def rename(self, names: Mapping[str, str]) -> Self:
-        """The rows with columns renamed; the others stay, and all keep their places.
+        """Renames columns; all columns keep their position.
 
-        `names` has the new name for each old one. Raises `PlanError` for a column that is not there or a name that is
-        taken.
+        Args:
+            names: The new name for each old name.
+
+        Raises:
+            PlanError: A column does not exist, or a new name is taken.
 
         Example, with the `plays` of `Collection`:
             >>> plays.rename({"points": "score"})
@@ -77,10 +89,14 @@ class ColumnSteps(Handle):
         return self._select(expressions(self.node.shape, chosen, {}, step=step), step, base)
 
     def explode(self, column: str, *, number: str | None = None) -> Self:
-        """A row for each item of the list in `column`, with the other columns beside it; an empty list gives none.
+        """Emits a row for each item of the lists in a column, with the other columns; an empty list emits none.
 
-        `number` names a new column, which counts the items of each list from 1. Raises `PlanError` for a column that
-        is not there or has no lists, and for a name that is taken.
+        Args:
+            column: The column of lists.
+            number: The name of a new column that numbers the items of each list from 1.
+
+        Raises:
+            PlanError: The column does not exist or has no lists, or the name `number` is taken.
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d")).aggregate(user=bl.top("user", 2, by="points"))
@@ -92,9 +108,10 @@ class ColumnSteps(Handle):
         return self._step(Explode(name, column, number), base)
 
     def unnest(self, column: str) -> Self:
-        """The rows with a column for each field of the structs in `column`, in its place.
+        """Replaces a column of structs by a column for each field, at the same position.
 
-        Raises `PlanError` for a column that is not there or has no structs, and for a field whose name is taken.
+        Raises:
+            PlanError: The column does not exist or has no structs, or the name of a field is taken.
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -108,10 +125,13 @@ class ColumnSteps(Handle):
         )
 
     def cast(self, types: SchemaLike) -> Self:
-        """The rows with columns of other types, which `types` has by name; see `map` for how types are written.
+        """Casts columns to other types. A row with a value that its new type cannot hold goes to `dead_letters()`.
 
-        A row with a value that its new type cannot hold goes to `dead_letters()`. Raises `PlanError` for a column
-        that is not there, and for a type that the column's can never become.
+        Args:
+            types: The new type for each column, written as in `map`.
+
+        Raises:
+            PlanError: A column does not exist, or its type can never become the new one.
 
         Example, with the `plays` of `Collection`:
             >>> plays.cast({"points": float})
@@ -130,5 +150,5 @@ class ColumnSteps(Handle):
         return self._step(WithColumns(step, chosen, self._names(chosen, step)), base, hidden=hidden)
 
     def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
-        """The columns that each expression gives."""
+        """The names of the columns that each expression produces."""
         return tuple(tuple(schema) for schema in outputs(self.node.shape, chosen, step=step))

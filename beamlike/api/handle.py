@@ -1,4 +1,4 @@
-"""The base of a collection: a handle on a node, and how a step makes the next one."""
+"""The base class of collections: a handle on a node, and the creation of the next node by a step."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ IntoColumn = str | nw.Expr
 
 @attrs.frozen(eq=False)
 class Handle:
-    """A handle on a `node` of what is declared in its `pipeline`."""
+    """A handle on a `node` of the declarations in `pipeline`."""
 
     pipeline: Registry = attrs.field(repr=False)
     node: Node
 
     @property
     def name(self) -> str:
-        """That of the source or step that makes it."""
+        """The name of the source or step that produces the rows."""
         return self.node.name
 
     @property
@@ -47,7 +47,7 @@ class Handle:
 
     @property
     def windowing(self) -> Windowing:
-        """Into which windows its rows go, and when a grouping of them emits."""
+        """The windows of the rows, and the trigger by which a grouping of them emits."""
         return self.node.windowing
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class Handle:
     if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
 
         def __getattr__(self, name: str) -> Any:
-            """Raises `AttributeError` with what there is here for a name of another library, or for a column."""
+            """Raises `AttributeError` with the fitting method for a name of another library, or for a column."""
             if name.startswith("_"):
                 raise AttributeError(name)
             node = object.__getattribute__(self, "node")  # it is not there yet while a copy is made
@@ -70,10 +70,12 @@ class Handle:
         return collection_html(title, node.origin, inputs, node.schema, node.windowing)
 
     def named(self, name: str) -> Self:
-        """The same collection with this name for its step: names appear in errors, metrics, plans and state.
+        """Renames the step of this collection: names appear in errors, metrics, plans and state.
 
-        What has been made of it before, a sink among that, is made of the step of this name, too. Raises `PlanError`
-        where the name is taken, and for a source, whose name is given in `read`.
+        Steps and sinks that already use this collection follow the renamed step.
+
+        Raises:
+            PlanError: The name is taken, or the collection is a source (its name is an argument of `read`).
 
         Example, with the `plays` of `Collection`:
             >>> plays.select("user").named("users").name
@@ -95,14 +97,14 @@ class Handle:
         return type(self)(self.pipeline, after)
 
     def _new_name(self, kind: str, name: str | None = None) -> tuple[str, str]:
-        """The step's name, and the base for names after it, which a given name begins anew."""
+        """The step's name, and the base of derived names after it: `name` if it is given."""
         new = self.pipeline.new_name(name, f"{self.node.base}.{kind}")
         return new, self.node.base if name is None else new
 
     def _step(
         self, step: Step, base: str, *, infer: bool = True, hidden: Container[str] = (), **changes: Any
     ) -> Self:
-        """After the step, without columns that are `hidden`, which only it has seen."""
+        """Applies a step; columns in `hidden` are visible to the step only."""
         user = step.schema if isinstance(step, Map | FlatMap | MapBatches) else self.schema
         if infer:
             user = run_empty(self.node.shape, step)
@@ -111,11 +113,11 @@ class Handle:
         return self._next(name=step.name, base=base, origin=step, shape=shape, **changes)
 
     def _next(self, **changes: Any) -> Self:
-        """What a step makes of this one."""
+        """A collection of a copy of this node with `changes`, with this node as its input."""
         return self._after(attrs.evolve(self.node, inputs=(self.node,), **changes))
 
     def _made(self, made: Node) -> Self:
-        """Registers the nodes of a join or a cogroup, and returns the collection of the last one."""
+        """Registers the nodes of a join or a cogroup, and returns the collection of the last node."""
         for node in join_nodes(made):
             self.pipeline.keep(node)
         return type(self)(self.pipeline, made)
@@ -127,12 +129,12 @@ class Handle:
         return self._after(made.node)
 
     def _after(self, node: Node) -> Self:
-        """A new collection; its name is taken from now on."""
+        """Registers the node's name, and returns its collection."""
         self.pipeline.keep(node)
         return type(self)(self.pipeline, node)
 
     def _with_sides(self, given: list[nw.Expr], step: str) -> tuple[Self, Sequence[nw.Expr], Container[str]]:
-        """These rows with all that expressions look up beside them, which is hidden later, and the expressions."""
+        """Adds looked-up columns; returns the collection, the expressions, and the names of columns to hide."""
         found = looked_up(self.node, given, step, self.pipeline)
         if found is None:
             return self, given, ()

@@ -34,11 +34,16 @@ class RowSteps(Handle):
         side: Mapping[str, SideInput] | None = None,
         name: str | None = None,
     ) -> Self:
-        """The rows for which all conditions are true; where one is null, the row is left out.
+        """Keeps the rows for which all conditions are true; a null condition removes the row.
 
-        `conditions` are Boolean columns, by name or as expressions, and `name` is that of the step. Or there is one
-        condition, a function that gives True or False for the dict of a row; it may look at a `side`, which is as in
-        `map`. Raises `PlanError` for a column that is not there and for a condition that is not Boolean.
+        Args:
+            *conditions: Boolean columns, by name or as expressions; or one function that returns True or False for the
+                dict of a row.
+            side: Side inputs of the function, as in `map`.
+            name: The name of the step.
+
+        Raises:
+            PlanError: A column does not exist, or a condition is not Boolean.
 
         Example, with the `plays` of `Collection`:
             >>> plays.filter(bl.col("points") > 3, bl.col("user") == "ada").collect()["points"].to_list()
@@ -62,16 +67,22 @@ class RowSteps(Handle):
         side: Mapping[str, SideInput] | None = None,
         name: str | None = None,
     ) -> Self:
-        """The dicts that `fn` gives, one for the dict of each row; rows keep their event time and window.
+        """Calls a function for the dict of each row, and emits the dict that it returns.
 
-        `schema` has the columns and types of the result, where they are others than before. Types are Python's
-        (`{"user": str, "score": float}`), polars' or narwhals'. `name` is that of the step. A row that `fn` raises
-        on, or for which it gives something else, goes to `dead_letters()`. Raises `PlanError` for a schema without
-        columns.
+        Rows keep their event time and window. A row for which `fn` raises an error or returns anything but a fitting
+        dict goes to `dead_letters()`.
 
-        `side` has other collections that `fn` looks at, by the keyword with which it is given them: see `bl.as_dict`,
-        `bl.as_list` and `bl.as_singleton`. A row then waits until the window of the side that it looks at is there, and
-        holds the watermark at its time until then.
+        Args:
+            fn: The function. It receives the row, and each side input by its keyword.
+            schema: The columns and types of the result; by default those of the input. Types are Python's (`{"user":
+                str, "score": float}`), polars' or narwhals'.
+            side: Other collections that `fn` reads, by the keyword under which `fn` receives them: see `bl.as_dict`,
+                `bl.as_list` and `bl.as_singleton`. A row waits until the window of the side that it reads is complete,
+                and holds the watermark at its time until then.
+            name: The name of the step.
+
+        Raises:
+            PlanError: The schema has no columns.
 
         Example, with the `plays` of `Collection`:
             >>> shouted = plays.map(lambda row: {"user": row["user"].upper()}, schema={"user": str})
@@ -90,10 +101,16 @@ class RowSteps(Handle):
         side: Mapping[str, SideInput] | None = None,
         name: str | None = None,
     ) -> Self:
-        """The dicts that `fn` gives, any number for the dict of each row; they keep its event time and window.
+        """Calls a function for the dict of each row, and emits any number of dicts that it returns.
 
-        `schema`, `side` and `name` are as in `map`. A row that `fn` raises on, or for which it gives something else,
-        goes to `dead_letters()`, with all its dicts.
+        The results keep the event time and window of their row. If `fn` raises an error or returns anything but fitting
+        dicts, the row goes to `dead_letters()`, and none of its dicts is emitted.
+
+        Args:
+            fn: The function. It receives the row, and each side input by its keyword.
+            schema: The columns and types of the result, as in `map`.
+            side: Side inputs of the function, as in `map`.
+            name: The name of the step.
 
         Example, with the `plays` of `Collection`:
             >>> letters = plays.flat_map(lambda row: [{"letter": one} for one in row["user"]], schema={"letter": str})
@@ -112,14 +129,21 @@ class RowSteps(Handle):
         calls: Calls | None = None,
         name: str | None = None,
     ) -> Self:
-        """The polars frames that `fn` gives, each for a frame of the same length, row for row.
+        """Calls a function for polars frames, and emits the frames of equal length that it returns, row for row.
 
-        `fn` may give an Arrow table as well. Without `schema` (see `map`), it is called with an empty frame to find
-        it; `name` is that of the step. Where `fn` raises, or gives something else, all rows of that batch go to
-        `dead_letters()`. Where `fn` is a coroutine function (`async def`), such as one that asks a service, `calls`
-        says for how many rows it is called, how often at the same time, for how long, and how often again; it needs a
-        schema, and only the rows of a call that fails are dead letters. Raises `PlanError` where `fn` fails on the
-        empty frame.
+        If `fn` raises an error or returns anything else, all rows of the batch go to `dead_letters()`. If `fn` is a
+        coroutine function (`async def`), such as a client of a service, only the rows of the failed call do.
+
+        Args:
+            fn: The function. It may also return an Arrow table.
+            schema: The columns and types of the result, as in `map`. Without it, `fn` is called with an empty frame to
+                infer them; a coroutine function needs it.
+            calls: For a coroutine function: the number of rows a call, the number of concurrent calls, the timeout and
+                the retries.
+            name: The name of the step.
+
+        Raises:
+            PlanError: `fn` fails on the empty frame.
 
         Example, with the `plays` of `Collection`:
             >>> plays.map_batches(lambda frame: frame.select("user")).collect()["user"].to_list()
@@ -144,7 +168,7 @@ class RowSteps(Handle):
         return self._step(step, base, infer=False)
 
     def _beside(self, step: PythonStep, side: Mapping[str, SideInput], base: str) -> Self:
-        """After a step whose function looks at sides."""
+        """Applies a step whose function reads side inputs."""
         looked = looked_at(side, self.pipeline, step.name)
         require_takes(step.fn, looked, step.name)
         return self._made_beside(called(self.node, step, looked, base, self.pipeline.free))
@@ -165,7 +189,7 @@ def _is_function(condition: object) -> bool:
 
 
 def _only(conditions: Sequence[Any], step: str) -> Any:
-    """The function, which is alone."""
+    """The only condition, which must be a function."""
     if len(conditions) != 1 or not _is_function(conditions[0]):
         raise PlanError(
             "a function is the only condition of a filter, and with side= there must be one; in an expression, "

@@ -37,13 +37,20 @@ class TimeSteps(Handle):
         allowed_skew: Duration = "0s",
         name: str | None = None,
     ) -> Self:
-        """The rows with the event time that is in this column, which every row must have.
+        """Sets the event time of each row from a column.
 
-        `column` has times as `Pipeline.read` takes them, numbers in `timestamp_unit` ("s", "ms", "us" or "ns") since
-        1970. An element may move forward, and back by `allowed_skew`, a duration: the watermark from here on is so
-        much behind. An element that moves back further goes to `dead_letters()`, as it could be late through no fault
-        of its source. `name` is that of the step. Raises `PlanError` where rows have no event time yet, or have
-        windows already.
+        Every row must have a time. A row whose time moves back by more than `allowed_skew` goes to `dead_letters()`, as
+        it could be late without a fault of its source.
+
+        Args:
+            column: The column of times, of a type that `Pipeline.read` accepts.
+            timestamp_unit: The unit of numbers since 1970: "s", "ms", "us" or "ns".
+            allowed_skew: The duration by which a row's time may move back. The watermark after this step is reduced by
+                it.
+            name: The name of the step.
+
+        Raises:
+            PlanError: The rows have no event time yet, or are in windows already.
 
         Example, with the `plays` of `Collection`:
             >>> from datetime import timedelta
@@ -71,13 +78,19 @@ class TimeSteps(Handle):
         timestamp_unit: str | None = None,
         name: str | None = None,
     ) -> Self:
-        """The rows as those of a source of their own, with this watermark, as after a parse.
+        """Declares the rows as a source of their own, for example after a parse.
 
-        `watermark` says how far the source is complete. `timestamp` names the column with the event time, and
-        `timestamp_unit` the unit of numbers in it, as in `Pipeline.read`; without them rows keep the event time that
-        they have. `name` is that of the new source. Between the source and here are only steps that look at each row
-        for itself, and no windows: else `PlanError` is raised. What of the source is used elsewhere, too, is read
-        twice.
+        Only row-wise steps may be between the source and this step, and no windows. If the source is used elsewhere
+        too, it is read twice.
+
+        Args:
+            watermark: The strategy that estimates how complete the source is.
+            timestamp: The column with the event time, as in `Pipeline.read`. Without it, rows keep their event time.
+            timestamp_unit: The unit of numbers in `timestamp`, as in `Pipeline.read`.
+            name: The name of the new source.
+
+        Raises:
+            PlanError: Other steps, or windows, are between the source and this step.
 
         Example:
             >>> lines = bl.Pipeline("p").read("lines", bl.Rows([{"line": "10 ada"}, {"line": "70 bob"}]))
@@ -109,32 +122,35 @@ class TimeSteps(Handle):
         allow_repeats: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """The rows in windows, and when and how a grouping of them emits. What is not given stays as it is.
+        """Assigns rows to windows, and sets when and how a grouping of them emits.
 
-        `windows`: into which windows of event time each row goes, such as `bl.FixedWindows("1m")`,
-        `bl.SlidingWindows`, `bl.Sessions`, `bl.CalendarWindows`, `bl.GlobalWindows` or a subclass of
-        `bl.CustomWindows`. Without it, rows stay in the windows that they are in.
-        `trigger`: when a window emits a pane. By default when the watermark passes its end, and again for every
-        bundle of late elements.
-        `accumulation`: what a further pane of a window has. "discarding" (the default): what came since the last one;
-        "accumulating": all that came so far; "retracting": all, after the pane before has come once more, marked as
-        taken back.
-        `timestamp_combiner`: the event time of a pane. "end_of_window" (the default), or "earliest" or "latest" of
-        its elements that were not late, or `bl.timestamp_of(column)`. The output watermark waits for it.
-        `allowed_lateness`: a duration such as "1h", 0 by default. So long after its end a window still takes
-        elements, by the watermark; what comes later is dropped, counted, and can be had with `late()`. It never
-        shrinks: of this one and that of an earlier `window_into` the longer one holds.
-        `on_time`: whether the pane at the end of a window comes "always" (the default), or, "if_non_empty", only
-        where it has something new.
-        `closing`: the same of the last pane, that of a window whose allowed lateness is over; "if_non_empty" by
-        default.
-        `allow_data_loss`: True takes a trigger that may finish before its window is over, so that elements which come
-        later are dropped; without it such a trigger is refused.
-        `allow_repeats`: True lets a later grouping take accumulating panes each time that they come, and so count an
-        element several times; without it that is refused.
-        `name`: that of the step.
+        Omitted arguments change nothing.
 
-        Raises `PlanError` where rows have no event time, and for choices that do not go together.
+        Args:
+            windows: The windows of event time for each row, such as `bl.FixedWindows("1m")`, `bl.SlidingWindows`,
+                `bl.Sessions`, `bl.CalendarWindows`, `bl.GlobalWindows` or a subclass of `bl.CustomWindows`.
+            trigger: When a window emits a pane. By default, when the watermark passes the window's end, and again for
+                each bundle of late elements.
+            accumulation: The contents of a window's further panes. "discarding" (the default): elements since the last
+                pane; "accumulating": all elements so far; "retracting": all elements so far, and before that the
+                previous pane again, marked as retracted.
+            timestamp_combiner: The event time of a pane, at which the window holds the output watermark.
+                "end_of_window" (the default), "earliest" or "latest" of its elements that were not late, or
+                `bl.timestamp_of(column)`.
+            allowed_lateness: A duration such as "1h"; 0 by default. For so long after its end, by the watermark, a
+                window still accepts elements; later ones are dropped, counted and available by `late()`. A second
+                `window_into` cannot shorten it: the longer one applies.
+            on_time: "always" (the default) emits a pane at the end of each window; "if_non_empty" only if the window
+                has new elements.
+            closing: The same choice for the last pane, when the allowed lateness is over; "if_non_empty" by default.
+            allow_data_loss: True accepts a trigger that may finish before its window is over, so that later elements
+                are dropped; otherwise such a trigger is refused.
+            allow_repeats: True lets a later grouping read each accumulating pane, and so count an element several
+                times; otherwise that is refused.
+            name: The name of the step.
+
+        Raises:
+            PlanError: The rows have no event time, or the choices contradict each other.
 
         Example, with the `plays` of `Collection`:
             >>> early = bl.AfterWatermark(early=bl.AfterCount(1))
