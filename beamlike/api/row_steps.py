@@ -20,7 +20,7 @@ from beamlike.steps.base import Filter, Row
 from beamlike.steps.calls import CallBatches, Calls
 from beamlike.steps.infer import batches_schema, parse, predicates
 from beamlike.steps.python import FlatMap, Map, MapBatches, PythonStep
-from beamlike.steps.sides import Keep
+from beamlike.steps.sides import FilterByFunction
 from windowing.columns import PANE_COLUMNS
 
 
@@ -51,7 +51,7 @@ class RowSteps(Handle):
         """
         name, base = self._new_name("filter", name)
         if side is not None or any(map(_is_function, conditions)):
-            step = Keep(name, *self._function(_only(conditions, name), None, name))
+            step = FilterByFunction(name, *self._function(_only(conditions, name), None, name))
             return self._step(step, base) if side is None else self._beside(step, side, base)
         before, given, hidden = self._with_sides(parse(conditions, {}, step=name, plain=False), name)
         passes = Filter(name, predicates(before.node.shape, given, step=name))

@@ -112,7 +112,7 @@ class Dropped(Step):
 
 
 @attrs.frozen
-class Keep(PythonStep):
+class FilterByFunction(PythonStep):
     """The rows for which the function gives True."""
 
     kind: ClassVar[str] = "filter"
@@ -190,7 +190,7 @@ class SingletonView(View):
 
 
 @attrs.define
-class Raised(Failures):
+class FailuresWithErrors(Failures):
     """The same, with what was raised."""
 
     raised: dict[int, Exception] = attrs.field(factory=dict)
@@ -203,7 +203,7 @@ class Raised(Failures):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Called(Declared):
+class CallWithSides(Declared):
     """What a step makes of rows whose function also gets views of sides, by keyword."""
 
     step: PythonStep
@@ -236,7 +236,7 @@ class Called(Declared):
         if fits is not None:
             own, system = own.filter(fits), system.filter(fits)
         step = attrs.evolve(self.step, fn=partial(self.step.fn, **values))
-        failures = Raised(step, strict=False)
+        failures = FailuresWithErrors(step, strict=False)
         made = step.call(own, system, failures)
         wrong = sorted(failures.errors)
         errors = [failures.raised.get(row) or StepError(step.name, failures.errors[row]) for row in wrong]
