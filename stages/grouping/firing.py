@@ -8,7 +8,7 @@ from stages import sorting
 from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, Layout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.parted import replaced
-from stages.progress.watermarks import Watermarks
+from windowing.clocks import WATERMARK
 from windowing.columns import (
     EVENT_TIME,
     PANE_LAST,
@@ -20,39 +20,39 @@ from windowing.columns import (
 )
 from windowing.lateness import collected_at
 from windowing.panes import ALWAYS, NEXT_INDEX, ON_TIME, Accumulation, describe, number_next, timing
-from windowing.triggers.base import ROOT, WATERMARK, Moment
+from windowing.triggers.base import ROOT, TriggerContext
 
 
-def ready(layout: Layout, moment: Moment) -> pl.Expr:
+def ready(layout: Layout, context: TriggerContext) -> pl.Expr:
     """Open windows whose trigger is ready."""
     trigger = layout.windowing.trigger
-    return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, moment)
+    return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, context)
 
 
 def fire(
-    rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
+    rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All these windows, which are ready, fire: (the windows after it, their panes)."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
-    after = trigger.on_fire(env, ROOT, pl.lit(True), moment)
+    after = trigger.on_fire(env, ROOT, pl.lit(True), context)
     rows = rows.with_columns(**{name: after[name] for name in env})
     last = trigger.finished(env, ROOT)
-    return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, before, moment)
+    return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, input_before, context)
 
 
-def collect(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> pl.DataFrame:
+def collect(rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext) -> pl.DataFrame:
     """The last panes of these open windows, whose time is over: what is pending is always emitted."""
     if rows.is_empty():
         return layout.no_panes
-    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, before, moment)[1]
+    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, input_before, context)[1]
 
 
 def _emit(
-    rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
+    rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    promised = pl.min_horizontal(pl.lit(before.input, pl.Int64), HOLD)
-    rows = rows.with_columns(timing(moment.watermark, promised).alias(PANE_TIMING))
+    promised = pl.min_horizontal(pl.lit(input_before, pl.Int64), HOLD)
+    rows = rows.with_columns(timing(context.watermark, promised).alias(PANE_TIMING))
     emits = _emits(layout)
     if layout.retractions:
         rows = rows.with_columns(_silent(layout).alias(SILENT))
@@ -134,7 +134,7 @@ def _standing(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     )
 
 
-def let_go(rows: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
+def let_go(rows: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.DataFrame:
     """Windows that are over hold the panes that may be taken back no longer at their time, but by the lateness later.
 
     What reads them allows as much lateness at least, and so is not too late for a correction.
@@ -144,7 +144,7 @@ def let_go(rows: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
     windowing = layout.windowing
     times = pl.col(OUTSTANDING).list.eval(pl.element().struct.field(EVENT_TIME))
     later = collected_at(windowing.allowed_lateness, times.list.min())
-    hold = pl.when(moment.window_is_over() & (pl.col(OUTSTANDING).list.len() > 0)).then(later)
+    hold = pl.when(context.window_is_over() & (pl.col(OUTSTANDING).list.len() > 0)).then(later)
     return rows.with_columns(hold.otherwise(OUTSTANDING_HOLD).alias(OUTSTANDING_HOLD))
 
 
@@ -172,13 +172,13 @@ def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     return sorting.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
 
 
-def deadline(layout: Layout, moment: Moment, clock: str) -> pl.Expr:
-    """The time after `moment` at which a window may fire, is collected, or lets go of what it may take back."""
+def deadline(layout: Layout, context: TriggerContext, clock: str) -> pl.Expr:
+    """The time after `context` at which a window may fire, is collected, or lets go of what it may take back."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
-    due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))
+    due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, context, clock))
     if clock != WATERMARK:
         return due
     holds = pl.col(OUTSTANDING_HOLD).is_not_null() if layout.retracts else pl.lit(False)
-    ends = pl.when(holds & ~moment.window_is_over()).then(WINDOW_END)
+    ends = pl.when(holds & ~context.window_is_over()).then(WINDOW_END)
     return pl.min_horizontal(collected_at(layout.windowing.allowed_lateness), due, ends)

@@ -14,6 +14,7 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import ARRIVAL, Aggregate
+from stages.clock import StepClock
 from stages.declared import Declaration, choices_of
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
 from stages.grouping.combiner_lifting import (
@@ -43,12 +44,12 @@ from stages.operator import (
     Table,
 )
 from stages.parted import parted, replaced, together
-from stages.progress.watermarks import Times, Watermarks
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.overlap import in_company, meets
 from windowing.timestamp_combiners import TimestampCombiner
-from windowing.triggers.base import ROOT, WATERMARK, Moment
+from windowing.triggers.base import ROOT, TriggerContext
 from windowing.windowing import Windowing
 
 MANY: Final = 2
@@ -190,7 +191,7 @@ class Grouping(OneTable):
 
     def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         """Arrivals that have been admitted as the state rows that they are by themselves."""
-        return self._absorb(incoming, Moment(now.times, self.merging))
+        return self._absorb(incoming, self._context(now))
 
     def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         """Of each of these admitted arrivals, whether one of these rows is of its window, or merges with it."""
@@ -201,7 +202,7 @@ class Grouping(OneTable):
         hit = numbered.join(rows, on=window, how="semi", nulls_equal=True)["__row"]
         return numbered["__row"].is_in(hit.implode())
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
         """Arrivals with their windows; those whose window has been collected already are too late.
 
         They may have been lifted (`lift`) before they came. `arrived` is how many came in the steps before.
@@ -210,9 +211,11 @@ class Grouping(OneTable):
         if self.lifts_early:
             elements = lift_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
-        in_time = collected_at(self.windowing.allowed_lateness) > before.input
+        in_time = collected_at(self.windowing.allowed_lateness) > clock.input_before
         admitted, behind = parted(placed, in_time)
-        incoming = reduce_arrivals(self._lifted(admitted, before, arrived), self.layout, self.merging)
+        incoming = reduce_arrivals(
+            self._lifted(admitted, clock.input_before, arrived), self.layout, self.merging
+        )
         wanted = self.late_columns is not None
         rows = Dropped(behind, outside, admitted) if wanted else None
         late, nowhere = count_in(behind), count_in(outside)
@@ -224,7 +227,7 @@ class Grouping(OneTable):
             LeftOut(late, nowhere, rows),
         )
 
-    def _lifted(self, admitted: pl.DataFrame, before: Watermarks, arrived: int) -> pl.DataFrame:
+    def _lifted(self, admitted: pl.DataFrame, watermark: int, arrived: int) -> pl.DataFrame:
         """With accumulators, a count, and the hold that each row may place: what is late holds nothing.
 
         Judged by the input watermark, which all shards share, and so the same for any number of them. Where the hold
@@ -239,7 +242,7 @@ class Grouping(OneTable):
             admitted = self.layout.marked(admitted)
             if self.layout.numbered:
                 admitted = admitted.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
-        holds = pl.lit(False) if combiner.depends_on_window else hold >= before.input
+        holds = pl.lit(False) if combiner.depends_on_window else hold >= watermark
         holding = pl.when(holds).then(hold).alias(NEW_HOLD)
         return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
 
@@ -262,25 +265,20 @@ class Grouping(OneTable):
         self,
         state: pl.DataFrame,
         admitted: Admitted,
-        before: Watermarks,
-        then: Times,
-        now: Times,
+        clock: StepClock,
         unmerged: pl.DataFrame | None,
     ) -> Advanced:
-        """Elements with the watermarks before this step, then the clocks: one decision per window each.
+        """Elements with the watermarks before this step, then the clock: one decision per window each.
 
-        The clocks stood at `then` and move to `now`; elements come at the processing time of this step. Of the keys
-        in `unmerged`, rows may overlap although nothing has come.
+        Elements arrive at the processing time of this step. Rows of the keys in `unmerged` may overlap although
+        nothing has arrived for them.
         """
-        at_arrival = Moment(then.at_arrival(now).times, self.merging)
-        touched, untouched, closed, panes = self._elements(
-            state, admitted.incoming, before, at_arrival, unmerged
-        )
-        rows, moved = together(touched, untouched), Moment(now.times, self.merging)
-        if now != then and len(rows):
-            rows, due = self._move(rows, before, Moment(then.times, self.merging), moved)
+        touched, untouched, closed, panes = self._elements(state, admitted.incoming, clock, unmerged)
+        rows = together(touched, untouched)
+        if clock.moves and len(rows):
+            rows, due = self._move(rows, clock)
             panes = together(panes, due)
-        rows = let_go(rows, self.layout, moved)
+        rows = let_go(rows, self.layout, self._context(clock.now))
         left_out: LeftOut = admitted.aside or LeftOut()
         dropped = {
             LATE: left_out.late,
@@ -294,23 +292,23 @@ class Grouping(OneTable):
         self,
         state: pl.DataFrame,
         incoming: pl.DataFrame,
-        before: Watermarks,
-        moment: Moment,
+        clock: StepClock,
         unmerged: pl.DataFrame | None,
     ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
         """(windows that got elements, the others, closed windows that did, panes)."""
         if incoming.is_empty() and unmerged is None:
             nothing = Combined(incoming, pl.LazyFrame())
             return state.clear(), state, nothing, self.layout.no_panes
+        context = self._context(clock.at_arrival())
         touched, untouched = self._touched(state, incoming, unmerged)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
-            combined = combine_merging(both, incoming, self.layout, moment)
+            combined = combine_merging(both, incoming, self.layout, context)
         else:
             combined = combine_windows(both, incoming, self.layout)
         got, others = parted(combined.rows, combined.rows[COUNT] > 0)
         closed = Combined(parted(got, got[CLOSED])[0], combined.placed)
-        rows, panes = self._look(self._absorb(got, moment), before, moment)
+        rows, panes = self._look(self._absorb(got, context), clock, context)
         if len(others):
             untouched = together(untouched, others.select(list(self.layout.state)))
         return rows, untouched, closed, in_order(panes, self.keys)
@@ -333,14 +331,14 @@ class Grouping(OneTable):
         touched, alone = parted(touched, in_company(touched, incoming, windows, self.keys))
         return touched, together(untouched, alone)
 
-    def _absorb(self, combined: pl.DataFrame, moment: Moment) -> pl.DataFrame:
+    def _absorb(self, combined: pl.DataFrame, context: TriggerContext) -> pl.DataFrame:
         """Pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
         trigger, combiner = self.windowing.trigger, self.windowing.timestamp_combiner
         got = ~pl.col(CLOSED)
         new = pl.col(WINDOW_END) - 1 if combiner.depends_on_window else pl.col(NEW_HOLD)
-        placed = pl.when(got & ~moment.window_is_over()).then(new)
+        placed = pl.when(got & ~context.window_is_over()).then(new)
         env = {name: pl.col(name) for name in trigger.cells()}
-        cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), moment)
+        cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), context)
         absorbed = {
             **{name: cells[name] for name in env},
             **self.layout.emptied(pl.col(CLOSED)),
@@ -349,18 +347,17 @@ class Grouping(OneTable):
         }
         return combined.select(replaced(self.layout.state, absorbed))
 
-    def _move(
-        self, rows: pl.DataFrame, before: Watermarks, then: Moment, now: Moment
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _move(self, rows: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Windows whose time is over go, with a last pane; others for which a time has come fire if they are ready."""
+        then, now = self._context(clock.previous), self._context(clock.now)
         over, rows = parted(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
-        last = collect(parted(over, ~over[CLOSED])[0], self.layout, before, now)
+        last = collect(parted(over, ~over[CLOSED])[0], self.layout, clock.input_before, now)
         come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
         looked, others = parted(rows, come)
-        looked, due = self._look(looked, before, now)
+        looked, due = self._look(looked, clock, now)
         return together(others, looked), in_order(together(last, due), self.keys)
 
-    def _come(self, then: Moment, now: Moment) -> list[pl.Expr]:
+    def _come(self, then: TriggerContext, now: TriggerContext) -> list[pl.Expr]:
         """Of the clocks other than the watermark: whether a time has come for which a window's trigger waited."""
         trigger = self.windowing.trigger
         env = {name: pl.col(name) for name in trigger.cells()}
@@ -371,13 +368,13 @@ class Grouping(OneTable):
         ]
 
     def _look(
-        self, rows: pl.DataFrame, before: Watermarks, moment: Moment
+        self, rows: pl.DataFrame, clock: StepClock, context: TriggerContext
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Windows that are ready fire: (all windows after it, panes)."""
-        firing, others = parted(rows, ready(self.layout, moment))
+        firing, others = parted(rows, ready(self.layout, context))
         if firing.is_empty():
             return rows, self.layout.no_panes
-        fired, panes = fire(firing, self.layout, before, moment)
+        fired, panes = fire(firing, self.layout, clock.input_before, context)
         return together(others, fired), panes
 
     def _late(self, left_out: Dropped | None, closed: Combined) -> pl.DataFrame:
@@ -396,5 +393,8 @@ class Grouping(OneTable):
 
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
         """Of each clock the time after `times` at which a window must be looked at."""
-        now = Moment(times.times, self.merging)
-        return {clock: deadline(self.layout, now, clock) for clock in self.clocks}
+        context = self._context(times)
+        return {clock: deadline(self.layout, context, clock) for clock in self.clocks}
+
+    def _context(self, times: Times) -> TriggerContext:
+        return TriggerContext(times.times, self.merging)

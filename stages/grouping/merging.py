@@ -12,7 +12,7 @@ from stages.operator import HOLD, PENDING
 from stages.parted import parted, replaced
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
-from windowing.triggers.base import ALL, ROOT, Moment
+from windowing.triggers.base import ALL, ROOT, TriggerContext
 from windowing.windows import RUN
 
 _ACTIVE: Final = "__active"
@@ -62,7 +62,9 @@ def _grouped(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**layout.folds)
 
 
-def combine_merging(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment) -> Combined:
+def combine_merging(
+    state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, context: TriggerContext
+) -> Combined:
     """State and arrivals of merging windows -> one row per merged one, and the closed ones, which do not merge.
 
     A merged window that no open one is part of, and that has the bounds of a closed one, is that closed one.
@@ -71,7 +73,7 @@ def combine_merging(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout,
     ordered = _in_runs(state.filter(~pl.col(CLOSED)), incoming, layout)
     placed = ordered.lazy().filter(~pl.col(_ACTIVE)).select(*layout.keys, *WINDOW_COLUMNS, *MERGED_COLUMNS)
     merged = _by_run(ordered.with_columns(**_masked(layout)), layout, layout.folds | _merge_folds(layout))
-    merged = _settle(merged, layout, moment)
+    merged = _settle(merged, layout, context)
     if closed.is_empty():
         return Combined(merged.drop(_PARTS), placed)
     return Combined(_meet_closed(merged, closed, layout), placed)
@@ -122,7 +124,7 @@ def _merge_folds(layout: Layout) -> dict[str, pl.Expr]:
     return negations | {_PARTS: pl.col(_ACTIVE).sum(), _SAME: pl.col(_SAME).any()}
 
 
-def _settle(merged: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
+def _settle(merged: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.DataFrame:
     """Trigger cells and holds of windows that have grown or met others."""
     trigger = layout.windowing.trigger
     grown = (pl.col(_PARTS) > 1) | ((pl.col(_PARTS) == 1) & ~pl.col(_SAME))
@@ -132,11 +134,11 @@ def _settle(merged: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFram
         for name, cell in trigger.cells().items()
         if cell.fold == "any"
     }
-    settled = trigger.on_merge(env, ROOT, grown, moment)
+    settled = trigger.on_merge(env, ROOT, grown, context)
     columns = {name: settled[name] for name in trigger.cells()}
     if layout.windowing.timestamp_combiner.depends_on_window:
         # As for a new element: none before the input watermark, and so none at the end of a window that is over.
-        held = pl.col(HOLD).is_not_null() & ~moment.window_is_over()
+        held = pl.col(HOLD).is_not_null() & ~context.window_is_over()
         columns[HOLD] = pl.when(~grown).then(HOLD).when(held).then(pl.col(WINDOW_END) - 1)
     merged = merged.with_columns(**columns)
     # Open parts are unfinished; yet a fold over them may finish a composite. What was pending counts as dropped.

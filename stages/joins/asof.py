@@ -9,15 +9,15 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table, Visit
-from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time
 from windowing.time import MAX_TIME, format_duration
-from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
 NEXT: Final = "__next"
@@ -63,7 +63,7 @@ class Versions(Kept):
             )
         return {WATERMARK: pl.min_horizontal(until)}
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
         """All versions."""
         return visit.rows
 
@@ -114,21 +114,14 @@ class AsOfJoin(TimeJoin):
         """Of the left side."""
         return Waiting(self.keys, self.columns(LEFT))
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Rows whose time the watermark has passed, each with its version."""
         rows = arrivals[MAIN]
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
         left, versions = numbered.filter(~ON_THE_RIGHT), numbered.filter(ON_THE_RIGHT)
-        may_come = in_time(before.input, self.allowed_lateness)
-        due = self._due(state, left.filter(may_come), before, now)
-        panes = self._joined(due, self._versions(state, versions, due, now))
+        may_come = in_time(clock.input_before, self.allowed_lateness)
+        due = self._due(state, left.filter(may_come), clock)
+        panes = self._joined(due, self._versions(state, versions, due, clock))
         late = left.filter(~may_come)
         return Given(
             panes,
@@ -139,24 +132,26 @@ class AsOfJoin(TimeJoin):
             self.shown(late),
         )
 
-    def _due(self, state: State, left: pl.DataFrame, before: Watermarks, now: Times) -> pl.DataFrame:
+    def _due(self, state: State, left: pl.DataFrame, clock: StepClock) -> pl.DataFrame:
         """The rows of the left side that need not wait any more."""
         waits = (
             GlobalWindows()
             .assign(left)
             .with_columns(
                 pl.lit(1, pl.Int64).alias(PENDING),
-                pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD),
+                pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
             )
             .select(list(self.waiting.schema))
         )
         visit = state.visit(self.waiting, waits)
         pool = pl.concat([visit.rows, visit.incoming])
-        come = pl.col(EVENT_TIME) < now.time(WATERMARK)
+        come = pl.col(EVENT_TIME) < clock.watermark
         state.leave(self.waiting, pool.filter(~come))
         return pool.filter(come).sort(EVENT_TIME, NUMBER)
 
-    def _versions(self, state: State, came: pl.DataFrame, due: pl.DataFrame, now: Times) -> pl.DataFrame:
+    def _versions(
+        self, state: State, came: pl.DataFrame, due: pl.DataFrame, clock: StepClock
+    ) -> pl.DataFrame:
         """The versions of the keys of these rows, those that have come among them; all are kept."""
         table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
@@ -166,7 +161,7 @@ class AsOfJoin(TimeJoin):
         changed = visit.rows.join(visit.incoming, self.keys, "semi", nulls_equal=True)
         others = visit.rows.join(visit.incoming, self.keys, "anti", nulls_equal=True)
         versions = pl.concat([others, table.newest(pl.concat([changed, visit.incoming]))])
-        gone = table.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
+        gone = table.deadlines(clock.now)[WATERMARK] <= clock.watermark
         state.leave(table, versions.filter(~gone))
         return pl.concat([versions, visit.seen]).join(asked, self.keys, "semi")
 

@@ -11,10 +11,10 @@ import polars as pl
 from stages.declared import Declaration, Said
 from stages.dropped import LATE, late_schema, with_reason
 from stages.operator import MAIN, Input, Operator
+from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
 from windowing.identity import fields_of
 from windowing.time import Microseconds
-from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
 LEFT: Final = "left"

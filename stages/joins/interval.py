@@ -13,18 +13,18 @@ import attrs
 import polars as pl
 from polars.exceptions import PolarsError
 
+from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
 from stages.joins.side import MATCHED, UNTIL, Side
 from stages.operator import MAIN, Given, Kept, State
-from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER
+from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time
 from windowing.time import MAX_TIME, MIN_TIME, format_duration
-from windowing.triggers.base import WATERMARK
 
 How = Literal["inner", "left", "right", "full"]
 TimeOf = Literal["latest", "left", "right"]
@@ -94,17 +94,10 @@ class IntervalJoin(TimeJoin):
             times_pairs=self.time_of == name,
         )
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Pairs of what has come with what is there and with each other, then rows without a partner."""
         rows = arrivals[MAIN]
-        may_come = in_time(before.input, self.allowed_lateness)
+        may_come = in_time(clock.input_before, self.allowed_lateness)
         late, usable = rows.filter(~may_come), rows.filter(may_come)
         numbered = (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER)
         usable = usable.with_columns(numbered)
@@ -114,8 +107,8 @@ class IntervalJoin(TimeJoin):
         found = [self._paired(left, old_right), self._paired(old_left, right), self._paired(left, right)]
         paired = pl.concat([pair for pairs_of in found for pair in pairs_of] or [self._nothing])
         alone = [
-            self._left(state, self.left, left, old_left, paired, now),
-            self._left(state, self.right, right, old_right, paired, now),
+            self._left(state, self.left, left, old_left, paired, clock),
+            self._left(state, self.right, right, old_right, paired, clock),
         ]
         panes = pl.concat([paired.select(list(self.given)), *alone])
         dropped = {LATE: len(late)} if len(late) else {}
@@ -149,7 +142,7 @@ class IntervalJoin(TimeJoin):
         came: pl.DataFrame,
         old: pl.DataFrame,
         paired: pl.DataFrame,
-        now: Times,
+        clock: StepClock,
     ) -> pl.DataFrame:
         """What is given alone of a side; the rows whose time is not up are kept, those with a partner marked."""
         visit = state.visit(side, self._marked(side, came, old, paired) if side.outer else came)
@@ -157,7 +150,7 @@ class IntervalJoin(TimeJoin):
         if side.outer:  # What is marked takes the place of what was not.
             rows = rows.join(visit.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
         rows = pl.concat([rows, visit.incoming])
-        over = side.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
+        over = side.deadlines(clock.now)[WATERMARK] <= clock.watermark
         state.leave(side, rows.filter(~over))
         alone = rows.filter(over & ~pl.col(MATCHED)) if side.outer else rows.clear()
         other = RIGHT if side.name == LEFT else LEFT

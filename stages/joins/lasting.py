@@ -8,11 +8,11 @@ from functools import cached_property
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table
-from stages.progress.watermarks import Times, Watermarks
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
-from windowing.triggers.base import WATERMARK
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -69,14 +69,7 @@ class LastingJoin(TimeJoin):
         """All of them."""
         return Rows(RIGHT, self.keys, self.columns(RIGHT))
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Pairs of what has come with what is there and with each other; then all of it is there."""
         rows = arrivals[MAIN]
         left, right = self.left.of(rows), self.right.of(rows)

@@ -11,11 +11,10 @@ import polars as pl
 
 from stages.joins.base import LEFT
 from stages.operator import HOLD, PENDING, Kept, Spread, Table
-from stages.progress.watermarks import Times
 from stages.waiting import NUMBER
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
-from windowing.triggers.base import WATERMARK
 
 MATCHED: Final = "__matched"
 GOES: Final = "__goes"

@@ -8,16 +8,17 @@ from typing import Any, ClassVar, Final
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.errors import ResultError
 from stages.operator import Refused, State
 from stages.process.declarations import EventTimer
 from stages.process.frames import fitting, two_frames
-from stages.process.keyed import CELL, Clocks, Result, touched
+from stages.process.keyed import CELL, Result, touched
 from stages.process.stateful import Stateful
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.identity import function_of
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 MOST_CALLS: Final = 1_000
 """In one step: each is for timers that were set in the one before."""
@@ -72,41 +73,41 @@ class KeyedBatches(Stateful):
     def _by_processing_time(self) -> list[str]:
         return [name for name, domain in self.timers.items() if domain == "processing"]
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """One call for rows and timers; and one more as long as timers were set that are due already."""
         visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        cells, idle = touched(visit.rows, visit.incoming, self.layout.due(clocks.times), self.id)
+        cells, idle = touched(visit.rows, visit.incoming, self.layout.due(clock.now.times), self.id)
         outcome = _Outcome()
         left = [idle]
         if len(cells):
             numbered = cells.with_row_index(CELL)
             played = self.by_cell(cells, rows)
-            due = self._due(numbered, clocks, frozenset())
-            if clocks.at_end:
+            due = self._due(numbered, clock, frozenset())
+            if clock.at_end:
                 # What rows set is to fire, too, and each fires once.
                 with_rows = pl.col(CELL).is_in(played[CELL].unique().implode())
                 due = due.filter(~(pl.col(TIMER).is_in(self._by_processing_time) & with_rows))
-            after = self._calls(Batch(played, numbered, due), clocks, outcome)
-            expired = self.layout.expiry <= clocks.now
-            left.append(self.layout.kept(after.filter(~expired).drop(CELL), clocks.times))
+            after = self._calls(Batch(played, numbered, due), clock, outcome)
+            expired = self.layout.expiry <= clock.watermark
+            left.append(self.layout.kept(after.filter(~expired).drop(CELL), clock.now.times))
         state.leave(self.cells, pl.concat(left))
         panes = pl.concat(outcome.panes) if outcome.panes else self._nothing
         return Result(panes, tuple(outcome.refused), outcome.fired, outcome.refused_rows)
 
-    def _calls(self, batch: Batch, clocks: Clocks, outcome: _Outcome) -> pl.DataFrame:
+    def _calls(self, batch: Batch, clock: StepClock, outcome: _Outcome) -> pl.DataFrame:
         """The cells after all calls of a step; a processing-time timer fires only in the first.
 
         At the end of input, it fires once, in whichever it was set.
         """
         processing = self._by_processing_time
-        once = frozenset[str]() if clocks.at_end else frozenset(processing)
+        once = frozenset[str]() if clock.at_end else frozenset(processing)
         done = batch.due.select(CELL, TIMER).clear()
         calls = 0
         while True:
             outcome.fired += len(batch.due)
             done = pl.concat([done, batch.due.filter(pl.col(TIMER).is_in(processing)).select(CELL, TIMER)])
-            cells = self._call(self._fired(batch), clocks, outcome)
-            due = self._due(cells, clocks, once).join(
+            cells = self._call(self._fired(batch), clock, outcome)
+            due = self._due(cells, clock, once).join(
                 done, on=[CELL, TIMER], how="anti", maintain_order="left"
             )
             if due.is_empty():
@@ -119,21 +120,19 @@ class KeyedBatches(Stateful):
                 )
             batch = Batch(batch.rows.clear(), cells, due)
 
-    def _due(self, cells: pl.DataFrame, clocks: Clocks, without: frozenset[str]) -> pl.DataFrame:
+    def _due(self, cells: pl.DataFrame, clock: StepClock, without: frozenset[str]) -> pl.DataFrame:
         """The timers that have come: cell, name, time, and the time that what is emitted has by default."""
         frames = [pl.DataFrame(schema={CELL: pl.UInt32(), TIMER: pl.String(), "time": _UTC, TIME: _UTC})]
         for name, timer in self.layout.timers.items():
-            if name in without or (
-                clocks.at_end and isinstance(timer, EventTimer) and timer.at_end == "drop"
-            ):
+            if name in without or (clock.at_end and isinstance(timer, EventTimer) and timer.at_end == "drop"):
                 continue
             column = self.layout.timer_columns(name)[-2]
             event = timer.domain == "event"
-            come = pl.lit(clocks.at_end) | (
-                pl.col(column) <= clocks.times[WATERMARK if event else PROCESSING_TIME]
+            come = pl.lit(clock.at_end) | (
+                pl.col(column) <= clock.now.times[WATERMARK if event else PROCESSING_TIME]
             )
-            stamp = pl.col(column) if event else pl.lit(clocks.before, pl.Int64)
-            if not event and clocks.before <= MIN_TIME:
+            stamp = pl.col(column) if event else pl.lit(clock.input_before, pl.Int64)
+            if not event and clock.input_before <= MIN_TIME:
                 stamp = pl.col(column)
             found = cells.filter(pl.col(column).is_not_null() & come)
             times = {"time": pl.col(column).cast(_UTC), TIME: stamp.cast(_UTC)}
@@ -151,10 +150,10 @@ class KeyedBatches(Stateful):
         ]
         return attrs.evolve(batch, cells=cells.with_columns(cleared).drop(TIMER))
 
-    def _call(self, batch: Batch, clocks: Clocks, outcome: _Outcome) -> pl.DataFrame:
+    def _call(self, batch: Batch, clock: StepClock, outcome: _Outcome) -> pl.DataFrame:
         """The cells after the function; where it raises, it is called for halves of them, down to a single one."""
         try:
-            panes, cells = self._called(batch, clocks)
+            panes, cells = self._called(batch, clock)
         except MemoryError:
             raise
         except Exception as error:
@@ -165,11 +164,11 @@ class KeyedBatches(Stateful):
             middle = batch.cells[CELL][len(batch.cells) // 2]
             parts = (pl.col(CELL) < middle, pl.col(CELL) >= middle)
             halves = [Batch(batch.rows.filter(p), batch.cells.filter(p), batch.due.filter(p)) for p in parts]
-            return pl.concat([self._call(half, clocks, outcome) for half in halves])
+            return pl.concat([self._call(half, clock, outcome) for half in halves])
         outcome.panes.append(panes)
         return cells
 
-    def _called(self, batch: Batch, clocks: Clocks) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _called(self, batch: Batch, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
         ids = batch.cells.select(CELL, *self._shown_id())
         state = batch.cells.select(*self._shown_id(), *self._shown_state())
         rows = batch.rows.select(
@@ -177,9 +176,9 @@ class KeyedBatches(Stateful):
         )
         due = batch.due.join(ids, on=CELL, maintain_order="left").select(*self._names(), TIMER, "time", TIME)
         emitted, after = two_frames(self.function(rows, state, due))
-        return self._emitted(emitted, batch, clocks), self._left(after, state, batch)
+        return self._emitted(emitted, batch, clock), self._left(after, state, batch)
 
-    def _emitted(self, frame: pl.DataFrame, batch: Batch, clocks: Clocks) -> pl.DataFrame:
+    def _emitted(self, frame: pl.DataFrame, batch: Batch, clock: StepClock) -> pl.DataFrame:
         """What the function gave, with its times and windows."""
         windows = SHOWN_WINDOW if self.windowed else ()
         frame = fitting(frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "what is emitted")

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Final, Literal
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.operator import HOLD, PENDING, Kept, Spread, State, Table
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
-from stages.progress.watermarks import Times
+from stages.process.keyed import CELL, Keyed, Result, TypeName
 from stages.waiting import NUMBER
+from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.time import MAX_TIME, Microseconds, format_duration
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 from windowing.windows import GlobalWindows
 
 By = Literal["event", "processing"]
@@ -140,9 +140,9 @@ class Dedup(Keyed):
             return {"covers": "its window"}
         return {"covers": f"{format_duration(self.within)} of {self.by} time"}
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """The rows that nothing covers."""
-        time = pl.col(EVENT_TIME) if self.by == "event" else pl.lit(clocks.processing_time, pl.Int64)
+        time = pl.col(EVENT_TIME) if self.by == "event" else pl.lit(clock.processing_time, pl.Int64)
         nothing_held = [pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD)]
         arrived = rows.with_columns(time.alias(self.cells.column), *nothing_held)
         seen = (
@@ -153,7 +153,7 @@ class Dedup(Keyed):
         passed = arrived.join(self._passed(arrived, seen), on=NUMBER, how="semi", maintain_order="left")
         visit = state.visit(self.cells, passed.select(list(self.cells.rows)))
         deadlines = self.cells.deadlines(Times()).items()
-        over = pl.any_horizontal(deadline <= clocks.times[clock] for clock, deadline in deadlines)
+        over = pl.any_horizontal(deadline <= clock.now.times[name] for name, deadline in deadlines)
         state.leave(self.cells, pl.concat([visit.rows, visit.incoming]).filter(~over))
         return Result(passed.select(*self.schema, EVENT_TIME, *WINDOW_COLUMNS))
 

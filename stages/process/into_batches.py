@@ -10,13 +10,13 @@ import attrs
 import numpy as np
 import polars as pl
 
+from stages.clock import StepClock
 from stages.operator import HOLD, PENDING, Kept, State, Table
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
-from stages.progress.watermarks import Times
+from stages.process.keyed import CELL, Keyed, Result, TypeName
 from stages.waiting import NUMBER
+from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.time import MAX_TIME, format_duration
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 ROWS: Final = "rows"
 """The column of a batch that has its rows."""
@@ -117,10 +117,10 @@ class IntoBatches(Keyed):
         """When a batch is given."""
         return {"batches": str(self.limits)}
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """The batches that are full or due."""
         arrived = rows.with_columns(
-            self._until(clocks).alias(UNTIL),
+            self._until(clock).alias(UNTIL),
             (pl.lit(0, pl.Int64) if self.limits.bytes is None else _bytes_of(self.schema)).alias(SIZE),
             pl.lit(0, pl.Int64).alias(PENDING),
         )
@@ -128,19 +128,19 @@ class IntoBatches(Keyed):
         both = pl.concat([visit.rows, visit.incoming])
         numbers = both.select(self.id).unique(maintain_order=True).with_row_index(CELL)
         ordered = both.join(numbers, on=self.id, nulls_equal=True, maintain_order="left").sort(CELL, NUMBER)
-        batched = self._batched(ordered, self._due(clocks))
+        batched = self._batched(ordered, self._due(clock))
         state.leave(self.cells, batched.filter(pl.col(_BATCH).is_null()).select(list(self.cells.rows)))
         return Result(self._given(batched.filter(pl.col(_BATCH).is_not_null())))
 
-    def _until(self, clocks: Clocks) -> pl.Expr:
+    def _until(self, clock: StepClock) -> pl.Expr:
         wait = self.limits.max_wait
-        return pl.lit(None if wait is None else min(clocks.processing_time, MAX_TIME - wait) + wait, pl.Int64)
+        return pl.lit(None if wait is None else min(clock.processing_time, MAX_TIME - wait) + wait, pl.Int64)
 
-    def _due(self, clocks: Clocks) -> pl.Expr:
+    def _due(self, clock: StepClock) -> pl.Expr:
         """Of rows: whether a batch that begins with them is given now."""
         deadlines = self.cells.deadlines(Times()).items()
         return pl.any_horizontal(
-            (deadline <= clocks.times[clock]).fill_null(False) for clock, deadline in deadlines
+            (deadline <= clock.now.times[name]).fill_null(False) for name, deadline in deadlines
         )
 
     def _batched(self, rows: pl.DataFrame, due: pl.Expr) -> pl.DataFrame:

@@ -9,16 +9,16 @@ from typing import ClassVar, Final, Literal
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
 from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
-from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
+from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.lateness import collected_at, in_time
 from windowing.placing import place
-from windowing.time import MAX_TIME, Microseconds
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+from windowing.time import Microseconds
 from windowing.windowing import Windowing
 
 Order = Literal["time", "arrival"]
@@ -30,25 +30,6 @@ CELL: Final = "__cell"
 """Of rows that are played: the number of their key and window."""
 TURN: Final = "__turn"
 """Of rows that are played: 0 for those that are played at once, 1 for those in the order of time."""
-
-
-@attrs.frozen
-class Clocks:
-    """The clocks of a step: the input watermark `before` it and `now`, and the processing time, in microseconds."""
-
-    before: int
-    now: int
-    processing_time: int
-
-    @property
-    def at_end(self) -> bool:
-        """Whether the input is over."""
-        return self.now >= MAX_TIME
-
-    @property
-    def times(self) -> dict[str, int]:
-        """Where they stand now, by name."""
-        return {WATERMARK: self.now, PROCESSING_TIME: self.processing_time}
 
 
 @attrs.frozen
@@ -158,30 +139,22 @@ class Keyed(Operator):
         """(rows that can be played, the others)."""
         return rows, ()
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """Plays rows, which have their window, and whatever else is due; keeps what is left."""
         raise NotImplementedError
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Rows that need not wait, then those whose turn has come, and what else is due."""
         usable, refused = self.usable(arrivals[MAIN])
         placed, nowhere = place(usable, self.windowing.windows)
-        played, late = self._judged(placed, before.input)
+        played, late = self._judged(placed, clock.input_before)
         numbered = played.with_columns(
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
             pl.lit(1, pl.Int64).alias(PENDING),
-            pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD),
+            pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
         ).select(list(self.waiting.schema))
-        clocks = Clocks(before.input, now.time(WATERMARK), now.time(PROCESSING_TIME))
-        rows = pl.concat(self._in_order(state, numbered, clocks))
-        result = self.play(state, rows, clocks)
+        rows = pl.concat(self._in_order(state, numbered, clock))
+        result = self.play(state, rows, clock)
         dropped = {LATE: len(late), NO_WINDOW: len(nowhere)}
         return Given(
             result.panes,
@@ -203,16 +176,16 @@ class Keyed(Operator):
             may_come &= in_time(watermark, lateness)
         return rows.filter(may_come), rows.filter(~may_come)
 
-    def _in_order(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Iterator[pl.DataFrame]:
+    def _in_order(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Iterator[pl.DataFrame]:
         """Rows that are played at once, then those whose turn in the order of time has come; the others are kept."""
         if self.order == "arrival":
             yield rows.with_columns(pl.lit(0).alias(TURN))
             return
-        behind = pl.col(EVENT_TIME) < clocks.before
+        behind = pl.col(EVENT_TIME) < clock.input_before
         yield rows.filter(behind).with_columns(pl.lit(0).alias(TURN))
         visit = state.visit(self.waiting, rows.filter(~behind))
         pool = pl.concat([visit.rows, visit.incoming])
-        come = pl.col(EVENT_TIME) < clocks.now
+        come = pl.col(EVENT_TIME) < clock.watermark
         state.leave(self.waiting, pool.filter(~come))
         yield pool.filter(come).with_columns(pl.lit(1).alias(TURN))
 

@@ -16,10 +16,10 @@ import polars as pl
 from stages.operator import HOLD, PENDING
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
 from stages.process.fields import FieldColumn
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 from windowing.columns import WINDOW_COLUMNS
 from windowing.lateness import collected_at
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 HOLDER: Final = "__holder"
 """The timer that has the least hold."""

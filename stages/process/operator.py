@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.operator import Refused, State
 from stages.process.declarations import Process
-from stages.process.keyed import CELL, TURN, Clocks, Result, touched
+from stages.process.keyed import CELL, TURN, Result, touched
 from stages.process.play import Played, Player, Script
 from stages.process.stateful import Stateful
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -42,17 +43,17 @@ class KeyedProcess(Stateful):
         beyond = rows.filter(~fits)
         return rows.filter(fits), (Refused(beyond, tuple(ValueError(BEYOND) for _ in range(len(beyond)))),)
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """Key by key, each in its order of time."""
         layout = self.layout
         visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        cells, idle = touched(visit.rows, visit.incoming, layout.due(clocks.times), self.id)
+        cells, idle = touched(visit.rows, visit.incoming, layout.due(clock.now.times), self.id)
         if cells.is_empty():
             state.leave(self.cells, idle)
             return Result(self._stamped(self.results([])[0], Played(), cells))
         script = self._script(cells, rows)
-        played, panes, after = self._until_it_fits(script, clocks)
-        state.leave(self.cells, pl.concat([idle, layout.kept(after, clocks.times)]))
+        played, panes, after = self._until_it_fits(script, clock)
+        state.leave(self.cells, pl.concat([idle, layout.kept(after, clock.now.times)]))
         return Result(panes, self._refused(played, script), played.fired, len(played.refused_rows))
 
     def _script(self, cells: pl.DataFrame, rows: pl.DataFrame) -> Script:
@@ -73,11 +74,11 @@ class KeyedProcess(Stateful):
             ordered[PANE_RETRACTED].to_list() if self.retracted else None,
         )
 
-    def _until_it_fits(self, script: Script, clocks: Clocks) -> tuple[Played, pl.DataFrame, pl.DataFrame]:
+    def _until_it_fits(self, script: Script, clock: StepClock) -> tuple[Played, pl.DataFrame, pl.DataFrame]:
         """(what was played, what is emitted, the cells after it): again with care for cells with what does not fit."""
         careful: frozenset[int] = frozenset()
         while True:
-            player = Player(self.process, self.layout, script, clocks, self._check, careful)
+            player = Player(self.process, self.layout, script, clock, self._check, careful)
             played = player.play()
             frame, wrong = self.results(played.items)
             after, misfits = player.state.after(player.dead)

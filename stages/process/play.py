@@ -13,12 +13,12 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.errors import ResultError, UnreadableState
 from stages.operator import PENDING
 from stages.process.calls import Call
 from stages.process.cells import CellState
 from stages.process.declarations import Process, TimestampedValue
-from stages.process.keyed import Clocks
 from stages.process.layout import Layout
 from stages.process.moments import from_datetime
 from stages.process.timers import SOON, Family, Single
@@ -101,14 +101,17 @@ class Player:
         process: Process,
         layout: Layout,
         script: Script,
-        clocks: Clocks,
+        clock: StepClock,
         check: Check,
         careful: frozenset[int],
     ) -> None:
-        self.script, self.clocks, self.check, self.careful = script, clocks, check, careful
+        self.script, self.check, self.careful = script, check, careful
+        # Read for each row: the clock's times are plain numbers here.
+        self.input_before, self.watermark, self.at_end = clock.input_before, clock.watermark, clock.at_end
+        self.processing_time = clock.processing_time
         self.played = Played()
         keys = [script.state[key].to_list() for key in layout.keys]
-        self.call = Call(layout.key_type, keys, clocks.processing_time, clocks.at_end)
+        self.call = Call(layout.key_type, keys, self.processing_time, self.at_end)
         self.state = CellState(process, layout, script.state, self.call)
         self.methods = {name: getattr(self.state.process, f"on_{name}") for name in layout.timers}
         self.timers = self.state.timers
@@ -146,18 +149,18 @@ class Player:
     def _play(self, cell: int, invoke: Invoke, touched: bool) -> None:
         """`touched`: there is something of the cell, so that it is no trace of rows on which the method raises."""
         self._invoke, self._touched = invoke, touched
-        script, call, clocks = self.script, self.call, self.clocks
+        script, call = self.script, self.call
         call.cell, call.start, call.end = cell, self.starts[cell], self.ends[cell]
         call.expiry = self.expiries[cell]
         self._chained, call.endless = 0, False
         self.state.load(cell)
         begin, turn, end = script.begins[cell], script.turns[cell], script.begins[cell + 1]
         if begin < turn:
-            call.watermark = clocks.before
+            call.watermark = self.input_before
             for row, given in enumerate(self._given(begin, turn), begin):
                 self._row(row, script.times[row], given)
-                self._fire_until(clocks.before, self.event_timers)
-        call.watermark, call.late = clocks.now, False
+                self._fire_until(self.input_before, self.event_timers)
+        call.watermark, call.late = self.watermark, False
         for row, given in enumerate(self._given(turn, end), turn):
             time = script.times[row]
             self._fire_until(time, self.event_timers)
@@ -169,15 +172,15 @@ class Player:
 
     def _move(self) -> None:
         """Time goes on to where the clocks stand, and over the end of the window, perhaps."""
-        call, clocks = self.call, self.clocks
+        call = self.call
         firing = self.event_timers
-        call.endless = clocks.at_end
-        if clocks.at_end:
+        call.endless = self.at_end
+        if self.at_end:
             firing = [timer for timer in firing if not timer.drops]
-        self._fire_until(clocks.now, firing)
+        self._fire_until(self.watermark, firing)
         if self.processing_timers:
             self._by_processing_time(firing)
-        if call.expiry <= clocks.now:
+        if call.expiry <= self.watermark:
             call.now = call.stamp = call.expiry
             if self.expires and self._touched:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
@@ -201,7 +204,7 @@ class Player:
     def _row(self, row: int, time: int, given: dict[str, Any]) -> None:
         call = self.call
         call.now = call.stamp = time
-        call.late, call.hops = time < self.clocks.before, 0
+        call.late, call.hops = time < self.input_before, 0
         if self.script.retracted is not None:
             call.retracted = self.script.retracted[row]
         self._invoke(self.element, (given,), row)
@@ -253,7 +256,7 @@ class Player:
 
     def _by_processing_time(self, event_timers: Sequence[Single | Family]) -> None:
         """Each timer that is due fires once: what it sets for now is for the next step."""
-        latest = MAX_TIME if self.clocks.at_end else self.clocks.processing_time
+        latest = MAX_TIME if self.at_end else self.processing_time
         done = set[tuple[int, str | None]]()
         while due := self._due(latest, done):
             for _, number, tag in due:
@@ -266,8 +269,8 @@ class Player:
                     if output is not None and (hold is not None or stamp <= MIN_TIME):
                         stamp = output
                     self._fire(timer, tag, stamp, stamp, time, hops)
-                    self._fire_until(self.clocks.now, event_timers)
-            if not self.clocks.at_end:
+                    self._fire_until(self.watermark, event_timers)
+            if not self.at_end:
                 return
 
     def _due(self, latest: int, done: set[tuple[int, str | None]]) -> list[tuple[int, int, str | None]]:
@@ -283,7 +286,7 @@ class Player:
     def _output_watermark(self) -> int:
         """Where the stage stood before the step, as far as this key alone holds it: the same on any shard."""
         holds = [timer.least_hold() for timer in self.timers]
-        return min([self.clocks.before, *(hold for hold in holds if hold is not None)])
+        return min([self.input_before, *(hold for hold in holds if hold is not None)])
 
     def _trusted(self, method: Any, args: tuple[Any, ...], origin: Firing | int) -> None:
         result = method(*args)

@@ -9,15 +9,15 @@ from typing import ClassVar
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.declared import Said
 from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
 from stages.process.cumulative import Cumulative
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
-from stages.progress.watermarks import Times, Watermarks
+from stages.process.keyed import CELL, Keyed, Result, TypeName, touched
 from stages.waiting import NUMBER
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.lateness import collected_at
-from windowing.triggers.base import WATERMARK
 
 _SO_FAR = -1
 """In place of a row's number: what was so far comes before all rows."""
@@ -54,7 +54,7 @@ class Totals(Kept):
         """When the window is collected."""
         return {WATERMARK: collected_at(self.allowed_lateness)}
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
         """All totals."""
         return visit.rows
 
@@ -97,10 +97,10 @@ class Running(Keyed):
         """What it computes, in words."""
         return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
+    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """Each row after what was so far."""
         visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        over = collected_at(self.windowing.allowed_lateness) <= clocks.now
+        over = collected_at(self.windowing.allowed_lateness) <= clock.watermark
         cells, idle = touched(visit.rows, visit.incoming, over, self.id)
         shown = [*self.schema, *self.aggregates, EVENT_TIME, *WINDOW_COLUMNS]
         if cells.is_empty():

@@ -11,7 +11,7 @@ import polars as pl
 from stages.process.keyed import Keyed, TypeName
 from stages.process.layout import Layout
 from stages.process.tables import Cells
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 
 
 @attrs.frozen(slots=False, eq=False)

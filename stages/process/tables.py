@@ -8,9 +8,10 @@ from functools import cached_property
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.operator import HOLD, Kept, Table, Visit
 from stages.process.layout import HOLDER, UNTIL, Layout
-from stages.progress.watermarks import Times, Watermarks
+from windowing.clocks import Times
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -47,6 +48,6 @@ class Cells(Kept):
         """When a timer fires, a field is forgotten, or a window is collected."""
         return self.layout.deadlines()
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
         """All cells."""
         return visit.rows

@@ -9,8 +9,8 @@ import attrs
 
 from stages.progress.reports import Report, least, of_shards
 from stages.progress.splits import BlockedOn, SourceState, SourceSummary
-from stages.progress.watermarks import Clock
 from stages.strategies.base import WatermarkStrategy
+from windowing.clocks import Times
 from windowing.time import MIN_TIME
 
 
@@ -96,7 +96,7 @@ class Inputs:
         """What a source's watermark waits for."""
         return self.sources[name].blocked_on(strategy, self.times[name])
 
-    def clock(self, upstream: Iterable[Report]) -> Clock:
-        """The clock of a stage that reads from these."""
+    def clock_times(self, upstream: Iterable[Report], sides: Mapping[str, int]) -> Times:
+        """The times that the clocks of a stage reach which reads these; `sides` are those of its side inputs."""
         slowest = least(upstream)
-        return Clock(slowest.watermark, self.now, slowest.percentiles)
+        return Times.of(slowest.watermark, self.now, slowest.percentiles, sides)

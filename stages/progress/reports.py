@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from stages.facts import SPARSE
-from stages.progress.watermarks import held_percentiles
-from stages.strategies.histogram import Histogram, merge_histograms
+from stages.strategies.histogram import Histogram, merge_histograms, percentile
 from windowing.time import MAX_TIME, MIN_TIME
 
 
@@ -66,6 +65,22 @@ def least(reports: Iterable[Report]) -> Report:
         },
         idle,
     )
+
+
+def held_percentiles(
+    inputs: Mapping[int, int], holds: Histogram, output: int, before: Mapping[int, int]
+) -> dict[int, int]:
+    """Percentile watermarks of a stage's output: the 66th is where a third of the pending elements hold it earlier.
+
+    Each stays at or behind that of the input, at or ahead of the `output` watermark, which is the 100th, and of its
+    time `before`.
+    """
+    reached = {}
+    for share, time in inputs.items():
+        hold = percentile(holds, 100 - share)
+        held = time if hold is None else min(time, hold)
+        reached[share] = max(output, before.get(share, MIN_TIME), held)
+    return reached
 
 
 def of_shards(shards: Iterable[Report], before: Mapping[int, int]) -> Report:

@@ -10,17 +10,17 @@ from typing import Final, TypeVar
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.errors import ResultError
 from stages.operator import HOLD, PENDING, State
-from stages.progress.watermarks import Times
 from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
 from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, Versions
 from stages.sizes import size_of
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
-from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
 T = TypeVar("T")
@@ -82,8 +82,7 @@ class Contents:
         kept: Versions,
         tables: Mapping[str, Content],
         arrivals: Mapping[str, pl.DataFrame],
-        then: Times,
-        now: Times,
+        clock: StepClock,
         lateness: int,
     ) -> Contents:
         """With what has come, and left in the state without windows that no row to come sees.
@@ -94,10 +93,10 @@ class Contents:
         contents, gone = cls(state, tables, known), list[Version]()
         for content in tables.values():
             side = content.side
-            change = _change(side, content, arrivals[side.clock], known, then, now)
+            change = _change(side, content, arrivals[side.clock], known, clock)
             contents.versions.update({(side.name, one.end): one for one in change.versions})
             contents.new += change.versions
-            over = [one for one in contents.of(side) if _is_over(one, side, now, lateness)]
+            over = [one for one in contents.of(side) if _is_over(one, side, clock.now, lateness)]
             contents._leave(content, change, over)
             contents._require_small(side)
             gone += over
@@ -168,8 +167,7 @@ def _change(
     content: Content,
     came: pl.DataFrame,
     known: Mapping[tuple[str, int], Version],
-    then: Times,
-    now: Times,
+    clock: StepClock,
 ) -> Change:
     if side.feed == "panes":
         return _panes(side, content, came, known)
@@ -181,8 +179,8 @@ def _change(
         if rows.is_empty():
             return Change((), rows)
         return Change((_grown(side, before, rows),), rows)
-    reading = now.time(side.clock)
-    if not then.time(side.clock) < reading < GLOBAL_WINDOW_END:
+    reading = clock.now.time(side.clock)
+    if not clock.previous.time(side.clock) < reading < GLOBAL_WINDOW_END:
         return Change((), content.table.no_rows)
     rows = _as_content(placed.filter(pl.col(EVENT_TIME) == reading), content)
     version = _version(side, (MIN_TIME, GLOBAL_WINDOW_END), rows, reading)

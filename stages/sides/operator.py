@@ -9,17 +9,17 @@ from typing import Final, Protocol
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
 from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
-from stages.progress.watermarks import Times, Watermarks
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, Versions, Waits
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.time import Microseconds
-from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
 _READY: Final = "__ready"
@@ -111,23 +111,14 @@ class SideInputs(Operator):
         system = {name: dtype for name, dtype in self.schema.items() if name.startswith("__")}
         return pl.DataFrame(schema={**self.use.schema, **system})
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """What has come of the sides first, then the rows that need not wait any more."""
         came = self._placed(arrivals[MAIN])
-        over = collected_at(self.allowed_lateness) <= before.input
+        over = collected_at(self.allowed_lateness) <= clock.input_before
         late, usable = came.filter(over), came.filter(~over)
-        contents = Contents.after(
-            state, self.versions, self.contents, arrivals, then, now, self.allowed_lateness
-        )
-        fresh = self._looked_at(usable, contents, now)
-        waited = self._waited(state, fresh.filter(~pl.col(_READY)), contents, before, now)
+        contents = Contents.after(state, self.versions, self.contents, arrivals, clock, self.allowed_lateness)
+        fresh = self._looked_at(usable, contents, clock.now)
+        waited = self._waited(state, fresh.filter(~pl.col(_READY)), contents, clock)
         at_once, unused = self._give(fresh.filter(_READY), contents)
         later, refused = self._give(waited, contents)
         lost = sum(len(part.rows) for part in unused)
@@ -177,11 +168,9 @@ class SideInputs(Operator):
             return True
         return side.feed != "whole" and (side.name, end) in contents.versions
 
-    def _waited(
-        self, state: State, rows: pl.DataFrame, contents: Contents, before: Watermarks, now: Times
-    ) -> pl.DataFrame:
+    def _waited(self, state: State, rows: pl.DataFrame, contents: Contents, clock: StepClock) -> pl.DataFrame:
         """Rows that have waited and are ready now; these join those that wait."""
-        hold = pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD)
+        hold = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD)
         wait = rows.with_columns(pl.lit(1, pl.Int64).alias(PENDING), hold).select(list(self.waits.rows))
         # The first pane of a window lets the rows pass that wait for it, before it is over.
         first = [
@@ -189,7 +178,7 @@ class SideInputs(Operator):
         ]
         between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
         visit = state.visit(self.waits, wait, between)
-        pool = self._looked_at(pl.concat([visit.rows, visit.incoming]), contents, now)
+        pool = self._looked_at(pl.concat([visit.rows, visit.incoming]), contents, clock.now)
         state.leave(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
         return pool.filter(_READY)
 

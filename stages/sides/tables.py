@@ -10,10 +10,9 @@ import attrs
 import polars as pl
 
 from stages.operator import HOLD, PENDING, Kept, Spread, Table
-from stages.progress.watermarks import Times
 from stages.sides.declarations import Side
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
-from windowing.triggers.base import WATERMARK
 
 UNTIL: Final = "__until"
 """Of a row that waits: the end (us) of the first window of a side that it waits for."""
