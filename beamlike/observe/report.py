@@ -1,4 +1,4 @@
-"""A run as one page that needs nothing else: its graph, its charts and its figures."""
+"""A report of a run: a self-contained page with its graph, charts and tables."""
 
 from __future__ import annotations
 
@@ -60,10 +60,15 @@ _CODE = re.compile("`([^`]*)`")
 
 
 def write_report(history: History, path: str | os.PathLike[str], now: int | None = None) -> None:
-    """Writes the page of a run at `now` (us; by default this machine's) to a file, and makes its folder.
+    """Writes the report of a run to a file, and creates its folder.
 
-    The same history gives the same page; that of a run that goes on changes with the time. Needs matplotlib, from the
-    extra `report`.
+    Equal histories give equal pages; that of a running run changes with time. Needs matplotlib, from the extra
+    `report`.
+
+    Args:
+        history: The history of the run.
+        path: The HTML file.
+        now: The time of the report in microseconds; by default this machine's.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -77,7 +82,7 @@ def write_report(history: History, path: str | os.PathLike[str], now: int | None
 
 
 def report(history: History, now: int | None = None) -> str:
-    """The page of a run as text."""
+    """The report of a run as HTML."""
     template = Template(files("beamlike.observe").joinpath("report.html").read_text(encoding="utf-8"))
     charts, present = Charts.of(history), history.present(now)
     health = Health(history, present, charts.series, charts.frame)
@@ -135,7 +140,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
 
 
 def _last_before_the_end(history: History) -> BatchRecord | None:
-    """The last batch after which a watermark was still somewhere in time; the last one if there is none such."""
+    """The last batch after which some watermark was finite, or else the last batch."""
     for batch in reversed(history.batches):
         if any(is_a_time(source.watermark) for source in batch.sources.values()) or any(
             is_a_time(stage.output) for stage in batch.stages.values()
@@ -145,20 +150,23 @@ def _last_before_the_end(history: History) -> BatchRecord | None:
 
 
 def _sentences(texts: Sequence[str]) -> str:
-    """The first of them, and the others for who asks."""
+    """The first sentences as paragraphs, the rest folded."""
     paragraphs = [_paragraph(text) for text in texts]
     first, others = "".join(paragraphs[:_MOST_SENTENCES]), "".join(paragraphs[_MOST_SENTENCES:])
     return f"{first}<details><summary>Of all stages</summary>{others}</details>" if others else first
 
 
 def _paragraph(text: str) -> str:
-    """A sentence, in which names stand in backticks."""
+    """A sentence as a paragraph; names in backticks become code."""
     sentence = f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
     return "<p>" + _CODE.sub(r"<code>\1</code>", escape(sentence)) + "</p>"
 
 
 def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: bool = True) -> str:
-    """The picture, as wide as the page or as it is and a little smaller; `says` is for those who cannot see it."""
+    """A picture as wide as the page, or at its own size, slightly reduced.
+
+    `says` is its description for screen readers.
+    """
     least = f"--least: {float(picture.get_size_inches()[0]) * 72 * _LEAST:.0f}pt"
     svg = picture.svg(salt).replace(
         "<svg ", f'<svg role="img" aria-label="{escape(says)}" style="{least}" ', 1
@@ -168,7 +176,7 @@ def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: b
 
 
 def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
-    """Where every watermark stands, how far behind, and what holds it."""
+    """The table of all watermarks, their lags and holders."""
     text = charts.frame.event.clock
     lines = []
     for name in charts.history.plan.sources:
@@ -191,7 +199,7 @@ def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
 
 
 def _splits(charts: Charts, present: Present) -> str:
-    """Of the sources that are looked at split by split: those furthest behind after the last batch before the end."""
+    """The table of the splits furthest behind, after the last batch before the end."""
     text, batch = charts.frame.event.clock, present.batch
     sources = batch.sources.items() if batch is not None else ()
     splits = [(one, name, split) for name, source in sources for split, one in source.splits.items()]
@@ -208,7 +216,7 @@ def _ago(present: Present, time: int | None) -> str:
 
 
 def _lag(charts: Charts, present: Present, watermark: int) -> str:
-    """Behind processing time, or behind the newest source, as in the charts."""
+    """The lag behind processing time, or behind the newest source, as in the charts."""
     if not is_a_time(watermark):
         return ""
     sources = present.batch.sources.values() if present.batch is not None else ()
@@ -218,7 +226,7 @@ def _lag(charts: Charts, present: Present, watermark: int) -> str:
 
 
 def _work(charts: Charts, batch: BatchRecord) -> str:
-    """What became of every row: what came, what went out, what was lost and why, and what is in state now."""
+    """The table of rows: read, emitted, removed by reason, and in state."""
     total, plan = totals(charts.history), charts.history.plan
     lines = [_source_line(name, total[name]) for name in plan.sources]
     lines += [_stage_line(name, total[name], batch.stages.get(name)) for name in plan.stages]
@@ -249,7 +257,7 @@ def _note(text: str) -> str:
 
 
 def _table(names: Sequence[str], lines: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
-    """A table; the first column has names, and `numbers` says which have figures."""
+    """An HTML table; the first column has names, and the columns in `numbers` have numbers."""
 
     def row(tag: str, cells: Sequence[str]) -> str:
         kinds = (
