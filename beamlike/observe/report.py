@@ -22,37 +22,35 @@ from beamlike.records.model import MOST_SPLITS, BatchRecord, StageRecord, is_a_t
 from beamlike.records.present import Present
 
 _GRAPH = (
-    "From left to right: sources, stages and sinks, with their watermarks after that batch. Of several inputs, a "
-    "thick dashed arrow comes from the one that is furthest behind: it holds the input watermark. Where a key and "
-    "window hold the output watermark back further, the box says which."
+    "Sources, stages and sinks from left to right, with their watermarks after that batch. A thick dashed arrow marks "
+    "the input that holds the input watermark, as it is furthest behind. If a key and window hold the output "
+    "watermark further back, the box names them."
 )
 _SOURCES = (
-    "Large chart: how far in event time each source is complete, as processing time goes on upwards. On a dotted "
-    "line both are the same: the nearer, the fresher. Small charts, with processing time across: how far each "
-    "watermark is behind, how many elements came, and how many rows had no event time that can be read."
+    "Large chart: event time across, processing time up; a line shows how far in event time a source is complete. "
+    "Event time equals processing time on the dotted line: sources near it are fresh. Small charts, over processing "
+    "time: the lag of each watermark, the number of elements, and the number of rows without a readable event time."
 )
 _STAGES = (
-    "Large chart: event time across, processing time up. The input watermark is the least of what the stage reads "
-    "from; the output watermark is at or left of it, and the distance is what the stage itself adds. Panes stand "
-    "where the input watermark was when they came, larger ones for many; vertical dashes are the ends of windows, "
-    "and an on-time pane comes when the input watermark crosses one. What is shaded is held back by stages before: "
-    "the sources are already complete there. At the end of input a watermark goes to the right edge."
+    "Large chart: event time across, processing time up. The input watermark is the least watermark of the stage's "
+    "inputs. The output watermark is at or left of it; the distance is added by the stage itself. Panes are drawn at "
+    "the input watermark at which they were emitted, larger for more panes. Vertical dashes are the ends of windows: "
+    "an on-time pane is emitted when the input watermark crosses one. The shaded area is held back by earlier stages: "
+    "the sources are already complete there. At the end of input a watermark is at the right edge."
 )
 _LAGS = (
-    "Small charts, with processing time across. Event-time lag: how far a watermark is behind processing time, or, "
-    "where elements are of long ago, behind the source that is furthest on. "
-    "Processing-time lag: how long it took from the beginning of a batch until the stage was done with it. If "
-    "only the first grows, data are old or wait for a window to close, and a saw-tooth is windows opening and "
-    "closing; if both grow, the stage is stuck or too slow."
+    "Small charts, over processing time. Event-time lag: the distance of a watermark behind processing time or, if "
+    "elements are old, behind the most advanced source. Processing-time lag: the duration from the beginning of a "
+    "batch to the end of the stage's work. If only the first lag grows, data are old or wait for a window to close; a "
+    "saw-tooth shows windows that open and close. If both lags grow, the stage is stuck or too slow."
 )
 
 _WORK = (
-    "Every row is accounted for. Of a source: rows read = elements that went on + rows that did not. Of a stage, where "
-    "an element has a place in each of its windows: places = those in panes + those that did not + those that wait. "
-    "Of a sink: the rows that were written."
+    "Every row is accounted for. Source: rows in = emitted elements + removed rows. Stage, whose elements count once "
+    "for each of their windows: rows in = emitted in a pane + removed + pending. Sink: rows in are the rows written."
 )
 
-_SPLITS = f"Of each source the {MOST_SPLITS} splits at most that are furthest behind, after that batch."
+_SPLITS = f"At most {MOST_SPLITS} splits of each source, those furthest behind after that batch."
 
 _MOST_SENTENCES = 8
 _LEAST = 0.75  # of its size, to which a picture that is wider than the page is made smaller
@@ -111,7 +109,7 @@ def _summary(history: History) -> str:
 def _sections(charts: Charts, present: Present) -> Iterable[str]:
     history = charts.history
     latest, moving = history.latest, _last_before_the_end(history)
-    yield f"<h2>Where it {'stood' if moving is not latest else 'stands'}</h2>"
+    yield f"<h2>Watermarks{' before the end' if moving is not latest else ''}</h2>"
     if moving is not None:
         which = "the last before the end of input" if moving is not latest else "the last"
         yield f"<p>After batch {moving.batch}, at {escape(clock(moving.processing_time))}, {which}:</p>"
@@ -120,9 +118,9 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
         return
     then = present if moving is latest else Present(moving)
     yield _watermarks(charts, then, moving)
-    yield f"<h2>What it waits for after batch {latest.batch}</h2>"
+    yield f"<h2>Waits after batch {latest.batch}</h2>"
     yield _sentences(why(history, now=present.now)[1:])
-    yield "<h2>What came and what went</h2>"
+    yield "<h2>Rows</h2>"
     yield _work(charts, latest)
     yield "<h2>Sources</h2>"
     yield _note(_SOURCES)
@@ -153,7 +151,7 @@ def _sentences(texts: Sequence[str]) -> str:
     """The first sentences as paragraphs, the rest folded."""
     paragraphs = [_paragraph(text) for text in texts]
     first, others = "".join(paragraphs[:_MOST_SENTENCES]), "".join(paragraphs[_MOST_SENTENCES:])
-    return f"{first}<details><summary>Of all stages</summary>{others}</details>" if others else first
+    return f"{first}<details><summary>All stages</summary>{others}</details>" if others else first
 
 
 def _paragraph(text: str) -> str:
@@ -207,7 +205,7 @@ def _splits(charts: Charts, present: Present) -> str:
         [name, split, text(one.watermark), _lag(charts, present, one.watermark), _ago(present, one.spoke)]
         for one, name, split in sorted(splits, key=lambda known: (known[0].watermark, *known[1:]))
     ]
-    names = ["source", "split", "watermark", charts.frame.lag_title, "last spoke"]
+    names = ["source", "split", "watermark", charts.frame.lag_title, "last row"]
     return _table(names, lines, numbers=(2, 3, 4)) + _note(_SPLITS) if lines else ""
 
 
@@ -234,8 +232,8 @@ def _work(charts: Charts, batch: BatchRecord) -> str:
         [name, "", "", "", counts(total[name].lost), *[""] * 4] for name in others(charts.history, total)
     ]
     lines += [[name, f"{total[name].written:,}", *[""] * 7] for name in plan.sinks]
-    names = ["source, stage, step or sink", "rows or places", "went on", "panes", "did not"]
-    state_names = ["waits for a pane", "windows in state", "keys in state", "bytes of state"]
+    names = ["source, stage, step or sink", "rows in", "emitted", "panes", "removed"]
+    state_names = ["pending", "windows in state", "keys in state", "bytes of state"]
     return _table([*names, *state_names], lines, numbers=(1, 2, 5, 6, 7, 8)) + _note(_WORK)
 
 

@@ -64,7 +64,7 @@ def in_hand_text(present: Present) -> str | None:
         return f"it was in {which}" + "".join(f", in {work}" for work in in_hand.works[:1])
     works = [f"{work}, for {length(present.at_for(work))}" for work in in_hand.works]
     what = "; ".join(works) or "it is between two operations, or waits for free cores"
-    return f"{which} has been at it for {length(lasts)}: {what}"
+    return f"{which} has been running for {length(lasts)}: {what}"
 
 
 def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:

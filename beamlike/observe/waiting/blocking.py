@@ -147,10 +147,9 @@ class BlockingChain:
             text = f"that window waits for {self._to_go(name, end)}{self._or_percentiles(name)}"
         else:
             until = collection(end, stage.allowed_lateness)
-            over = "that window is over, and what came since" if record.input >= end else "that window"
-            text = (
-                f"{over} waits for its trigger {stage.choices['trigger']}, or for {self._to_go(name, until)}"
-            )
+            over = record.input >= end
+            waits = "that window is over, and later elements wait" if over else "that window waits"
+            text = f"{waits} for its trigger {stage.choices['trigger']}, or for {self._to_go(name, until)}"
         yield Link(text, "row")
         yield from self.input_waits(name)
 
@@ -195,7 +194,7 @@ class BlockingChain:
         """Reports what the least watermark of some inputs waits for."""
         idle = sorted(one for one, heard in upstream.items() if heard.idle)
         if idle and len(idle) < len(upstream):
-            yield Link(f"stage `{name}` goes on without {_named(idle)}, idle now")
+            yield Link(f"stage `{name}` ignores {_named(idle)}, idle now")
         behind = furthest_behind(upstream)
         if behind in self.plan.sources:
             yield from self._source_waits(name, behind)
@@ -220,11 +219,9 @@ class BlockingChain:
     def _silence(self, name: str, record: SourceRecord) -> str:
         """The duration of a source's silence, and what would let other sources pass."""
         silent = 0 if record.since is None else self.present.time - record.since
-        awaited = f"which has no watermark until {record.awaited} has spoken" if record.awaited else ""
+        awaited = f"which has no watermark until {record.awaited} has had rows" if record.awaited else ""
         if silent <= 0:
-            return (
-                awaited or "from which elements came in this batch" * (record.elements > 0) or "which goes on"
-            )
+            return awaited or "which had elements in this batch" * (record.elements > 0) or "which advances"
         silence = f"silent for {length(silent)}"
         remedy = self._remedy(name, record, silent)
         return "; ".join(part for part in (awaited, silence, remedy) if part)
@@ -234,19 +231,19 @@ class BlockingChain:
         if record.watermark > MIN_TIME:
             return f"has its watermark at {moment(record.watermark)}, by {strategy}"
         if record.elements == 0 and record.dead_letters > 0:
-            return (
-                f"has no watermark yet: {rows(record.dead_letters, 'row')} came without a readable event time"
-            )
+            return f"has no watermark yet: {rows(record.dead_letters, 'row')} had no readable event time"
         return f"has no watermark yet: {strategy} has seen nothing that gives one"
 
     def _remedy(self, name: str, record: SourceRecord, silent: int) -> str:
         if record.idle:
-            return "all that the stage reads is idle, so its watermark stays until somebody speaks again"
+            return "all that the stage reads is idle, so its watermark stays until one of them has new rows"
         idle_after = self.plan.sources[name].idle_after
         if idle_after is not None:
             return f"idle_after={length(idle_after)} lets it pass in {length(max(0, idle_after - silent))}"
         if record.split is None and len(self.plan.sources) == 1:
-            return "it is the only source, so windows stay open until it speaks, or until the end of input"
+            return (
+                "it is the only source, so windows stay open until it has new rows, or until the end of input"
+            )
         return "set idle_after to let it pass"
 
 

@@ -70,8 +70,8 @@ def _going(history: History) -> str:
     if history.closed is not None:
         return states.get(history.closed, f"the run {history.closed}")
     if history.alive is None:
-        return "the run goes on, or was killed"
-    return "the run goes on" if history.alive else "the run was killed"
+        return "the run is running, or was killed"
+    return "the run is running" if history.alive else "the run was killed"
 
 
 def _answers(
@@ -90,7 +90,7 @@ def _answers(
             yield from map(str, chain.output_waits(name))
     if waiting and (history.closed is not None or history.alive is False):
         yield (
-            "nothing moves until the run goes on: with the same checkpoint and new input, or with drain=True, which "
+            "nothing moves until the run is resumed: with the same checkpoint and new input, or with drain=True, which "
             "closes all windows"
         )
     if not waiting:
@@ -107,7 +107,7 @@ def stands(chain: BlockingChain, name: str) -> str:
         text += f", {length(lag)} behind processing time"
     since = chain.batch.processing_time if record.since is None else record.since
     if since < present.time and is_a_time(record.output):
-        text += f", and has stood there for {length(present.time - since)}, since {clock(since)}"
+        text += f", and has been there for {length(present.time - since)}, since {clock(since)}"
     return text
 
 

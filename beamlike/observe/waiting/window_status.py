@@ -21,7 +21,7 @@ def verdict(
 ) -> Iterator[str]:
     """Reports the status of a window, of a key's windows, or of a key's window."""
     if key is not None and not _has_come(history, name, key):
-        yield f"no element of key {key} has come to stage `{name}` in this run: there is nothing to wait for"
+        yield f"no element of key {key} has arrived at stage `{name}` in this run: there is nothing to wait for"
         return
     if window is None:
         yield from _of_key(chain, name, str(key))
@@ -96,14 +96,14 @@ def _over(chain: BlockingChain, history: History, name: str, window: Window) -> 
     until = collection(window.end, stage.allowed_lateness)
     if at < until:
         yield (
-            f"it still takes late elements, until the input watermark reaches {moment(until)} (allowed lateness "
+            f"it still accepts late elements, until the input watermark reaches {moment(until)} (allowed lateness "
             f"{stage.choices['allowed lateness']}), which is at {moment(at)}, {length(until - at)} to go"
         )
         yield from map(str, chain.input_waits(name))
         return
     since = _first_past(history, name, until)
     collected = f" since batch {since.batch}, at {clock(since.processing_time)}" if since is not None else ""
-    yield f"it is closed{collected}: elements that come for it now are dropped as late"
+    yield f"it is closed{collected}: elements that arrive for it now are dropped as late"
 
 
 def _fired(chain: BlockingChain, name: str, window: Window, passed: BatchRecord) -> str:
@@ -115,9 +115,7 @@ def _fired(chain: BlockingChain, name: str, window: Window, passed: BatchRecord)
     panes = passed.stages[name].panes
     if not panes:
         return f"{text}, and no window fired there"
-    return (
-        f"{text}; in that batch the stage gave {counts(panes)} panes, its own among them if it had elements"
-    )
+    return f"{text}; in that batch the stage emitted {counts(panes)} panes, its own among them if it had elements"
 
 
 def _first_past(history: History, name: str, time: int) -> BatchRecord | None:
