@@ -7,7 +7,7 @@ from typing import Final
 
 from beamlike.errors import PlanError, listed
 from beamlike.io.base import Source
-from beamlike.io.sources import ReadInSteps, ToldOfCommits
+from beamlike.io.sources import AcceptsCommits, ReadInSteps
 from beamlike.logical.overlaps import require_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from stages.operator import MAIN, side_name
@@ -37,7 +37,7 @@ def require_read_once(plan: Plan) -> None:
     """Raises `PlanError` for a source that is told of commits and is read twice: each reader would get a part."""
     seen: list[tuple[str, Source]] = []
     for name, source in plan.sources.items():
-        if not isinstance(source.source, ToldOfCommits):
+        if not isinstance(source.source, AcceptsCommits):
             continue
         if before := [other for other, one in seen if one is source.source or one == source.source]:
             raise PlanError(

@@ -207,7 +207,11 @@ class ReleaseUnlessBlocked(Release):
 def test_an_operator_has_further_inputs() -> None:
     def blocking(sink: bl.Memory) -> bl.Pipeline:
         p = bl.Pipeline("blocked")
-        read = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
+        read: dict[str, Any] = {
+            "timestamp": "at",
+            "timestamp_unit": "s",
+            "watermark": bl.MonotonousTimestamps(),
+        }
         rows = p.read("rows", bl.Rows([row("a", 1, 10), row("b", 2, 20)], schema=COLUMNS), **read)
         blocked = p.read(
             "blocked", bl.Rows([{"user": "b", "at": 1}], schema={"user": str, "at": int}), **read
@@ -259,7 +263,7 @@ class NoPending(Held):
         (Release, r"Release is a class; make an object of it: apply\(Release\(...\)\)"),
         (len, "extends bl.CustomOperator, not <built-in function len>; a function of rows goes into map"),
         (3, "extends bl.CustomOperator, not 3$"),
-        (Bare(), "Bare does not define inputs, tables, output, step, which every operator needs"),
+        (Bare(), "Bare does not define inputs, tables, output, step, which every operator needs"),  # type: ignore[abstract]
         (Release("usr", "until"), "there is no column 'usr'; the columns are .*; did you mean 'user'"),
         (
             Release("user", "untl"),
