@@ -118,7 +118,7 @@ def test_the_plan_says_what_the_operator_is_and_state_of_another_one_is_refused(
     plan = held(STREAM, bl.Memory())
     assert "operator    HoldBack" in explain(plan)
     other = held(STREAM, bl.Memory(), keys=("user", "at"))
-    (found, _) = sorted(map(str, differences(describe(plan, 2), describe(other, 2))))
+    (_, found) = sorted(map(str, differences(describe(plan, 2), describe(other, 2))))
     assert found.startswith("stage 'held': keys was user: String, now user: String, at: Int64")
     assert differences(describe(plan, 2), describe(plan, 2)) == []
 
