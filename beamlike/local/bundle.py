@@ -21,7 +21,7 @@ from beamlike.local.read_ahead import (
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.ingest import Chunk, Ingested, ingest_step, read_in_process
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from beamlike.system.threads import ALONE, Started, Threads
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, must_wait
@@ -31,7 +31,7 @@ Clock = Callable[[], int]
 """The processing time, in microseconds."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Bundle:
     """What comes in a batch, by source: what was ingested, and the processing time (us) there; or that all end.
 
@@ -43,10 +43,10 @@ class Bundle:
     ingested: Mapping[str, Ingested]
     times: Mapping[str, int]
     began: int
-    ended: bool = False
-    waiting: frozenset[str] = frozenset()
-    started: int = MIN_TIME
-    over: frozenset[str] = frozenset()
+    ended: bool = attrs.field(default=False, kw_only=True)
+    waiting: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
+    started: int = attrs.field(default=MIN_TIME, kw_only=True)
+    over: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
 
     def arrived(
         self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None
@@ -140,7 +140,7 @@ def _next(
     name: str, chunks: Iterator[Chunk | None], started: Started[Ahead | None] | None = None
 ) -> Chunk | Ahead | None:
     """The next chunk, perhaps with what has become of it as it was read ahead."""
-    with at("source", name), naming_source(name):
+    with activity("source", name), naming_source(name):
         return next(chunks, None) if started is None else started.result()
 
 

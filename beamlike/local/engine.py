@@ -13,6 +13,7 @@ from beamlike.local.read_ahead import threads_for
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import address
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
+from beamlike.records.seen_keys import write_seen
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.build_records import with_letters
@@ -20,11 +21,23 @@ from beamlike.runtime.ingest import Ingested
 from beamlike.runtime.origins import shard_name
 from beamlike.runtime.source_turns import SourceTurn, SourceTurns
 from beamlike.runtime.stage_task import StageTask, StageTurn
-from beamlike.system.in_hand import desk
+from beamlike.system.activity import current_tracker
 from beamlike.system.threads import ALONE, Threads
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
 from stages.state.store import DictStore, StateStore
+
+
+@attrs.frozen
+class EngineHooks:
+    """A runner's part in each batch of an engine.
+
+    `between_parts` is called between two parts of a batch, and may raise to abandon it. `before_writing` is called
+    before the sinks receive anything, to wait until the input of the batch is on disk.
+    """
+
+    between_parts: Callable[[], object] = lambda: None
+    before_writing: Callable[[], object] = lambda: None
 
 
 @attrs.define
@@ -32,20 +45,19 @@ class Engine:
     """The state of a run in process: what its stages keep in `store`, and what they and its sources know (`inputs`).
 
     Each stage is one shard; those of a level take their steps at once, on `threads`. `last` is the record of the batch
-    before. `between` is called between two parts of a batch, and may raise, to give it up; `noted` before anything of
-    it is written, to wait until it is on disk what it takes. `drains`: the end of the run may come before that of its
-    input.
+    before. `drains`: the end of the run may come before that of its input. `keys`: the folder for the keys that its
+    stages receive; None if they are not recorded.
     """
 
     plan: Plan
     clock: Clock
-    store: StateStore = attrs.field(factory=DictStore)
-    inputs: dict[str, Inputs] = attrs.field(factory=dict)
-    last: BatchRecord | None = None
-    between: Callable[[], object] = lambda: None
-    noted: Callable[[], object] = lambda: None
-    threads: Threads = ALONE
-    drains: bool = False
+    store: StateStore = attrs.field(factory=DictStore, kw_only=True)
+    inputs: dict[str, Inputs] = attrs.field(factory=dict, kw_only=True)
+    last: BatchRecord | None = attrs.field(default=None, kw_only=True)
+    hooks: EngineHooks = attrs.field(factory=lambda: EngineHooks(), kw_only=True)
+    threads: Threads = attrs.field(default=ALONE, kw_only=True)
+    drains: bool = attrs.field(default=False, kw_only=True)
+    keys: str | None = attrs.field(default=None, kw_only=True)
     _arrived: dict[str, list[tuple[str, pl.DataFrame]]] = attrs.field(factory=dict, init=False)
     _sources: SourceTurns = attrs.field(init=False)
 
@@ -59,8 +71,8 @@ class Engine:
         # With the end of input all windows may fire, however little comes.
         threads = self.threads if bundle.ended else threads_for(bundle.ingested, self.threads)
         turns, stages = self._steps(bundle, threads)
-        self.between()
-        self.noted()
+        self.hooks.between_parts()
+        self.hooks.before_writing()
         arrived = {name: self._in_order(frames) for name, frames in self._arrived.items()}
         rows = sinks.write(number, arrived, threads)
         lost = DeadLetterCounts.of_all(got.lost for got in bundle.ingested.values())
@@ -99,7 +111,7 @@ class Engine:
 
     def _step(self, plan: StagePlan, bundle: Bundle, reports: Mapping[str, Report]) -> StageTurn:
         """A stage takes its step."""
-        self.between()
+        self.hooks.between_parts()
         sources = {name: self.plan.sources[name].watermark for name in plan.inputs if name not in reports}
         upstream = [name for name in plan.inputs if name in reports]
         times = [bundle.times[name] for name in sources] + [self.inputs[name].now for name in upstream]
@@ -115,9 +127,11 @@ class Engine:
         rows = {role: self._arrived.pop(address(plan.name, role), []) for role in plan.stage.operator.inputs}
         turn = task.step(inputs, rows, self.store)
         self.inputs[plan.name] = inputs
-        if (here := desk()) is not None:
-            here.done(plan.name)
-        return turn
+        if (tracker := current_tracker()) is not None:
+            tracker.done(plan.name)
+        if turn.keys is not None:
+            write_seen(self.keys, turn.keys)
+        return turn.without_keys()
 
     def _send(self, producer: str, frames: Mapping[str, pl.DataFrame]) -> None:
         for consumer, frame in frames.items():

@@ -26,7 +26,7 @@ from beamlike.local.whole import WholeIntake
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.ingest import Chunk
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from beamlike.system.threads import Started, Threads
 from stages.progress.inputs import Inputs
 from stages.strategies.validators import SourceFile
@@ -71,6 +71,7 @@ def feed_of(
     plan: Plan,
     rows: int,
     clock: Clock,
+    *,
     position: Callable[[str], Position],
     threads: Threads,
     held: ExitStack,
@@ -78,7 +79,7 @@ def feed_of(
     """That of a plan, in batches of about `rows` rows of each source, from these positions."""
     if (steps := steps_of(plan)) is not None:
         return StepFeed(plan, steps, clock, position(STEPS).get("step", 0))
-    return SourceFeed.of(plan, rows, clock, position, threads, held)
+    return SourceFeed.of(plan, rows, clock, position=position, threads=threads, held=held)
 
 
 def require_resumable(plan: Plan) -> None:
@@ -125,6 +126,7 @@ class SourceFeed:
         plan: Plan,
         rows: int,
         clock: Clock,
+        *,
         position: Callable[[str], Position],
         threads: Threads,
         held: ExitStack,
@@ -145,7 +147,7 @@ class SourceFeed:
         """Of the sources that are not too far ahead."""
         there = dict[str, Taken]()
         for name, intake in self.intakes.items():
-            with at("source", name), naming_source(name):
+            with activity("source", name), naming_source(name):
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
                 taken = self._ahead[name].taken if name in self._ahead else intake.new()
@@ -161,7 +163,7 @@ class SourceFeed:
         began = self.clock()
         chunks = dict[str, Chunk | Ahead]()
         for name, taken in batch.taken.items():
-            with at("source", name), naming_source(name):
+            with activity("source", name), naming_source(name):
                 try:
                     found = self._ahead.pop(name, None)
                     chunks[name] = self.intakes[name].read(taken) if found is None else found.ahead
@@ -176,7 +178,15 @@ class SourceFeed:
                 self._started[name] = started
         times = dict.fromkeys(self.plan.sources, batch.now)
         over = read_whole(self.plan)
-        return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started, over)
+        return Bundle(
+            ingested,
+            times,
+            began,
+            ended=batch.ended,
+            waiting=frozenset(batch.waiting),
+            started=batch.started,
+            over=over,
+        )
 
     @property
     def tells(self) -> bool:
@@ -189,7 +199,7 @@ class SourceFeed:
             # A savepoint has a batch of another run.
             intake: object = self.intakes.get(name)
             if isinstance(intake, ToldOfCommits):
-                with at("source", name), naming_source(name):
+                with activity("source", name), naming_source(name):
                     intake.committed(taken)
 
     def _next(self, name: str, now: int) -> _Next:

@@ -12,6 +12,7 @@ from beamlike.io.sources import ReadFromMemory
 from beamlike.local.begun import Begun
 from beamlike.local.bundle import Clock
 from beamlike.local.checkpoint import LocalCheckpoint
+from beamlike.local.control import RunControl
 from beamlike.local.engine import Engine
 from beamlike.local.feed import Feed, feed_of, require_resumable
 from beamlike.local.journal import Journal
@@ -33,11 +34,11 @@ from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.observers import OnBatch
 from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.options import AVAILABLE_NOW, Trigger
+from beamlike.runtime.outcome import RecordHooks
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.side_tables import at_hand, kept_tables
 from beamlike.runtime.sinks import check_sinks, require_in_process
-from beamlike.system.in_hand import Desk
 from beamlike.system.threads import Threads
 from stages.progress.inputs import Inputs
 
@@ -90,7 +91,7 @@ def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> No
         require_fitting(saved, fit, checkpoint.path, draining=draining)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class Opened:
     """A run whose batches can begin."""
 
@@ -101,12 +102,18 @@ class Opened:
     feed: Feed
     engine: Engine
     sinks: BatchSinks
-    desk: Desk
     started: int
 
     @classmethod
-    def of(cls, plan: Plan, options: Options, checkpoint: LocalCheckpoint, held: ExitStack) -> Self:
-        """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
+    def of(
+        cls,
+        plan: Plan,
+        options: Options,
+        checkpoint: LocalCheckpoint,
+        control: RunControl,
+        held: ExitStack,
+    ) -> Self:
+        """Compares the plan with the checkpoint, and opens the run. Adds to `held` what must be closed at its end."""
         before = checkpoint.manifest()
         require_files(plan, globs=before is None and options.trigger == AVAILABLE_NOW)
         require_run(before, checkpoint, options.continue_as)
@@ -123,35 +130,49 @@ class Opened:
         plan = with_tables(plan, at_hand(tables))
         # Sources first: what cannot be read must not cost what an earlier run has written.
         threads = Threads()
-        feed = feed_of(plan, options.chunk_rows, options.clock, journal.position, threads, held)
+        feed = feed_of(
+            plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
+        )
         if feed.tells and journal.last is not None and journal.last[1]:
             # Who was killed right after the commit has not told of it.
             feed.committed(journal.last[0])
         run_sinks = RunSinks(plan, manifest["run"], run_sinks.letters)
-        desk = Desk(options.clock, simulated=steps_of(plan) is not None)
         run = OpenRun.of(
             plan,
             checkpoint,
             manifest,
-            run_sinks,
-            DeadLetterLimit(plan.max_dead_letters, journal.tally(), keep=journal.keep_tally),
-            desk,
-            options.on_batch,
-            held,
+            sinks=run_sinks,
+            limit=DeadLetterLimit(plan.max_dead_letters, journal.tally(), keep=journal.keep_tally),
+            clock=options.clock,
+            on_batch=options.on_batch,
+            held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             records=checkpoint.at(RECORDS_FILE),
-            storing=lambda: stored("write", checkpoint.path),
+            hooks=RecordHooks(lambda: stored("write", checkpoint.path), journal.later),
+            last_time=None if journal.last is None else journal.last[0].now,
         )
-        run.outcome.later = journal.later
-        if journal.last is not None:
-            run.observers.clock.last = journal.last[0].now
-        last = _record_before(journal, run, checkpoint)
-        drains = plan.drains(asked=options.drain and steps_of(plan) is None)
         engine = Engine(
-            plan, options.clock, journal, _load(plan, journal), last, threads=threads, drains=drains
+            plan,
+            options.clock,
+            store=journal,
+            inputs=_load(plan, journal),
+            last=_record_before(journal, run, checkpoint),
+            hooks=control.hooks(journal),
+            threads=threads,
+            drains=plan.drains(asked=options.drain and steps_of(plan) is None),
+            keys=run.outcome.keys,
         )
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
-        return cls(plan, options, run, journal, feed, engine, sinks, desk, options.clock())
+        return cls(
+            plan=plan,
+            options=options,
+            run=run,
+            journal=journal,
+            feed=feed,
+            engine=engine,
+            sinks=sinks,
+            started=options.clock(),
+        )
 
     @property
     def plays(self) -> bool:

@@ -16,7 +16,7 @@ import attrs
 from beamlike.io.sources import ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
-from beamlike.system.in_hand import seated
+from beamlike.system.activity import tracked_by
 from beamlike.system.threads import ALONE, Started, Threads
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ def read_ahead(threads: Threads, read: Callable[[], T]) -> Started[T] | None:
     """Has it read beside the batch in hand, which does not show as what that is at."""
 
     def unseen() -> T:
-        with seated(None):
+        with tracked_by(None):
             return read()
 
     return threads.start(unseen)

@@ -12,7 +12,7 @@ from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.sinks import Discarding, InTwoSteps, TakingBack
 from beamlike.plan.model import Plan, SinkPlan
 from beamlike.runtime.sinks import write_part, writing
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from beamlike.system.threads import ALONE, Threads
 
 
@@ -40,7 +40,7 @@ class Leftovers:
         """`parts`: of each sink the files, as `prepare` gave them."""
         for name, sink in self.sinks.items():
             if isinstance(sink, InTwoSteps):
-                with at("sink", name), writing(sink, name, batch):
+                with activity("sink", name), writing(sink, name, batch):
                     sink.settle(self.run, batch, parts.get(name, {}), again=again or self._is_first)
         self._is_first = False
 
@@ -50,7 +50,7 @@ def take_back(sink: SinkPlan, part: Part, *, may_replay: bool) -> None:
     if isinstance(sink.sink, Discarding):
         sink.sink.discard(part)
     elif may_replay and isinstance(sink.sink, TakingBack):
-        with at("sink", sink.name), writing(sink.sink, sink.name, part.batch):
+        with activity("sink", sink.name), writing(sink.sink, sink.name, part.batch):
             sink.sink.take_back(output_frame(pl.DataFrame(schema=sink.schema)), part)
 
 
@@ -84,7 +84,7 @@ class BatchSinks:
             if name not in come and name in self.plan.sinks:
                 take_back(self.plan.sinks[name], part, may_replay=self.may_replay)
             elif name in come and name not in parts:
-                with at("sink", name):
+                with activity("sink", name):
                     write_part(sink, _together(come[name]), part)
         self._leftovers.settle(batch, parts)
         self.may_replay = False
@@ -105,7 +105,7 @@ class BatchSinks:
 
 
 def _prepared(sink: InTwoSteps, frames: Sequence[pl.DataFrame], part: Part) -> Mapping[str, str]:
-    with at("sink", part.sink), writing(sink, part.sink, part.batch):
+    with activity("sink", part.sink), writing(sink, part.sink, part.batch):
         return sink.prepare(_together(frames), part)
 
 

@@ -23,7 +23,7 @@ from beamlike.rows.event_time import Future, count_rows, read_event_time, split_
 from beamlike.steps.base import Step
 from beamlike.steps.timestamps import WithTimestamps
 from beamlike.steps.trial import Trial
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from stages.progress.splits import SourceSummary, announced, known, merge, read_to_end, summarize
 from stages.strategies.announced import AnnouncedWatermark, announcement
 from stages.strategies.validators import SourceFile
@@ -120,7 +120,7 @@ def _announced(source: SourcePlan, got: Ingested, watermark: int | None) -> Inge
 def _ingest(source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, files: FromFile | None) -> Ingested:
     if isinstance(rows, Faulty):
         return _unread(source, rows)
-    with at("source", source.name), naming_source(source.name):
+    with activity("source", source.name), naming_source(source.name):
         if not isinstance(source.source, ReadInFiles):  # whose columns its reader sees to
             rows = fitting(rows, f"source {source.name!r}", source.raw)
         return _ingest_whole(source, rows, now, files)

@@ -15,7 +15,7 @@ from beamlike.runtime.drops import Drops
 from beamlike.runtime.early_times import EarlyTimes
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 
 OnBatch: TypeAlias = Callable[[BatchRecord], object]
 """A function of the user's that is called with the record of each batch."""
@@ -44,7 +44,7 @@ class Losses:
         self.limit.end()
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Observers:
     """Tells of a batch in this order: its record, the terminal, the user's `on_batch`, the log, and what is lost last.
 
@@ -63,14 +63,24 @@ class Observers:
         cls,
         plan: Plan,
         limit: DeadLetterLimit,
+        *,
         outcome: Outcome,
         progress: Progress,
         on_batch: OnBatch | None,
         clock: Callable[[], int],
+        last_time: int | None = None,
     ) -> Observers:
-        """Of a run of this plan, on a machine with this `clock` (us)."""
+        """Creates the observers of a run of this plan. `clock` gives the time of this machine (us).
+
+        `last_time`: the processing time (us) of the last batch of an earlier run on the checkpoint, if it is known.
+        """
         return cls(
-            outcome, progress, on_batch, EarlyTimes(plan), ClockJumps(plan, clock), Losses.of(plan, limit)
+            outcome=outcome,
+            progress=progress,
+            on_batch=on_batch,
+            times=EarlyTimes(plan),
+            clock=ClockJumps(plan, clock, last_time),
+            losses=Losses.of(plan, limit),
         )
 
     def take(self, record: BatchRecord) -> None:
@@ -78,7 +88,7 @@ class Observers:
         self.outcome.write(record)
         self.progress.update(record)
         if self.on_batch is not None:
-            with at("callback", "on_batch"):
+            with activity("callback", "on_batch"):
                 self.on_batch(record)
         self.times.take(record)
         self.clock.take(record)

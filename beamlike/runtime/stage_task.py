@@ -9,13 +9,13 @@ import polars as pl
 
 from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed
-from beamlike.records.keys_seen import came
 from beamlike.records.model import SourceRecord, StageRecord
+from beamlike.records.seen_keys import SeenKeys
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.arrival import in_order
 from beamlike.runtime.build_records import source_record, stage_record
 from beamlike.runtime.stage_output import route_step
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from stages.operator import MAIN
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, least
@@ -40,10 +40,10 @@ class StageTask:
     plan: StagePlan
     sources: Mapping[str, WatermarkStrategy]
     origins: Mapping[str, Sequence[str]]
-    shard: int = 0
-    shards: int = 1
-    started: int = MIN_TIME
-    drains: bool = False
+    shard: int = attrs.field(default=0, kw_only=True)
+    shards: int = attrs.field(default=1, kw_only=True)
+    started: int = attrs.field(default=MIN_TIME, kw_only=True)
+    drains: bool = attrs.field(default=False, kw_only=True)
 
     def receive(self, known: Inputs, arrived: Arrived) -> Inputs:
         """What the shard knows of everything upstream, after what a batch has brought of it."""
@@ -55,14 +55,15 @@ class StageTask:
         reports = {role: self._reports(inputs, role) for role in operator.inputs}
         main = reports.pop(MAIN)
         sides = {role: least(found.values()) for role, found in reports.items()}
-        with at("stage", plan.name):
+        with activity("stage", plan.name):
             arrivals = {role: self._arrivals(role, rows.get(role, ())) for role in operator.inputs}
-            came(plan.name, arrivals[MAIN], operator.inputs[MAIN].keys, self.shard, self.shards)
+            keys = arrivals[MAIN].select(operator.inputs[MAIN].keys)
             marks = {role: report.watermark for role, report in sides.items()}
             clock = attrs.evolve(inputs.clock(main.values()), sides=marks, drained=self.drains)
             step = plan.stage.step(store, arrivals, clock)
             routed = dict(route_step(plan, step))
-        return StageTurn(inputs, main, step, routed, sides)
+        seen = SeenKeys(plan.name, keys, self.shard, self.shards)
+        return StageTurn(inputs, main, step, routed, sides, seen)
 
     def _reports(self, inputs: Inputs, role: str) -> dict[str, Report]:
         """Where that stands which is read at one of its inputs."""
@@ -87,7 +88,7 @@ class StageTask:
         return {name: source_record(name, inputs, strategy) for name, strategy in self.sources.items()}
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class StageTurn:
     """What a batch was for a stage: where it stood `upstream`, the `step`, and what of each output goes where.
 
@@ -99,11 +100,16 @@ class StageTurn:
     step: StageResult
     routed: Mapping[Output, Routed]
     sides: Mapping[str, Report] = attrs.field(factory=dict)
+    keys: SeenKeys | None = None
 
     @property
     def report(self) -> Report:
         """Where the stage stands now, for those downstream."""
         return self.step.report(idle=least(self.upstream.values()).idle)
+
+    def without_keys(self) -> StageTurn:
+        """The turn without the keys that it received, which take memory."""
+        return attrs.evolve(self, keys=None)
 
     @property
     def letters(self) -> DeadLetterCounts:

@@ -27,6 +27,7 @@ from beamlike.runtime.envelope import Topology
 from beamlike.runtime.ingest import require_files
 from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.options import Trigger, seconds
+from beamlike.runtime.outcome import RecordHooks
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.readings import with_readings_as_files
 from beamlike.runtime.run_sinks import RunSinks
@@ -37,15 +38,14 @@ from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.build import envelopes, labels, reads_rows
-from beamlike.spark.query.desks import TaskDesks, wall_clock
 from beamlike.spark.query.leftovers import tell_of_copies
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.query.tables import with_tables_sent
+from beamlike.spark.query.task_activity import TaskTrackers, wall_clock
 from beamlike.spark.session.session import interpret, worker_environment
-from beamlike.spark.stopping import Gate
-from beamlike.system.in_hand import Desk
+from beamlike.spark.stopping import BatchGate
 from windowing.time import MIN_TIME
 
 
@@ -77,7 +77,7 @@ class Options(Protocol):
     def continue_as(self) -> str | None: ...
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class Opened:
     """A run whose query can start: its plan as it reads and writes it, and all that is told of it."""
 
@@ -105,26 +105,27 @@ class Opened:
         listings = Listings.of(checkpoint, plan)
         held.callback(listings.close)
         checkpoint.end_at_once(name for name, source in plan.sources.items() if source.whole)
-        desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
         records = _records(checkpoint, options)
         storing = partial(stored, "write", records or checkpoint.path)
         run = OpenRun.of(
             plan,
             checkpoint,
             manifest,
-            sinks,
-            DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally),
-            desk,
-            options.on_batch,
-            held,
+            sinks=sinks,
+            limit=DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally),
+            clock=wall_clock,
+            on_batch=options.on_batch,
+            held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             records=records,
             tasks=True,
-            storing=storing,
+            hooks=RecordHooks(storing),
         )
         if (steps := steps_of(plan)) is not None:
             checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
-        return cls(plan, options, session, checkpoint, listings, run)
+        return cls(
+            plan=plan, options=options, session=session, checkpoint=checkpoint, listings=listings, run=run
+        )
 
     @property
     def plays(self) -> bool:
@@ -145,18 +146,25 @@ class Opened:
         planned = self.options.trigger == "available_now" and bool(self.listings.waiting)
         return (self.drains or planned) and not self.plays
 
-    def gate(self, on_batch: Callable[[BatchRecord], None]) -> Gate:
+    def gate(self, on_batch: Callable[[BatchRecord], None]) -> BatchGate:
         """What the query does with each batch; `on_batch` gets its record."""
         run, outcome = self.run.manifest["run"], self.run.outcome
         clock = None if self.plays else wall_clock
-        leftovers = Leftovers(self._parts().sinks, run)
-        last, desk = outcome.last, outcome.desk
-        writer = BatchWriter(self.plan, run, on_batch, last, clock, desk, leftovers, self.run.may_replay)
+        writer = BatchWriter(
+            plan=self.plan,
+            run=run,
+            on_batch=on_batch,
+            latest=outcome.last,
+            clock=clock,
+            tracker=outcome.tracker,
+            leftovers=Leftovers(self._parts().sinks, run),
+            may_replay=self.run.may_replay,
+        )
         # Nobody goes on from a temporary checkpoint.
         kept = self.options.checkpoint is not None
-        return Gate(writer, self.checkpoint.syncing()) if kept else Gate(writer)
+        return BatchGate(writer, self.checkpoint.syncing()) if kept else BatchGate(writer)
 
-    def start(self, gate: Gate) -> StreamingQuery:
+    def start(self, gate: BatchGate) -> StreamingQuery:
         """Starts the query."""
         parts = self._parts()
         tell_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
@@ -179,10 +187,10 @@ class Opened:
     def _parts(self) -> PartWriter:
         return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])
 
-    def _query(self, parts: PartWriter, gate: Gate) -> StreamingQuery:
+    def _query(self, parts: PartWriter, gate: BatchGate) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self.run.manifest["shards"]))
         started = MIN_TIME if self.plays else wall_clock()
-        desks = TaskDesks(self.run.outcome.tasks, self.run.outcome.desk.keys)
+        trackers = TaskTrackers(self.run.outcome.tasks, self.run.outcome.keys)
         control, listings = self.checkpoint.control(), self.listings.sources
         options = self.options
         asked = options.drain and options.checkpoint is not None and not self.plays
@@ -190,11 +198,11 @@ class Opened:
             self.session,
             self.plan,
             topology,
-            listings,
-            control,
-            parts,
-            started,
-            desks,
+            listings=listings,
+            control=control,
+            writer=parts,
+            started=started,
+            trackers=trackers,
             drains=self.plan.drains(asked=asked),
         )
         name = f"{self.plan.name}-{self.run.manifest['run']}"

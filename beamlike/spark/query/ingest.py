@@ -35,10 +35,10 @@ from beamlike.runtime.envelope import DDL, Topology, to_arrow
 from beamlike.runtime.ingest import Chunk, Ingested, ingest
 from beamlike.spark.checkpoint.orders import read_order
 from beamlike.spark.query.control import obey, tell
-from beamlike.spark.query.desks import NOWHERE, TaskDesks
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
 from beamlike.spark.query.parts import NO_PARTS, PartWriter, SourceParts, TaskParts
 from beamlike.spark.query.planner import Noted, NotedPart, Planner
+from beamlike.spark.query.task_activity import NO_TRACKERS, TaskTrackers
 from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end
 from stages.strategies.validators import SourceFile
@@ -70,7 +70,8 @@ def source_envelopes(
     sources: Iterable[SourcePlan],
     topology: Topology,
     listings: Mapping[str, Listing | Planner],
-    desks: TaskDesks = NOWHERE,
+    *,
+    trackers: TaskTrackers = NO_TRACKERS,
     writer: PartWriter = NO_PARTS,
 ) -> list[DataFrame]:
     """Streams of envelopes, in the order of the sources: one for all file sources that follow each other.
@@ -83,9 +84,9 @@ def source_envelopes(
     for number, plans in enumerate(streams):
         parts = writer.at_sources(len(topology.labels) + number, len(streams))
         if len(plans) > 1 or set(plans) <= set(listings):
-            made.append(_file_envelopes(plans, topology, listings, desks, parts))
+            made.append(_file_envelopes(plans, topology, listings, trackers, parts))
         else:
-            made += [_row_envelopes(session, plan, topology, desks, parts) for plan in plans.values()]
+            made += [_row_envelopes(session, plan, topology, trackers, parts) for plan in plans.values()]
     return made
 
 
@@ -104,7 +105,7 @@ def _file_envelopes(
     plans: Mapping[str, SourcePlan],
     topology: Topology,
     listings: Mapping[str, Listing | Planner],
-    desks: TaskDesks,
+    trackers: TaskTrackers,
     parts: SourceParts,
 ) -> DataFrame:
     """Spark only has lists of the files; the tasks read these, so rows never pass the JVM.
@@ -114,7 +115,7 @@ def _file_envelopes(
     files = reduce(DataFrame.unionAll, [_listed(listings[name]) for name in plans])
     # In turn from one partition: each task gets as many parts, and of a file that is alone each gets some.
     spread = files.coalesce(1).repartition(files.sparkSession.sparkContext.defaultParallelism)
-    return spread.mapInArrow(settled(desks.noted(_ingest_files(plans, topology, parts))), DDL)
+    return spread.mapInArrow(settled(trackers.tracked(_ingest_files(plans, topology, parts))), DDL)
 
 
 def _listed(listing: Listing | Planner) -> DataFrame:
@@ -123,7 +124,7 @@ def _listed(listing: Listing | Planner) -> DataFrame:
 
 
 def _row_envelopes(
-    session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks, parts: SourceParts
+    session: SparkSession, plan: SourcePlan, topology: Topology, trackers: TaskTrackers, parts: SourceParts
 ) -> DataFrame:
     with naming_source(plan.name):
         rows: DataFrame = cast(ReadBySpark, plan.source).read_by_spark(session)
@@ -132,7 +133,7 @@ def _row_envelopes(
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
         )
     ingest_rows = _ingest_rows(plan, topology, parts)
-    return rows.select("*", _now()).mapInArrow(settled(desks.noted(ingest_rows)), DDL)
+    return rows.select("*", _now()).mapInArrow(settled(trackers.tracked(ingest_rows)), DDL)
 
 
 def _now() -> Column:
@@ -270,7 +271,7 @@ def control_envelopes(
     directory: str,
     sources: tuple[SourcePlan, ...],
     topology: Topology,
-    desks: TaskDesks,
+    trackers: TaskTrackers,
 ) -> DataFrame:
     """Control is a source too: orders as lines of JSON, one file a batch, recorded and replayed."""
 
@@ -280,7 +281,7 @@ def control_envelopes(
                 yield to_arrow(list(obey(read_order(line), sources, topology, now)))
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
-    return lines.select("value", _now()).mapInArrow(settled(desks.noted(run)), DDL)
+    return lines.select("value", _now()).mapInArrow(settled(trackers.tracked(run)), DDL)
 
 
 def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:

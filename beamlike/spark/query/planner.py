@@ -18,7 +18,7 @@ from beamlike.plan.model import SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.notes import BEFORE, Notes, note_name
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from beamlike.system.path_names import file_name
 from beamlike.system.seals import sealed_lines, unsealed_lines
 from stages.facts import from_facts, to_facts
@@ -148,7 +148,7 @@ class Planner(NotedBatches):
         self.require_here(read)
         last = self._last(read)
         rows = sys.maxsize if isinstance(self.source, ReadInParts) else CHUNK_ROWS
-        with at("source", self.name), naming_source(self.name):
+        with activity("source", self.name), naming_source(self.name):
             self._intake = PlannedIntake(self.source, {} if last is None else last.position, rows)
         there = sorted(self.checkpoint.files.names(self.folder))
         if last is not None:
@@ -171,7 +171,7 @@ class Planner(NotedBatches):
 
     def _done(self, batches: Sequence[Noted], names: Iterable[str]) -> None:
         """Tells of batches that are committed, notes that, and removes the notes of these names."""
-        with at("source", self.name), naming_source(self.name):
+        with activity("source", self.name), naming_source(self.name):
             for noted in batches:
                 self._intake.committed(noted.taken)
         for last in batches[-1:]:
@@ -207,7 +207,7 @@ class Planner(NotedBatches):
 
     def _plan(self) -> bool:
         """Has the next batch planned, if there is one."""
-        with at("source", self.name), naming_source(self.name):
+        with activity("source", self.name), naming_source(self.name):
             taken = self._intake.new()
         self._more = taken is not None and taken.more
         if taken is None:

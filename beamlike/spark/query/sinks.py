@@ -24,7 +24,7 @@ from beamlike.runtime.envelope import RECORDS, Envelope
 from beamlike.runtime.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
 from beamlike.runtime.sinks import writing
 from beamlike.runtime.source_turns import SourceTurn, SourceTurns
-from beamlike.system.in_hand import Desk, at, seated
+from beamlike.system.activity import ActivityTracker, activity, tracked_by
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
@@ -33,13 +33,14 @@ Note = tuple[str, Message]
 """What a task tells the driver: of which source, stage or sink, and what."""
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class BatchWriter:
-    """The `foreachBatch` function of a run; `on_batch` gets the record of each batch. `latest`: the last before it.
+    """The `foreachBatch` function of a run.
 
-    `clock` gives the processing time (us) at which a batch is done; None where time is simulated. `desk` is where the
-    driver keeps what it is at. `leftovers` shows the files of a batch, and removes those of attempts that do not count.
-    `may_replay`: the first batch may have been begun by an earlier run.
+    `on_batch` receives the record of each batch, and `latest` is the record of the batch before the first one. `clock`
+    gives the processing time (us) at which a batch is done; None if time is simulated. `tracker` has the activity of
+    the driver. `leftovers` publishes the files of a batch, and removes those of attempts that do not count.
+    `may_replay`: an earlier run may have begun the first batch.
     """
 
     plan: Plan
@@ -47,7 +48,7 @@ class BatchWriter:
     on_batch: Callable[[BatchRecord], None]
     latest: BatchRecord | None
     clock: Callable[[], int] | None
-    desk: Desk
+    tracker: ActivityTracker
     leftovers: Leftovers
     may_replay: bool
     writing: bool = attrs.field(default=False, init=False)
@@ -63,10 +64,10 @@ class BatchWriter:
         self._sources = SourceTurns(self.plan, inputs)
 
     def __call__(self, envelopes: DataFrame, batch: int) -> None:
-        with seated(self.desk):
-            self.desk.begin(batch)
+        with tracked_by(self.tracker):
+            self.tracker.begin(batch)
             self._take(envelopes, batch)
-            self.desk.end()
+            self.tracker.end()
 
     def _take(self, envelopes: DataFrame, batch: int) -> None:
         self.writing = not self.leftovers.hides
@@ -77,7 +78,7 @@ class BatchWriter:
         for name, sink in self.plan.sinks.items():
             frames = [envelope.frame() for envelope in arrived if envelope.target == name]
             if frames:
-                with at("sink", name):
+                with activity("sink", name):
                     self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
             else:
