@@ -17,9 +17,9 @@ from beamlike.records.seen_keys import write_seen
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.build_records import with_letters
-from beamlike.runtime.ingest import Ingested
+from beamlike.runtime.ingested import Ingested, SourceTurn
 from beamlike.runtime.origins import shard_name
-from beamlike.runtime.source_turns import SourceTurn, SourceTurns
+from beamlike.runtime.source_turns import SourceTurns
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.system.activity import current_tracker
 from beamlike.system.threads import ALONE, Threads
@@ -77,10 +77,12 @@ class Engine:
         rows = sinks.write(number, arrived, threads)
         lost = DeadLetterCounts.of_all(got.lost for got in bundle.ingested.values())
         ingested = [bundle.ingested[name] for name in self.plan.sources if name in bundle.ingested]
-        letters = [got.letters for got in ingested] + [turns[name].letters for name in self.plan.stages]
+        made = [got.dead_letters for got in ingested] + [
+            turns[name].dead_letters for name in self.plan.stages
+        ]
         now = max(bundle.times.values())
         record = BatchRecord(number, now, sources, stages, now + self._elapsed(bundle), rows)
-        self.last = with_letters(record, lost, DeadLetterCounts.of_all(letters)).following(self.last)
+        self.last = with_letters(record, lost, DeadLetterCounts.of_all(made)).following(self.last)
         return self.last
 
     def _elapsed(self, bundle: Bundle) -> int:
@@ -92,7 +94,7 @@ class Engine:
         got = bundle.ingested.get(name, Ingested({}, {}))
         self._send(name, got.frames)
         record = self._sources.receive(name, bundle.arrived([name], bundle.times[name]), bundle.started)
-        turn = SourceTurn(got.read, got.elements, got.dead_letters, got.newest)
+        turn = SourceTurn.of(got)
         return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
 
     def _steps(self, bundle: Bundle, threads: Threads) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:

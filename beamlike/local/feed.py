@@ -25,7 +25,7 @@ from beamlike.local.read_ahead import (
 from beamlike.local.whole import WholeIntake
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingest import Chunk
+from beamlike.runtime.ingested import Chunk
 from beamlike.system.activity import activity
 from beamlike.system.threads import Started, Threads
 from stages.progress.inputs import Inputs

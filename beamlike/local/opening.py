@@ -29,13 +29,13 @@ from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
 from beamlike.runtime.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
-from beamlike.runtime.ingest import require_files
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.observers import OnBatch
 from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.options import AVAILABLE_NOW, Trigger
 from beamlike.runtime.outcome import RecordHooks
 from beamlike.runtime.progress import Progress
+from beamlike.runtime.reading import require_files
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.side_tables import at_hand, kept_tables
 from beamlike.runtime.sinks import check_sinks, require_in_process

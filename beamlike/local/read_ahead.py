@@ -15,7 +15,8 @@ import attrs
 
 from beamlike.io.sources import ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.ingest import Chunk, Ingested, ingest
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Chunk, Ingested
 from beamlike.system.activity import tracked_by
 from beamlike.system.threads import ALONE, Started, Threads
 
@@ -46,7 +47,7 @@ class Ahead:
         except Exception:
             # Raised again when its batch has begun, unless the time of that makes a difference.
             return cls(chunk, None, now)
-        return cls(chunk, None if got.dead_letters else got, now)
+        return cls(chunk, None if got.lost.total else got, now)
 
     def at(self, now: int) -> Ingested | None:
         """What becomes of it in a batch of this processing time, if that is known; clocks can be set back."""

@@ -9,7 +9,7 @@ import attrs
 
 from beamlike.io.sources import ReadInFiles
 from beamlike.runtime.dead_letter_limit import rows_text
-from beamlike.runtime.ingest import Newest
+from beamlike.runtime.ingested import Newest
 from windowing.time import format_time
 
 NO_ORDER: Final = "docs/watermarks.md#files-in-no-order says which watermark suits files in no order"

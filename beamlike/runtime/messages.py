@@ -13,8 +13,7 @@ import attrs
 
 from beamlike.records.model import SourceRecord, StageRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
-from beamlike.runtime.ingest import Ingested, Newest
-from beamlike.runtime.source_turns import SourceTurn
+from beamlike.runtime.ingested import Ingested, Newest, SourceTurn
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary
 
@@ -70,10 +69,10 @@ class SourceMessage:
     summary: SourceSummary
     ended: bool
     now: int
-    source: SourceCounts
-    newest: Newest
-    lost: DeadLetterCounts
-    letters: DeadLetterCounts
+    source: SourceCounts = attrs.field(kw_only=True)
+    newest: Newest = attrs.field(kw_only=True)
+    lost: DeadLetterCounts = attrs.field(kw_only=True)
+    dead_letters: DeadLetterCounts = attrs.field(kw_only=True)
 
     @property
     def turn(self) -> SourceTurn:
@@ -83,8 +82,16 @@ class SourceMessage:
     @classmethod
     def of(cls, ingested: Ingested, now: int, *, ended: bool) -> SourceMessage:
         """Of all that the task has ingested."""
-        counts = SourceCounts(ingested.read, ingested.elements, ingested.dead_letters)
-        return cls(ingested.summary, ended, now, counts, ingested.newest, ingested.lost, ingested.letters)
+        counts = SourceCounts(ingested.read, ingested.elements, ingested.lost.total)
+        return cls(
+            ingested.summary,
+            ended,
+            now,
+            source=counts,
+            newest=ingested.newest,
+            lost=ingested.lost,
+            dead_letters=ingested.dead_letters,
+        )
 
 
 @attrs.frozen
@@ -95,7 +102,7 @@ class StageMessage:
 
     stage: StageRecord
     sources: Mapping[str, SourceRecord]
-    letters: DeadLetterCounts
+    dead_letters: DeadLetterCounts
     now: int
 
 

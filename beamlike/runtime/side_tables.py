@@ -14,7 +14,9 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.plan.model import Plan, SourcePlan, TablePlan
 from beamlike.plan.tables import with_tables
 from beamlike.runtime.checkpoint import CheckpointFolder
-from beamlike.runtime.ingest import Chunk, ingest, read_in_process
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Chunk
+from beamlike.runtime.reading import read_in_process
 from beamlike.runtime.savepoint import Savepoint
 from beamlike.system.path_names import file_name
 from beamlike.system.seals import sealed_bytes, unsealed_bytes

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import attrs
 
 from beamlike.plan.model import Plan
 from beamlike.records.model import SourceRecord
 from beamlike.runtime.build_records import source_record
 from beamlike.runtime.file_order import FileOrder
-from beamlike.runtime.ingest import Newest, newest_of
+from beamlike.runtime.ingested import SourceTurn
 from stages.progress.inputs import Arrived, Inputs
 from windowing.time import MIN_TIME
-
-
-@attrs.frozen
-class SourceTurn:
-    """What a batch has had of a source, or a task of it: rows, what became of them, and which files they were from."""
-
-    read: int = 0
-    elements: int = 0
-    dead_letters: int = 0
-    newest: Newest = attrs.field(factory=dict)
-
-    @classmethod
-    def of_all(cls, turns: Iterable[SourceTurn]) -> SourceTurn:
-        """Of all tasks."""
-        parts = list(turns)
-        return cls(
-            sum(turn.read for turn in parts),
-            sum(turn.elements for turn in parts),
-            sum(turn.dead_letters for turn in parts),
-            newest_of(turn.newest for turn in parts),
-        )
 
 
 @attrs.define

@@ -112,7 +112,7 @@ class StageTurn:
         return attrs.evolve(self, keys=None)
 
     @property
-    def letters(self) -> DeadLetterCounts:
+    def dead_letters(self) -> DeadLetterCounts:
         """The dead letters of the stage and of the steps after it."""
         return DeadLetterCounts.of_all(routed.letters for routed in self.routed.values())
 

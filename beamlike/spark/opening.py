@@ -24,11 +24,11 @@ from beamlike.runtime.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
-from beamlike.runtime.ingest import require_files
 from beamlike.runtime.open_run import OpenRun
 from beamlike.runtime.options import Trigger, seconds
 from beamlike.runtime.outcome import RecordHooks
 from beamlike.runtime.progress import Progress
+from beamlike.runtime.reading import require_files
 from beamlike.runtime.readings import with_readings_as_files
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import hold_sinks

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from beamlike.io.sources import ReadInSteps
 from beamlike.plan.model import SourcePlan
 from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
-from beamlike.runtime.ingest import Ingested, ingest_step
+from beamlike.runtime.ingested import Ingested
 from beamlike.runtime.messages import SourceMessage, SummaryMessage
+from beamlike.runtime.reading import ingest_step
 from beamlike.spark.checkpoint.orders import Order, PlayStep
 
 

@@ -32,7 +32,8 @@ from beamlike.io.sources import (
 )
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
-from beamlike.runtime.ingest import Chunk, Ingested, ingest
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Chunk, Ingested
 from beamlike.spark.checkpoint.orders import read_order
 from beamlike.spark.query.control import obey, tell
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
@@ -153,7 +154,7 @@ class _Task:
 
     def send(self, chunk: Chunk, origin: str, sequence: int) -> pa.RecordBatch | None:
         ingested = ingest(self.plan, chunk, self.now)
-        self.total = self.total.told_with(ingested, self.plan)
+        self.total = self.total.merged_without_rows(ingested, self.plan)
         sent = {name: self.topology.lift(name, frame) for name, frame in ingested.frames.items()}
         envelopes = [
             envelope
@@ -165,7 +166,7 @@ class _Task:
 
     def tell(self, summary: SourceSummary) -> None:
         """What is known besides the rows."""
-        self.total = self.total.told_with(Ingested({}, summary), self.plan)
+        self.total = self.total.merged_without_rows(Ingested({}, summary), self.plan)
 
     def close(self) -> pa.RecordBatch:
         """What the task has to tell of all that it has sent."""

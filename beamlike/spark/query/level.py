@@ -153,7 +153,7 @@ class Level:
             write_seen(self.keys, turn.keys)
         yield from self._send(plan, shard_name(plan.name, shard), turn)
         record, read = turn.record(self._finished(inputs.now)), task.source_records(inputs)
-        told = StageMessage(record, read, turn.letters, inputs.now)
+        told = StageMessage(record, read, turn.dead_letters, inputs.now)
         yield note(self.topology.labels[shard], RECORDS, plan.name, told)
 
     def _send(self, plan: StagePlan, origin: str, turn: StageTurn) -> Iterator[Envelope]:

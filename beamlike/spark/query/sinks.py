@@ -21,9 +21,10 @@ from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import Leftovers, take_back
 from beamlike.runtime.build_records import with_letters
 from beamlike.runtime.envelope import RECORDS, Envelope
+from beamlike.runtime.ingested import SourceTurn
 from beamlike.runtime.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
 from beamlike.runtime.sinks import writing
-from beamlike.runtime.source_turns import SourceTurn, SourceTurns
+from beamlike.runtime.source_turns import SourceTurns
 from beamlike.system.activity import ActivityTracker, activity, tracked_by
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
@@ -119,7 +120,7 @@ class BatchWriter:
                 rows[name] = rows.get(name, 0) + told.rows
         known = self.latest.stages if self.latest else {}
         lost = DeadLetterCounts.of_all(told.lost for told in of_sources)
-        made = DeadLetterCounts.of_all(told.letters for told in of_both)
+        made = DeadLetterCounts.of_all(told.dead_letters for told in of_both)
         record = BatchRecord(
             batch,
             now,
