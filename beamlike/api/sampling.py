@@ -15,7 +15,7 @@ from beamlike.io import Memory
 from beamlike.io.base import Announced, Faulty, Part, Pieces, Source, Unreadable, output_frame
 from beamlike.io.in_process import InProcess, chunks_of
 from beamlike.io.sources import Chunk, ReadInSteps
-from beamlike.local.bundle import bundles
+from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.local.runner import LocalRunner
 from beamlike.logical.dead_letters import has_dead_letters
@@ -130,8 +130,8 @@ def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None)
     plan = with_tables_read(plan, runner.clock())
     engine, sinks = Engine(plan, runner.clock), BatchSinks(plan, {_SINK: out}, plan.name)
     rows = 0
-    for number, bundle in enumerate(bundles(plan, runner.chunk_rows, runner.clock, engine.inputs)):
-        record = engine.take(bundle, number, sinks)
+    for number, batch in enumerate(batch_inputs(plan, runner.chunk_rows, runner.clock, engine.inputs)):
+        record = engine.run(batch, number, sinks)
         losses.take(record)
         rows += record.sinks.get(_SINK, 0)
         if enough is not None and rows >= enough:

@@ -11,12 +11,12 @@ from typing import Self
 
 import attrs
 
-from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.control import GivenUp, RunControl
-from beamlike.local.feed import Next
+from beamlike.local.feed import NextBatch
+from beamlike.local.logged_batch import LoggedBatch
 from beamlike.local.opening import Opened, Options, check_plan, dead_letters_of
-from beamlike.local.read_ahead import FEW
+from beamlike.local.prefetch import FEW
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
@@ -149,7 +149,7 @@ class LiveRun(Shown):
             elif self._control.phase is Phase.GOING:
                 self._rest(due)
 
-    def _see_to_what_is_due(self, found: Next) -> None:
+    def _see_to_what_is_due(self, found: NextBatch) -> None:
         """Has a batch without input if the run has begun none, as the clock has moved on since the last run."""
         last = self._opened.journal.last
         if last is None or last[0].started == self._opened.started or self.runner.drain:
@@ -164,23 +164,25 @@ class LiveRun(Shown):
             self._opened.journal.settle()
             self._control.stopping.wait(left)
 
-    def _look(self) -> Next:
+    def _look(self) -> NextBatch:
         """What is there; to look for it is part of the next batch."""
         last = self._opened.journal.last
         self._opened.run.outcome.tracker.begin(0 if last is None else last[0].number + 1)
         return self._opened.feed.next(self._opened.engine.inputs)
 
-    def _begun(self, found: Next) -> Begun:
+    def _begun(self, found: NextBatch) -> LoggedBatch:
         """The batch that takes this, noted before anything of it is done."""
         opened, now = self._opened, self._opened.options.clock()
         number = 0
         if (last := opened.journal.last) is not None:
             number, now = last[0].number + 1, max(now, last[0].now)
-        batch = Begun(number, now, opened.started, found.taken, waiting=found.waiting, ended=found.ended)
+        batch = LoggedBatch(
+            number, now, opened.started, found.taken, waiting=found.waiting, ended=found.ended
+        )
         opened.journal.begin(batch)
         return batch
 
-    def _take(self, batch: Begun, *, again: bool = False) -> None:
+    def _take(self, batch: LoggedBatch, *, again: bool = False) -> None:
         self._opened.run.outcome.tracker.begin(batch.number)
         self._control.writing = False
         take = partial(self._opened.process, batch, again=again)
@@ -214,7 +216,7 @@ class LiveRun(Shown):
         """
         opened = self._opened
         opened.run.note("draining")
-        batch = self._begun(Next({}, ended=True))
+        batch = self._begun(NextBatch({}, ended=True))
         try:
             self._take(batch)
         except Exception:

@@ -9,13 +9,13 @@ import attrs
 
 from beamlike.io import JSONLines
 from beamlike.io.sources import ReadFromMemory
-from beamlike.local.begun import Begun
-from beamlike.local.bundle import Clock
+from beamlike.local.batch_input import Clock
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.control import RunControl
 from beamlike.local.engine import Engine
-from beamlike.local.feed import Feed, feed_of, require_resumable
+from beamlike.local.feed import InputFeed, open_feed, require_resumable
 from beamlike.local.journal import Journal
+from beamlike.local.logged_batch import LoggedBatch
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import Runner
 from beamlike.plan.matching import fitted, require_told_apart
@@ -99,7 +99,7 @@ class Opened:
     options: Options
     run: OpenRun
     journal: Journal
-    feed: Feed
+    feed: InputFeed
     engine: Engine
     sinks: BatchSinks
     started: int
@@ -130,7 +130,7 @@ class Opened:
         plan = with_tables(plan, at_hand(tables))
         # Sources first: what cannot be read must not cost what an earlier run has written.
         threads = Threads()
-        feed = feed_of(
+        feed = open_feed(
             plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
         )
         if feed.tells and journal.last is not None and journal.last[1]:
@@ -179,15 +179,15 @@ class Opened:
         """Whether it plays test streams, which have an end of their own."""
         return steps_of(self.plan) is not None
 
-    def process(self, batch: Begun, *, again: bool) -> BatchRecord:
+    def process(self, batch: LoggedBatch, *, again: bool) -> BatchRecord:
         """Does a batch that was begun, maybe `again`: its sinks have it."""
-        bundle = self.feed.bundle(batch, again=again)
-        record = self.engine.take(bundle, batch.number, self.sinks)
+        arrived = self.feed.read(batch, again=again)
+        record = self.engine.run(arrived, batch.number, self.sinks)
         for name, inputs in self.engine.inputs.items():
             keep_inputs(name, self.journal, inputs)
         return record
 
-    def finish(self, batch: Begun, record: BatchRecord) -> None:
+    def finish(self, batch: LoggedBatch, record: BatchRecord) -> None:
         """Tells of it; then it is done."""
         self.run.observers.take(record)
         self.journal.commit(batch)

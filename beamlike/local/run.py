@@ -10,7 +10,7 @@ from typing import Protocol
 import attrs
 
 from beamlike.io import JSONLines
-from beamlike.local.bundle import Bundle, Clock, bundles
+from beamlike.local.batch_input import BatchInput, Clock, batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.model import Plan
@@ -80,7 +80,7 @@ class LocalRun(Shown):
         """Batch after batch, until all sources are at their end."""
         inputs, threads = dict[str, Inputs](), Threads()
         # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
-        taken = bundles(self.plan, self.runner.chunk_rows, self.runner.clock, inputs, threads)
+        taken = batch_inputs(self.plan, self.runner.chunk_rows, self.runner.clock, inputs, threads)
         _require_writable(self.plan, self.run_id, self.runner.records)
         with hold_sinks(self.plan, self.run_id) as held, threads:
             self.dead_letters, lock = hold_letters(self.plan.name, self.run_id)
@@ -98,7 +98,7 @@ class LocalRun(Shown):
         if self._stopped:
             raise Interrupted(self)
 
-    def _go_alone(self, taken: Iterator[Bundle], engine: Engine, outcome: Outcome) -> None:
+    def _go_alone(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
         """Runs while no other run of this name writes to the same places."""
         try:
             outcome.followed_by(self.runner.on_batch)
@@ -109,7 +109,7 @@ class LocalRun(Shown):
         finally:
             outcome.close("failed")
 
-    def _write_all(self, taken: Iterator[Bundle], engine: Engine, outcome: Outcome) -> None:
+    def _write_all(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
         """To files beside those of an earlier run, which they replace at the end."""
         letters = JSONLines(self.dead_letters)
         sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_letters=True)
@@ -127,7 +127,7 @@ class LocalRun(Shown):
         except KeyboardInterrupt:
             raise Interrupted(self) from None
 
-    def _go(self, taken: Iterator[Bundle], engine: Engine, sinks: BatchSinks, outcome: Outcome) -> None:
+    def _go(self, taken: Iterator[BatchInput], engine: Engine, sinks: BatchSinks, outcome: Outcome) -> None:
         progress = Progress(self.plan.name, quiet=self.runner.quiet)
 
         def stop() -> None:
@@ -152,15 +152,15 @@ class LocalRun(Shown):
 
     def _take_all(
         self,
-        taken: Iterator[Bundle],
+        taken: Iterator[BatchInput],
         engine: Engine,
         sinks: BatchSinks,
         observers: Observers,
         tracker: ActivityTracker,
     ) -> None:
         tracker.begin(0)
-        for number, bundle in enumerate(taken):
-            self.batches.append(engine.take(bundle, number, sinks))
+        for number, batch in enumerate(taken):
+            self.batches.append(engine.run(batch, number, sinks))
             observers.take(self.batches[-1])
             if self._stopped:
                 return

@@ -126,8 +126,8 @@ class BatchWriter:
             now,
             {name: self._source(name, notes, now) for name in self.plan.sources},
             {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
-            now if self.clock is None else max(now, self.clock()),
-            rows,
+            finished=now if self.clock is None else max(now, self.clock()),
+            sinks=rows,
         )
         return with_letters(record, lost, made).following(self.latest)
 

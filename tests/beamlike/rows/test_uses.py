@@ -241,7 +241,17 @@ def test_then_is_associative(uses: list[Uses], cut: int) -> None:
 def record(number: int, uses: Uses) -> BatchRecord:
     errors = {step: unused.error for step, unused in uses.none.items()}
     letters = {step: unused.rows for step, unused in uses.none.items()}
-    return BatchRecord(number, 0, {"rows": SourceRecord(0, 600)}, {}, None, {}, letters, errors, uses=uses)
+    return BatchRecord(
+        number,
+        0,
+        {"rows": SourceRecord(0, 600)},
+        {},
+        finished=None,
+        sinks={},
+        dead_letters=letters,
+        errors=errors,
+        uses=uses,
+    )
 
 
 NONE = Uses((), {"it": Unused(600, "why")})

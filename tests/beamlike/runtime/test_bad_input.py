@@ -339,7 +339,16 @@ def record(number: int, elements: int, dead: int, parse: int) -> BatchRecord:
     errors = {"rows": "why"} if dead else {}
     errors |= {"parse": "why not"} if parse else {}
     sources = {"rows": SourceRecord(0, elements, dead)}
-    return BatchRecord(number, 0, sources, {}, None, {}, {"parse": parse} if parse else {}, errors)
+    return BatchRecord(
+        number,
+        0,
+        sources,
+        {},
+        finished=None,
+        sinks={},
+        dead_letters={"parse": parse} if parse else {},
+        errors=errors,
+    )
 
 
 def test_a_batch_that_is_run_again_counts_once() -> None:

@@ -78,7 +78,9 @@ def test_more_than_a_hundredth_is_logged(late: int, told: int, caplog: pytest.Lo
 
 
 def batch(number: int, placed: int, late: int) -> BatchRecord:
-    stage = StageRecord(0, 0, "nothing", placed, {}, {"late": late} if late else {}, placed=placed)
+    stage = StageRecord(
+        0, 0, "nothing", elements=placed, panes={}, dropped={"late": late} if late else {}, placed=placed
+    )
     return BatchRecord(number, 0, {}, {"totals": stage})
 
 
@@ -109,7 +111,7 @@ def test_small_batches_are_looked_at_together_and_a_long_quiet_time_hides_nothin
 
 def test_a_reason_that_only_its_operator_knows_is_told_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     plan = totals([1]).plan()
-    stage = StageRecord(0, 0, "nothing", 2, {}, {"gone stale": 2}, placed=2)
+    stage = StageRecord(0, 0, "nothing", elements=2, panes={}, dropped={"gone stale": 2}, placed=2)
     record = BatchRecord(0, 0, {}, {"totals": stage})
     assert list(dropped_rows(plan, [record])) == [
         "2 of 2 elements that totals dropped, by the reason 'gone stale': its .late() gives them as a collection"

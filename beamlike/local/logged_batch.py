@@ -12,7 +12,7 @@ from beamlike.io.sources import Position, Taken
 
 
 @attrs.frozen
-class Begun:
+class LoggedBatch:
     """A batch: what it takes of which source, and its processing time (us), which is the same when it is done again.
 
     `started` is when the run began (us) that took it. Sources that are `waiting` are too far ahead. With `ended`, all

@@ -15,7 +15,7 @@ _READ: Final = "@whole"
 
 
 @attrs.define
-class WholeIntake:
+class FullReadIntake:
     """Takes a source once, as a whole: what comes to it later is not for the run."""
 
     intake: Intake
