@@ -25,7 +25,7 @@ from beamlike.plan.compiler import compile_plan
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit, rows_text
-from beamlike.runtime.observers import Losses
+from beamlike.runtime.observers import LossReport
 from beamlike.runtime.side_tables import with_tables_read
 from stages.strategies.validators import SourceFile
 
@@ -126,7 +126,7 @@ def sample(
 
 def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None) -> bool:
     """Runs the plan, and says whether to its end. Dead letters that nobody takes go nowhere."""
-    runner, losses = LocalRunner(), Losses.of(plan, DeadLetterLimit(limit))
+    runner, losses = LocalRunner(), LossReport.of(plan, DeadLetterLimit(limit))
     plan = with_tables_read(plan, runner.clock())
     engine, sinks = Engine(plan, runner.clock), BatchSinks(plan, {_SINK: out}, plan.name)
     rows = 0

@@ -15,7 +15,8 @@ from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.control import GivenUp, RunControl
 from beamlike.local.feed import NextBatch
 from beamlike.local.logged_batch import LoggedBatch
-from beamlike.local.opening import Opened, Options, check_plan, dead_letters_of
+from beamlike.local.opening import OpenLocalRun, check_plan
+from beamlike.local.options import LocalOptions
 from beamlike.local.prefetch import FEW
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
@@ -23,7 +24,7 @@ from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, seconds
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.readings import with_readings_as_files
-from beamlike.runtime.summary import Shown, tell_of_open
+from beamlike.runtime.summary import Shown, log_open
 from beamlike.system.activity import tracked_by
 from beamlike.system.threads import in_one_thread
 
@@ -36,9 +37,9 @@ class LiveRun(Shown):
     """
 
     plan: Plan
-    runner: Options
+    runner: LocalOptions
     checkpoint: LocalCheckpoint
-    _opened: Opened = attrs.field(alias="opened")
+    _opened: OpenLocalRun = attrs.field(alias="opened")
     _control: RunControl = attrs.field(alias="control")
     _held: ExitStack = attrs.field(alias="held")
     batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES), init=False)
@@ -48,14 +49,14 @@ class LiveRun(Shown):
     _failure: BaseException | None = attrs.field(default=None, init=False)
 
     @classmethod
-    def begin(cls, plan: Plan, runner: Options, checkpoint: LocalCheckpoint) -> Self:
+    def begin(cls, plan: Plan, runner: LocalOptions, checkpoint: LocalCheckpoint) -> Self:
         """Locks the checkpoint, compares the plan with it, and opens the run."""
         plan = with_readings_as_files(plan, checkpoint.at("readings"), runner.clock)
         check_plan(plan, checkpoint, draining=runner.drain)
         control = RunControl()
         with ExitStack() as held:
             held.enter_context(checkpoint.lock(f"the run of {plan.name!r}"))
-            opened = Opened.of(plan, runner, checkpoint, control, held)
+            opened = OpenLocalRun.of(plan, runner, checkpoint, control, held)
             run = cls(opened.plan, runner, checkpoint, opened, control, held.pop_all())
         opened.run.progress.up(checkpoint.path)
         return run
@@ -68,7 +69,7 @@ class LiveRun(Shown):
     @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes."""
-        return dead_letters_of(self.checkpoint)
+        return self.checkpoint.dead_letters
 
     def go(self) -> None:
         """Batch after batch, in this thread. Raises what fails."""
@@ -78,7 +79,7 @@ class LiveRun(Shown):
                 self._take_all()
                 self._opened.journal.settle()
                 self._end()
-            tell_of_open(self, goes_on=True)
+            log_open(self, goes_on=True)
             self._opened.run.sinks.conclude(outcome, self._control.phase.ending)
         except GivenUp:
             outcome.close("stopped")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import attrs
 
 from beamlike.io import JSONLines
 from beamlike.io.sources import ReadFromMemory
-from beamlike.local.batch_input import Clock
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.control import RunControl
 from beamlike.local.engine import Engine
 from beamlike.local.feed import InputFeed, open_feed, require_resumable
 from beamlike.local.journal import Journal
 from beamlike.local.logged_batch import LoggedBatch
+from beamlike.local.options import LocalOptions
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import Runner
 from beamlike.plan.matching import fitted, require_told_apart
@@ -30,9 +30,8 @@ from beamlike.runtime.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
-from beamlike.runtime.observers import OnBatch
 from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import AVAILABLE_NOW, Trigger
+from beamlike.runtime.options import AVAILABLE_NOW
 from beamlike.runtime.outcome import RecordHooks
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.reading import require_files
@@ -48,31 +47,6 @@ _FILES: Final = (
 )
 """Some of a checkpoint, of each kind that readers may take for theirs."""
 _DIGESTS: Final = "digests.json"
-
-
-class Options(Protocol):
-    """What the runner says of its runs."""
-
-    @property
-    def chunk_rows(self) -> int: ...
-
-    @property
-    def trigger(self) -> Trigger: ...
-
-    @property
-    def drain(self) -> bool: ...
-
-    @property
-    def quiet(self) -> bool: ...
-
-    @property
-    def on_batch(self) -> OnBatch | None: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def continue_as(self) -> str | None: ...
 
 
 def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> None:
@@ -92,11 +66,11 @@ def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> No
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Opened:
+class OpenLocalRun:
     """A run whose batches can begin."""
 
     plan: Plan
-    options: Options
+    options: LocalOptions
     run: OpenRun
     journal: Journal
     feed: InputFeed
@@ -108,7 +82,7 @@ class Opened:
     def of(
         cls,
         plan: Plan,
-        options: Options,
+        options: LocalOptions,
         checkpoint: LocalCheckpoint,
         control: RunControl,
         held: ExitStack,
@@ -121,7 +95,7 @@ class Opened:
         plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
-        run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))
+        run_sinks = RunSinks(plan, manifest["run"], JSONLines(checkpoint.dead_letters))
         manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
             manifest, _reached(journal), options.continue_as, held
         )
@@ -136,7 +110,7 @@ class Opened:
         if feed.tells and journal.last is not None and journal.last[1]:
             # Who was killed right after the commit has not told of it.
             feed.committed(journal.last[0])
-        run_sinks = RunSinks(plan, manifest["run"], run_sinks.letters)
+        run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
         run = OpenRun.of(
             plan,
             checkpoint,
@@ -194,11 +168,6 @@ class Opened:
         if self.feed.tells:
             self.journal.settle()
             self.feed.committed(batch)
-
-
-def dead_letters_of(checkpoint: LocalCheckpoint) -> str:
-    """The folder of the dead letters that no collection of the pipeline takes."""
-    return checkpoint.at("dead-letters")
 
 
 def _reached(journal: Journal) -> Reached:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from signal import SIGINT
-from typing import Protocol
 
 import attrs
 
 from beamlike.io import JSONLines
-from beamlike.local.batch_input import BatchInput, Clock, batch_inputs
+from beamlike.local.batch_input import BatchInput, batch_inputs
 from beamlike.local.engine import Engine
+from beamlike.local.options import LocalOptions
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.dead_letter_folder import folder_of_letters, hold_letters
+from beamlike.runtime.dead_letter_folder import dead_letter_folder, lock_dead_letters
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.observers import Observers, OnBatch
+from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.run_sinks import RunSinks
@@ -30,41 +30,19 @@ from beamlike.system.threads import Threads
 from stages.progress.inputs import Inputs
 
 
-class Options(Protocol):
-    """What the runner says of it."""
-
-    @property
-    def chunk_rows(self) -> int: ...
-
-    @property
-    def records(self) -> str | os.PathLike[str] | None: ...
-
-    @property
-    def on_batch(self) -> OnBatch | None: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def run_id(self) -> str | None: ...
-
-    @property
-    def quiet(self) -> bool: ...
-
-
 @attrs.define(repr=False)
 class LocalRun(Shown):
     """A run in process, and what it recorded."""
 
     plan: Plan
-    runner: Options
+    runner: LocalOptions
     batches: list[BatchRecord] = attrs.field(factory=list)
     _stopped: bool = False
     dead_letters: str = attrs.field(init=False)
     """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
 
     def __attrs_post_init__(self) -> None:
-        self.dead_letters = folder_of_letters(self.plan.name)
+        self.dead_letters = dead_letter_folder(self.plan.name)
 
     @property
     def last(self) -> BatchRecord | None:
@@ -83,7 +61,7 @@ class LocalRun(Shown):
         taken = batch_inputs(self.plan, self.runner.chunk_rows, self.runner.clock, inputs, threads)
         _require_writable(self.plan, self.run_id, self.runner.records)
         with hold_sinks(self.plan, self.run_id) as held, threads:
-            self.dead_letters, lock = hold_letters(self.plan.name, self.run_id)
+            self.dead_letters, lock = lock_dead_letters(self.plan.name, self.run_id)
             held.enter_context(lock)
             outcome = Outcome.open(self.runner.records, self.plan, self.runner.clock, fresh=True)
             engine = Engine(
@@ -112,7 +90,7 @@ class LocalRun(Shown):
     def _write_all(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
         """To files beside those of an earlier run, which they replace at the end."""
         letters = JSONLines(self.dead_letters)
-        sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_letters=True)
+        sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_dead_letters=True)
         try:
             sinks.start()
             self._go(taken, engine, BatchSinks(sinks.plan, sinks.sinks, self.run_id), outcome)
@@ -174,7 +152,7 @@ def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | No
     require_in_process(plan)
     sources = {name: source.source for name, source in plan.sources.items()}
     letters = "where dead letters go that nobody takes; read another folder, or run in another"
-    require_outside(sources, folder_of_letters(plan.name), (f"part-{run}-000000-000.jsonl",), letters)
+    require_outside(sources, dead_letter_folder(plan.name), (f"part-{run}-000000-000.jsonl",), letters)
     if records is not None:
         require_outside(sources, os.fspath(records), ("",), "the records of the run; name another file")
     check_sinks({name: sink.sink for name, sink in plan.sinks.items()})

@@ -54,6 +54,11 @@ class CheckpointFolder:
         """A path below the project's own folder in the checkpoint, or that folder."""
         return "/".join([self.path.rstrip("/"), OURS, *names])
 
+    @property
+    def dead_letters(self) -> str:
+        """The folder for dead letters that no collection of the pipeline takes."""
+        return self.at("dead-letters")
+
     def damaged(self, what: str) -> CheckpointError:
         """The error for something in it that is not as it was written."""
         return CheckpointError(

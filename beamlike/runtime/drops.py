@@ -71,7 +71,7 @@ def takers_of_late(plan: Plan, stage: str) -> list[str]:
 
 
 @attrs.define
-class Drops:
+class DroppedCounts:
     """Tells the log where a stage drops more than is `USUAL` of what came since it was last looked at.
 
     A stage is looked at whenever `ENOUGH` elements have come, however they are spread over batches, and at the end. It

@@ -11,7 +11,7 @@ from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.clock_jumps import ClockJumps
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.drops import Drops
+from beamlike.runtime.drops import DroppedCounts
 from beamlike.runtime.early_times import EarlyTimes
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
@@ -22,16 +22,16 @@ OnBatch: TypeAlias = Callable[[BatchRecord], object]
 
 
 @attrs.frozen
-class Losses:
+class LossReport:
     """What a run loses, told in the log: elements that stages drop, and dead letters, of which too many fail it."""
 
-    drops: Drops
+    drops: DroppedCounts
     limit: DeadLetterLimit
 
     @classmethod
-    def of(cls, plan: Plan, limit: DeadLetterLimit) -> Losses:
+    def of(cls, plan: Plan, limit: DeadLetterLimit) -> LossReport:
         """Of a run of this plan."""
-        return cls(Drops(plan), limit)
+        return cls(DroppedCounts(plan), limit)
 
     def take(self, record: BatchRecord) -> None:
         """One more batch. Raises `TooManyDeadLetters`."""
@@ -56,7 +56,7 @@ class Observers:
     on_batch: OnBatch | None
     times: EarlyTimes
     clock: ClockJumps
-    losses: Losses
+    losses: LossReport
 
     @classmethod
     def of(
@@ -80,7 +80,7 @@ class Observers:
             on_batch=on_batch,
             times=EarlyTimes(plan),
             clock=ClockJumps(plan, clock, last_time),
-            losses=Losses.of(plan, limit),
+            losses=LossReport.of(plan, limit),
         )
 
     def take(self, record: BatchRecord) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import os
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 import attrs
 
 from beamlike.errors import nearest
 from beamlike.logical.names import require_name
+from beamlike.records.model import BatchRecord
 from windowing.time import Duration, microseconds
 
 AVAILABLE_NOW: Final = "available_now"
@@ -16,6 +19,31 @@ AVAILABLE_NOW: Final = "available_now"
 
 Trigger = Duration
 """When batches begin: `AVAILABLE_NOW`, or the least time from one to the next."""
+
+
+class RunOptions(Protocol):
+    """The options that both runners have for a run."""
+
+    @property
+    def checkpoint(self) -> str | None: ...
+
+    @property
+    def trigger(self) -> Trigger: ...
+
+    @property
+    def drain(self) -> bool: ...
+
+    @property
+    def records(self) -> str | os.PathLike[str] | None: ...
+
+    @property
+    def on_batch(self) -> Callable[[BatchRecord], None] | None: ...
+
+    @property
+    def quiet(self) -> bool: ...
+
+    @property
+    def continue_as(self) -> str | None: ...
 
 
 def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:

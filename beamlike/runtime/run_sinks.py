@@ -32,13 +32,13 @@ class RunSinks:
 
     plan: Plan
     run: str
-    letters: Files
+    dead_letters: Files
     replaced: Mapping[str, Replacing] = attrs.field(factory=dict)
     _is_over: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    def replacing(cls, plan: Plan, run: str, letters: Files, *, also_letters: bool = False) -> Self:
-        """What can be replaced is, at its end; `also_letters`: earlier runs may have left some in the same place."""
+    def replacing(cls, plan: Plan, run: str, dead_letters: Files, *, also_dead_letters: bool = False) -> Self:
+        """What can be replaced is, at its end; `also_dead_letters`: earlier runs may have left some in the same place."""
         sinks = {
             name: attrs.evolve(sink, sink=sink.sink.beside(run)) if isinstance(sink.sink, Replacing) else sink
             for name, sink in plan.sinks.items()
@@ -46,14 +46,14 @@ class RunSinks:
         replaced: dict[str, Replacing] = {
             name: sink.sink for name, sink in sinks.items() if isinstance(sink.sink, Replacing)
         }
-        if also_letters:
-            replaced[UNCLAIMED] = letters = letters.beside(run)
-        return cls(attrs.evolve(plan, sinks=sinks), run, letters, replaced)
+        if also_dead_letters:
+            replaced[UNCLAIMED] = dead_letters = dead_letters.beside(run)
+        return cls(attrs.evolve(plan, sinks=sinks), run, dead_letters, replaced)
 
     @property
     def sinks(self) -> dict[str, Sink]:
         """All that the run writes to, by name."""
-        return {**{name: sink.sink for name, sink in self.plan.sinks.items()}, UNCLAIMED: self.letters}
+        return {**{name: sink.sink for name, sink in self.plan.sinks.items()}, UNCLAIMED: self.dead_letters}
 
     def start(self, *, restored: bool = False) -> None:
         """Has the sinks make what they write to, and know their columns even if no row ever comes.
@@ -61,8 +61,8 @@ class RunSinks:
         A run that was `restored` from a savepoint continues the files of the saved run; in others, files of other runs
         are told of. Raises `SinkError` where one cannot, and what the sink itself refuses.
         """
-        if os.path.isdir(self.letters.folder):
-            start_sink(UNCLAIMED, self.letters, self.run)
+        if os.path.isdir(self.dead_letters.folder):
+            start_sink(UNCLAIMED, self.dead_letters, self.run)
         for name, sink in self.plan.sinks.items():
             start_sink(name, sink.sink, self.run)
             if isinstance(sink.sink, Files) and not restored:

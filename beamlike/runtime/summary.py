@@ -95,7 +95,7 @@ def left_open(run: Run) -> Iterator[str]:
             yield f"{' and '.join(told)} {'pending ' if stage.timers else ''}in {name}, whose windows are open"
 
 
-def tell_of_open(run: Run, *, goes_on: bool) -> None:
+def log_open(run: Run, *, goes_on: bool) -> None:
     """Logs what is left open at the end of a run; `goes_on`: a later run can take it up."""
     for text in left_open(run):
         if goes_on:

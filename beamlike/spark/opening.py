@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -25,7 +26,7 @@ from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
 from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import Trigger, seconds
+from beamlike.runtime.options import RunOptions, seconds
 from beamlike.runtime.outcome import RecordHooks
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.reading import require_files
@@ -38,7 +39,7 @@ from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.build import envelopes, labels, reads_rows
-from beamlike.spark.query.leftovers import tell_of_copies
+from beamlike.spark.query.leftovers import warn_of_copies
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.query.sinks import BatchWriter
@@ -49,40 +50,19 @@ from beamlike.spark.stopping import BatchGate
 from windowing.time import MIN_TIME
 
 
-class Options(Protocol):
-    """What a runner says of its runs."""
-
-    @property
-    def checkpoint(self) -> str | None: ...
-
-    @property
-    def trigger(self) -> Trigger: ...
-
-    @property
-    def drain(self) -> bool: ...
-
-    @property
-    def quiet(self) -> bool: ...
+class SparkOptions(RunOptions, Protocol):
+    """The options of a run on Spark."""
 
     @property
     def shards(self) -> int | None: ...
 
-    @property
-    def records(self) -> str | None: ...
-
-    @property
-    def on_batch(self) -> Callable[[BatchRecord], None] | None: ...
-
-    @property
-    def continue_as(self) -> str | None: ...
-
 
 @attrs.frozen(eq=False, kw_only=True)
-class Opened:
+class OpenSparkRun:
     """A run whose query can start: its plan as it reads and writes it, and all that is told of it."""
 
     plan: Plan
-    options: Options
+    options: SparkOptions
     session: SparkSession
     checkpoint: Checkpoint
     listings: Listings
@@ -90,8 +70,8 @@ class Opened:
 
     @classmethod
     def of(
-        cls, plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint, held: ExitStack
-    ) -> Opened:
+        cls, plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint, held: ExitStack
+    ) -> OpenSparkRun:
         """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
         before = checkpoint.manifest()
         require_run(before, checkpoint, options.continue_as)
@@ -167,7 +147,7 @@ class Opened:
     def start(self, gate: BatchGate) -> StreamingQuery:
         """Starts the query."""
         parts = self._parts()
-        tell_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
+        warn_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
         if self.options.trigger == "available_now":
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
@@ -217,7 +197,7 @@ class Opened:
         ).start()
 
 
-def _fit(plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint) -> Fit:
+def _fit(plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint) -> Fit:
     """The plan as one that goes on with the checkpoint."""
     saved = checkpoint.manifest()
     if saved is not None:
@@ -230,19 +210,21 @@ def _fit(plan: Plan, options: Options, session: SparkSession, checkpoint: Checkp
     return fitted(plan, saved, shards)
 
 
-def _records(checkpoint: Checkpoint, options: Options) -> str | None:
+def _records(checkpoint: Checkpoint, options: SparkOptions) -> str | None:
     """The file of the records; None if there is none."""
-    return checkpoint.at(RECORDS_FILE) if checkpoint.is_local else options.records
+    if checkpoint.is_local:
+        return checkpoint.at(RECORDS_FILE)
+    return None if options.records is None else os.fspath(options.records)
 
 
 def _sinks(
-    plan: Plan, options: Options, manifest: dict[str, Any], checkpoint: Checkpoint, held: ExitStack
+    plan: Plan, options: SparkOptions, manifest: dict[str, Any], checkpoint: Checkpoint, held: ExitStack
 ) -> tuple[dict[str, Any], RunSinks]:
     """The manifest with the id of the run, and its sinks, which no other run of that id writes to.
 
     At its end the run may replace the files of an earlier run, but with an interval it has no end.
     """
-    letters = JSONLines(dead_letters_of(checkpoint))
+    letters = JSONLines(checkpoint.dead_letters)
     replaces = options.checkpoint is None and not reads_rows(plan)
     if replaces:
         # As in process: a later run has the same name, and so replaces its files.
@@ -259,8 +241,3 @@ def _sinks(
     sinks = RunSinks.replacing(plan, run, letters) if at_end else RunSinks(plan, run, letters)
     held.callback(sinks.withdraw)
     return manifest, sinks
-
-
-def dead_letters_of(checkpoint: Checkpoint) -> str:
-    """The folder of the dead letters that no collection of the pipeline takes."""
-    return checkpoint.at("dead-letters")

@@ -21,11 +21,11 @@ from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.sinks import check_sinks, with_sinks_of_run
-from beamlike.runtime.summary import Shown, tell_of_open
+from beamlike.runtime.summary import Shown, log_open
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure, understood
-from beamlike.spark.opening import Opened, dead_letters_of
+from beamlike.spark.opening import OpenSparkRun
 from beamlike.spark.polling import FilePoller
 from beamlike.spark.query.build import reads_rows
 from beamlike.spark.query.ingest import require_readable
@@ -163,7 +163,7 @@ class SparkRun(Shown):
     session: SparkSession
     checkpoint: Checkpoint
     batches: deque[BatchRecord]
-    _opened: Opened = attrs.field(alias="opened")
+    _opened: OpenSparkRun = attrs.field(alias="opened")
     _query: RunningQuery = attrs.field(alias="query")
     _poller: FilePoller | None = attrs.field(alias="poller")
     _held: ExitStack = attrs.field(alias="held")
@@ -176,7 +176,7 @@ class SparkRun(Shown):
         with ExitStack() as held:
             held.enter_context(checkpoint.lock(f"the run of {plan.name!r}"))
             with understood(checkpoint):
-                opened = Opened.of(plan, runner, session, checkpoint, held)
+                opened = OpenSparkRun.of(plan, runner, session, checkpoint, held)
                 batches = deque[BatchRecord](maxlen=KEPT_BATCHES)
 
                 def record(batch: BatchRecord) -> None:
@@ -211,7 +211,7 @@ class SparkRun(Shown):
     @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes."""
-        return dead_letters_of(self.checkpoint)
+        return self.checkpoint.dead_letters
 
     def wait(self) -> None:
         """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
@@ -226,7 +226,7 @@ class SparkRun(Shown):
                 self._opened.run.note("drained")
             elif self._opened.goes_on and self._query.phase is Phase.GOING:
                 self._query.halt(Phase.GOING)
-            tell_of_open(self, goes_on=self.runner.checkpoint is not None)
+            log_open(self, goes_on=self.runner.checkpoint is not None)
             self._conclude(self._query.phase.ending)
         except KeyboardInterrupt:
             self._opened.run.outcome.close("stopped")

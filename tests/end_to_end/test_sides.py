@@ -16,7 +16,7 @@ from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.plan.model import Plan
 from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.spark.checkpoint.orders import EndSources, PlayStep
+from beamlike.spark.checkpoint.commands import EndSources, PlayStep
 from tests.cases.process import Move, stream_of
 from tests.cases.recorder import Recorder
 from tests.support.examples import share

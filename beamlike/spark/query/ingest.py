@@ -34,11 +34,11 @@ from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
 from beamlike.runtime.ingest import ingest
 from beamlike.runtime.ingested import Chunk, Ingested
-from beamlike.spark.checkpoint.orders import read_order
-from beamlike.spark.query.control import obey, tell
+from beamlike.spark.checkpoint.commands import read_command
+from beamlike.spark.query.control import apply_command, messages
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
 from beamlike.spark.query.parts import NO_PARTS, PartWriter, SourceParts, TaskParts
-from beamlike.spark.query.planner import Noted, NotedPart, Planner
+from beamlike.spark.query.planner import LoggedPart, LoggedPlan, Planner
 from beamlike.spark.query.task_activity import NO_TRACKERS, TaskTrackers
 from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end
@@ -164,13 +164,13 @@ class _Task:
         ]
         return to_arrow(envelopes) if envelopes else None
 
-    def tell(self, summary: SourceSummary) -> None:
+    def add(self, summary: SourceSummary) -> None:
         """What is known besides the rows."""
         self.total = self.total.merged_without_rows(Ingested({}, summary), self.plan)
 
     def close(self) -> pa.RecordBatch:
         """What the task has to tell of all that it has sent."""
-        return to_arrow(list(tell(self.plan, self.topology, self.total, self.now)))
+        return to_arrow(list(messages(self.plan, self.topology, self.total, self.now)))
 
 
 def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: SourceParts) -> Ingest:
@@ -193,10 +193,10 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: So
 def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
     """What a task sends of an entry of a list."""
     if isinstance(listed, KnownFiles):
-        task.tell(known(listed.known))
-    elif isinstance(listed, Noted):
+        task.add(known(listed.known))
+    elif isinstance(listed, LoggedPlan):
         yield from _ingest_planned(task, listed)
-    elif isinstance(listed, NotedPart):
+    elif isinstance(listed, LoggedPart):
         yield from _ingest_planned_part(task, listed)
     elif isinstance(listed, FilePart):
         yield from _ingest_part(task, listed)
@@ -215,10 +215,10 @@ def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
             yield batch
     if isinstance(task.plan.watermark.per_split, SourceFile):
         # A batch has all parts of a file.
-        task.tell(read_to_end(file))
+        task.add(read_to_end(file))
 
 
-def _ingest_planned(task: _Task, noted: Noted) -> Iterator[pa.RecordBatch]:
+def _ingest_planned(task: _Task, noted: LoggedPlan) -> Iterator[pa.RecordBatch]:
     """What a task sends of a batch that its source has planned, but for its parts."""
     if noted.input is None and noted.watermark is None:
         return
@@ -228,7 +228,7 @@ def _ingest_planned(task: _Task, noted: Noted) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _ingest_planned_part(task: _Task, listed: NotedPart) -> Iterator[pa.RecordBatch]:
+def _ingest_planned_part(task: _Task, listed: LoggedPart) -> Iterator[pa.RecordBatch]:
     """What a task sends of a part of such a batch."""
     origin = f"{task.plan.name}:{listed.noted:012d}"
     pieces = pieces_of(cast(ReadInParts, task.plan.source), listed.what, CHUNK_ROWS)
@@ -279,7 +279,7 @@ def control_envelopes(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
-                yield to_arrow(list(obey(read_order(line), sources, topology, now)))
+                yield to_arrow(list(apply_command(read_command(line), sources, topology, now)))
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
     return lines.select("value", _now()).mapInArrow(settled(trackers.tracked(run)), DDL)
