@@ -1,4 +1,4 @@
-"""What tasks tell beside rows: each other where watermarks are, and the driver what they have done.
+"""Messages between tasks beside the rows: watermarks for other tasks, and records for the driver.
 
 Each kind of message is a class, whose fields are its JSON.
 """
@@ -19,7 +19,7 @@ from stages.progress.splits import SourceSummary
 
 
 class Kind(StrEnum):
-    """What a payload is: rows, or a message of a class below."""
+    """The kind of a payload: rows, or one of the messages below."""
 
     DATA = "data"
     SUMMARY = "summary"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 @attrs.frozen
 class SummaryMessage:
-    """From a task of a source to the stages that read it: what it saw, whether that is the end, and when (us)."""
+    """From a task of a source to the stages that read it: its summary, whether the source has ended, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.SUMMARY
 
@@ -43,7 +43,7 @@ class SummaryMessage:
 
 @attrs.frozen
 class ReportMessage:
-    """From a shard of a stage to the stages that read it: where it stands, and when (us)."""
+    """From a shard of a stage to the stages that read it: its report, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.REPORT
 
@@ -53,7 +53,7 @@ class ReportMessage:
 
 @attrs.frozen
 class SourceCounts:
-    """How many rows a task read, how many were elements, and how many never became any."""
+    """The rows that a task read, those that became elements, and those that never did."""
 
     read: int
     elements: int
@@ -62,7 +62,7 @@ class SourceCounts:
 
 @attrs.frozen
 class SourceMessage:
-    """From a task of a source to the driver: what the stages hear, and what became of the rows, at `now` (us)."""
+    """From a task of a source to the driver: its summary, and the counts of its rows, at `now` (us)."""
 
     kind: ClassVar[Kind] = Kind.SOURCE
 
@@ -76,12 +76,12 @@ class SourceMessage:
 
     @property
     def turn(self) -> SourceTurn:
-        """What it has to tell of the batch."""
+        """The counts of the task in the batch."""
         return SourceTurn(self.source.read, self.source.elements, self.source.dead_letters, self.newest)
 
     @classmethod
     def of(cls, ingested: Ingested, now: int, *, ended: bool) -> SourceMessage:
-        """Of all that the task has ingested."""
+        """Creates the message for all that the task has ingested."""
         counts = SourceCounts(ingested.read, ingested.elements, ingested.lost.total)
         return cls(
             ingested.summary,
@@ -96,7 +96,7 @@ class SourceMessage:
 
 @attrs.frozen
 class StageMessage:
-    """From a shard of a stage to the driver: its record, those of the sources that it reads, and when (us)."""
+    """From a shard of a stage to the driver: its record, those of the sources that it reads, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.STAGE
 
@@ -108,7 +108,7 @@ class StageMessage:
 
 @attrs.frozen
 class SinkMessage:
-    """From a task that has written to a sink to the driver: how many rows, and which files are to be shown as what."""
+    """From a task that wrote to a sink to the driver: the number of rows, and the files to publish, with their names."""
 
     kind: ClassVar[Kind] = Kind.SINK
 
@@ -118,7 +118,7 @@ class SinkMessage:
 
 @attrs.frozen
 class AgainMessage:
-    """From a task to the driver: that there was an attempt at it before."""
+    """From a task to the driver: an earlier attempt at the task exists."""
 
     kind: ClassVar[Kind] = Kind.AGAIN
 
@@ -129,4 +129,4 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
     message.kind: message
     for message in (SummaryMessage, ReportMessage, SourceMessage, StageMessage, SinkMessage, AgainMessage)
 }
-"""The class of the messages of each kind."""
+"""The class of each kind of message."""

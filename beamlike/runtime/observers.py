@@ -1,4 +1,4 @@
-"""Who is told of each batch when it is done: in one order, whatever runs it."""
+"""The observers of a run, which receive each batch when it is done: in the same order on both runners."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from beamlike.runtime.progress import Progress
 from beamlike.system.activity import activity
 
 OnBatch: TypeAlias = Callable[[BatchRecord], object]
-"""A function of the user's that is called with the record of each batch."""
+"""A user's function that is called with the record of each batch."""
 
 
 @attrs.frozen
 class LossReport:
-    """What a run loses, told in the log: elements that stages drop, and dead letters, of which too many fail it."""
+    """Logs the losses of a run: elements that stages drop, and dead letters. Too many dead letters fail the run."""
 
     drops: DroppedCounts
     limit: DeadLetterLimit
 
     @classmethod
     def of(cls, plan: Plan, limit: DeadLetterLimit) -> LossReport:
-        """Of a run of this plan."""
+        """Creates the report for a run of this plan."""
         return cls(DroppedCounts(plan), limit)
 
     def take(self, record: BatchRecord) -> None:
-        """One more batch. Raises `TooManyDeadLetters`."""
+        """Adds a batch. Raises `TooManyDeadLetters`."""
         self.drops.take(record)
         self.limit.take(record)
 
     def end(self) -> None:
-        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        """Reports what is left at the end of the run. Raises `TooManyDeadLetters`."""
         self.drops.end()
         self.limit.end()
 
 
 @attrs.frozen(kw_only=True)
 class Observers:
-    """Tells of a batch in this order: its record, the terminal, the user's `on_batch`, the log, and what is lost last.
+    """Passes a batch on in this order: its record, the terminal, the user's `on_batch`, the log, and losses last.
 
-    So a record is there before anybody acts on it, and what fails the run has been told.
+    So the record is stored before `on_batch` is called, and the batch that fails a run has been reported.
     """
 
     outcome: Outcome
@@ -84,7 +84,7 @@ class Observers:
         )
 
     def take(self, record: BatchRecord) -> None:
-        """One more batch. Raises `TooManyDeadLetters`, and what `on_batch` raises."""
+        """Reports a batch. Raises `TooManyDeadLetters`, and what `on_batch` raises."""
         self.outcome.write(record)
         self.progress.update(record)
         if self.on_batch is not None:
@@ -95,5 +95,5 @@ class Observers:
         self.losses.take(record)
 
     def end(self) -> None:
-        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        """Ends the reports of the run. Raises `TooManyDeadLetters`."""
         self.losses.end()

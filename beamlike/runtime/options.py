@@ -1,4 +1,4 @@
-"""What may be given to a runner."""
+"""The options of runners, and their validators."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from beamlike.records.model import BatchRecord
 from windowing.time import Duration, microseconds
 
 AVAILABLE_NOW: Final = "available_now"
-"""The trigger of a run that takes what is there, and ends."""
+"""The trigger of a run that processes the available input, and ends."""
 
 
 Trigger = Duration
-"""When batches begin: `AVAILABLE_NOW`, or the least time from one to the next."""
+"""The trigger of batches: `AVAILABLE_NOW`, or the least time from one batch to the next."""
 
 
 class RunOptions(Protocol):
@@ -62,7 +62,7 @@ def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: Any) -> No
 
 
 def seconds(interval: Trigger) -> float:
-    """The length of an interval."""
+    """The length of an interval in seconds."""
     return microseconds(interval) / 1_000_000
 
 
@@ -74,6 +74,6 @@ def is_positive(owner: object, attribute: attrs.Attribute[Any], value: object) -
 
 
 def is_run_id(owner: object, attribute: attrs.Attribute[str | None], value: object) -> None:
-    """Requires one line of text, as for all names. Raises `PlanError`."""
+    """Raises `PlanError` unless the value is one line of text, as all names are."""
     if value is not None:
         require_name(value, "run")

@@ -1,4 +1,4 @@
-"""Where the sources of a run stand, batch by batch, as it tells it."""
+"""The records of the sources of a run, batch by batch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from windowing.time import MIN_TIME
 
 @attrs.define
 class SourceTurns:
-    """What a run knows of its sources, in `inputs` by name, and what its log says of the order of their files."""
+    """The inputs of a run's sources, by name, and a check of the order of their files."""
 
     plan: Plan
     inputs: dict[str, Inputs] = attrs.field(factory=dict)
     _order: FileOrder = attrs.field(factory=FileOrder, init=False)
 
     def receive(self, name: str, arrived: Arrived, started: int = MIN_TIME) -> SourceRecord:
-        """Where the source stands after a batch of a run that was `started` then (us), without the counts."""
+        """The record of a source after a batch, without counts. The run `started` at this time (us)."""
         strategy = self.plan.sources[name].watermark
         known = self.inputs.get(name, Inputs())
         self.inputs[name] = known.receive(arrived, {name: strategy}, started)
@@ -31,7 +31,7 @@ class SourceTurns:
     def tell(
         self, name: str, record: SourceRecord, turn: SourceTurn, before: SourceRecord | None
     ) -> SourceRecord:
-        """The record with the counts of the batch; `before` is that of the batch before, where there was one."""
+        """The record with the counts of the batch; `before` is the record of the batch before, if there is one."""
         watermark = MIN_TIME if before is None else before.watermark
         self._order.look(name, self.plan.sources[name].source, turn.newest, watermark)
         return attrs.evolve(record, elements=turn.elements, dead_letters=turn.dead_letters, read=turn.read)

@@ -1,4 +1,4 @@
-"""The step of a stage in a batch, as every runner has it taken: what has come, the clock, the step, what goes on."""
+"""The step of a stage in a batch, the same on both runners: arrivals, clock, step, output."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
 
 Arrivals = Mapping[str, Iterable[tuple[str, pl.DataFrame]]]
-"""What has come for a stage: for each of its inputs, who sent it and the rows."""
+"""The arrivals of a stage in a batch: for each input, pairs of sender and rows."""
 
 
 @attrs.frozen
 class StageTask:
-    """A stage, or one `shard` of so many `shards` of it, which takes its steps wherever a runner has it.
+    """A stage, or shard `shard` of its `shards`, which takes a step in each batch.
 
-    `sources` has the watermark strategies of the sources that it reads, and `origins` of each stage that it reads the
-    names under which that reports, one for each shard. A source's silence before the run `started` (us) is held
-    against none. The run `drains` if its end may come before that of its input.
+    `sources` has the watermark strategies of the sources that it reads, and `origins`, for each stage that it reads,
+    the names under which the shards of that stage report. Silence of a source before the run `started` (us) does not
+    count. `drains`: the run may end before its input does.
     """
 
     plan: StagePlan
@@ -46,11 +46,11 @@ class StageTask:
     drains: bool = attrs.field(default=False, kw_only=True)
 
     def receive(self, known: Inputs, arrived: Arrived) -> Inputs:
-        """What the shard knows of everything upstream, after what a batch has brought of it."""
+        """The inputs of the shard, updated with the messages of a batch."""
         return known.receive(arrived, self.sources, self.started, self.origins)
 
     def step(self, inputs: Inputs, rows: Arrivals, store: StateStore) -> StageTurn:
-        """The step of a batch, given what is known of upstream with it, and its `rows` by input and who sent them."""
+        """Takes the step of a batch, with the inputs after it and its `rows`, by input, each with the sender."""
         plan, operator = self.plan, self.plan.stage.operator
         reports = {role: self._reports(inputs, role) for role in operator.inputs}
         main = reports.pop(MAIN)
@@ -66,7 +66,7 @@ class StageTask:
         return StageTurn(inputs, main, step, routed, sides, seen)
 
     def _reports(self, inputs: Inputs, role: str) -> dict[str, Report]:
-        """Where that stands which is read at one of its inputs."""
+        """The reports of the sources and stages that are read at one input."""
         skews = self.plan.skews
         return {
             name: inputs.report(name, self.origins.get(name, ())).moved_back(skews.get(name, 0))
@@ -74,7 +74,7 @@ class StageTask:
         }
 
     def _arrivals(self, role: str, rows: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
-        """What has come at one of its inputs, in order."""
+        """The arrivals at one input, in order."""
         operator = self.plan.stage.operator
         # Of the rows of a side that have one key, the last one counts.
         ordered = operator.ordered or role != MAIN
@@ -84,15 +84,15 @@ class StageTask:
         return pl.concat(frames) if frames else operator.inputs[role].no_arrivals()
 
     def source_records(self, inputs: Inputs) -> dict[str, SourceRecord]:
-        """Where the sources stand that it reads."""
+        """The records of the sources that the stage reads."""
         return {name: source_record(name, inputs, strategy) for name, strategy in self.sources.items()}
 
 
 @attrs.frozen(eq=False)
 class StageTurn:
-    """What a batch was for a stage: where it stood `upstream`, the `step`, and what of each output goes where.
+    """The result of a batch for a stage: the reports of its `upstream`, the `step`, and the routed rows of each output.
 
-    `sides`: where its other inputs stood.
+    `sides`: the reports of its other inputs. `keys`: the keys that the shard received, until they are recorded.
     """
 
     inputs: Inputs
@@ -104,11 +104,11 @@ class StageTurn:
 
     @property
     def report(self) -> Report:
-        """Where the stage stands now, for those downstream."""
+        """The report of the stage after the batch, for stages downstream."""
         return self.step.report(idle=least(self.upstream.values()).idle)
 
     def without_keys(self) -> StageTurn:
-        """The turn without the keys that it received, which take memory."""
+        """The turn without its keys, which take memory."""
         return attrs.evolve(self, keys=None)
 
     @property
@@ -117,5 +117,5 @@ class StageTurn:
         return DeadLetterCounts.of_all(routed.letters for routed in self.routed.values())
 
     def record(self, finished: int) -> StageRecord:
-        """The record of the stage, which was done with the batch at this processing time (us)."""
+        """The record of the stage, which finished the batch at this processing time (us)."""
         return stage_record(self.step, self.upstream, finished, self.sides)
