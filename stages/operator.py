@@ -148,12 +148,12 @@ class Kept(Protocol):
         """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
         return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """All rows of the table, arrivals that waited among them; no clock moves."""
-        return pl.concat([visit.rows, visit.incoming])
+        return pl.concat([loaded.rows, loaded.incoming])
 
 
-class Visit(Protocol):
+class Loaded(Protocol):
     """What a step looks at of a table: rows, and arrivals for them, of which some may have waited.
 
     Of the keys in `unmerged`, rows may have to become one although nothing has come.
@@ -183,32 +183,32 @@ class State(Protocol):
     def arrived(self) -> int:
         """How much was placed in all steps before."""
 
-    def visit(
+    def load(
         self,
         kept: Kept,
         incoming: pl.DataFrame,
         between: tuple[int, int] | None = None,
         asked: pl.DataFrame | None = None,
-    ) -> Visit:
+    ) -> Loaded:
         """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it.
 
         Of one that is spread by time, what lies `between` two times (us), too. Of one that is visited by key and not
         spread, the rows of keys that are `asked` for can be seen, too.
         """
 
-    def peek(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
+    def scan(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
         """The rows, and what waits, that lie between two times (us) in a table that is spread by time; others may, too.
 
         Only those of these keys, if any are given. Nothing is changed.
         """
 
-    def find(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
         """The rows of a table that is `by_key` which have one of these keys; null is none."""
 
-    def add(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def append(self, kept: Kept, rows: pl.DataFrame) -> None:
         """Has these rows, too, in a table that is `by_key`."""
 
-    def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def write_back(self, kept: Kept, rows: pl.DataFrame) -> None:
         """Has these rows in place of those that were looked at."""
 
 
@@ -357,9 +357,11 @@ class OneTable(Operator, Kept, Protocol):
         Of the keys in `unmerged`, rows may have to become one although nothing has come.
         """
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """Arrivals that waited have become part of the rows."""
-        return self.advance(visit.rows, Admitted(visit.incoming), before, times, times, visit.unmerged).rows
+        return self.advance(
+            loaded.rows, Admitted(loaded.incoming), before, times, times, loaded.unmerged
+        ).rows
 
     def step(
         self,
@@ -371,10 +373,10 @@ class OneTable(Operator, Kept, Protocol):
     ) -> Given:
         """Looks once at what is due or reached."""
         admitted = self.admit(arrivals, before, state.arrived)
-        visit = state.visit(self, admitted.incoming)
-        reached = attrs.evolve(admitted, incoming=visit.incoming)
-        advanced = self.advance(visit.rows, reached, before, then, now, visit.unmerged)
-        state.leave(self, advanced.rows)
+        loaded = state.load(self, admitted.incoming)
+        reached = attrs.evolve(admitted, incoming=loaded.incoming)
+        advanced = self.advance(loaded.rows, reached, before, then, now, loaded.unmerged)
+        state.write_back(self, advanced.rows)
         return Given(
             advanced.panes,
             admitted.elements,

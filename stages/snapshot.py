@@ -58,7 +58,7 @@ def _rows(storage: Storage, state: Tables) -> pl.DataFrame:
 
 def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
     if storage.table.by_key:
-        return Runs(storage).add(rows, times)
+        return Runs(storage).append(rows, times)
     buckets = storage.buckets
     for bucket, part in partition(buckets.place(rows)).items():
         buckets = buckets.split(bucket, size_of(part))

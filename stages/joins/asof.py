@@ -11,7 +11,7 @@ import polars as pl
 
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table, Visit
+from stages.operator import HOLD, MAIN, PENDING, Given, Kept, Loaded, State, Table
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
 from windowing.columns import EVENT_TIME
@@ -63,9 +63,9 @@ class Versions(Kept):
             )
         return {WATERMARK: pl.min_horizontal(until)}
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """All versions."""
-        return visit.rows
+        return loaded.rows
 
     def newest(self, versions: pl.DataFrame) -> pl.DataFrame:
         """One for each time of a key, the one that came last, with the time of the next."""
@@ -150,10 +150,10 @@ class AsOfJoin(TimeJoin):
             )
             .select(list(self.waiting.schema))
         )
-        visit = state.visit(self.waiting, waits)
-        pool = pl.concat([visit.rows, visit.incoming])
+        loaded = state.load(self.waiting, waits)
+        pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < now.time(WATERMARK)
-        state.leave(self.waiting, pool.filter(~come))
+        state.write_back(self.waiting, pool.filter(~come))
         return pool.filter(come).sort(EVENT_TIME, NUMBER)
 
     def _versions(self, state: State, came: pl.DataFrame, due: pl.DataFrame, now: Times) -> pl.DataFrame:
@@ -161,14 +161,14 @@ class AsOfJoin(TimeJoin):
         table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
         new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
-        visit = state.visit(table, new.select(list(table.rows)), asked=asked)
+        loaded = state.load(table, new.select(list(table.rows)), asked=asked)
         # Those of keys for which none has come are as they were.
-        changed = visit.rows.join(visit.incoming, self.keys, "semi", nulls_equal=True)
-        others = visit.rows.join(visit.incoming, self.keys, "anti", nulls_equal=True)
-        versions = pl.concat([others, table.newest(pl.concat([changed, visit.incoming]))])
+        changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
+        others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)
+        versions = pl.concat([others, table.newest(pl.concat([changed, loaded.incoming]))])
         gone = table.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
-        state.leave(table, versions.filter(~gone))
-        return pl.concat([versions, visit.seen]).join(asked, self.keys, "semi")
+        state.write_back(table, versions.filter(~gone))
+        return pl.concat([versions, loaded.seen]).join(asked, self.keys, "semi")
 
     def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)

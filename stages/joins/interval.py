@@ -152,13 +152,13 @@ class IntervalJoin(TimeJoin):
         now: Times,
     ) -> pl.DataFrame:
         """What is given alone of a side; the rows whose time is not up are kept, those with a partner marked."""
-        visit = state.visit(side, self._marked(side, came, old, paired) if side.outer else came)
-        rows = visit.rows
+        loaded = state.load(side, self._marked(side, came, old, paired) if side.outer else came)
+        rows = loaded.rows
         if side.outer:  # What is marked takes the place of what was not.
-            rows = rows.join(visit.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
-        rows = pl.concat([rows, visit.incoming])
+            rows = rows.join(loaded.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
+        rows = pl.concat([rows, loaded.incoming])
         over = side.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
-        state.leave(side, rows.filter(~over))
+        state.write_back(side, rows.filter(~over))
         alone = rows.filter(over & ~pl.col(MATCHED)) if side.outer else rows.clear()
         other = RIGHT if side.name == LEFT else LEFT
         return alone.with_columns(
@@ -208,7 +208,7 @@ class IntervalJoin(TimeJoin):
     def _there(self, state: State, side: Side, came: pl.DataFrame) -> pl.DataFrame:
         """The rows of a side that were there before, and may be partners of these of the other one."""
         between = self._range(came)
-        return side.table.no_rows if between is None else state.peek(side, between, came.select(self.keys))
+        return side.table.no_rows if between is None else state.scan(side, between, came.select(self.keys))
 
     @cached_property
     def _nothing(self) -> pl.DataFrame:

@@ -80,10 +80,10 @@ class LastingJoin(TimeJoin):
         """Pairs of what has come with what is there and with each other; then all of it is there."""
         rows = arrivals[MAIN]
         left, right = self.left.of(rows), self.right.of(rows)
-        old_left = state.find(self.left, right.select(self.keys).unique())
-        old_right = state.find(self.right, left.select(self.keys).unique())
-        state.add(self.left, left)
-        state.add(self.right, right)
+        old_left = state.lookup(self.left, right.select(self.keys).unique())
+        old_right = state.lookup(self.right, left.select(self.keys).unique())
+        state.append(self.left, left)
+        state.append(self.right, right)
         pairs = [self._pairs(left, old_right), self._pairs(old_left, right), self._pairs(left, right)]
         return Given(pl.concat(pairs), len(rows), len(rows), len(rows))
 

@@ -148,13 +148,13 @@ class Dedup(Keyed):
         seen = (
             self.cells.table.no_rows
             if rows.is_empty()
-            else state.peek(self.cells, self.cells.between(arrived))
+            else state.scan(self.cells, self.cells.between(arrived))
         )
         passed = arrived.join(self._passed(arrived, seen), on=NUMBER, how="semi", maintain_order="left")
-        visit = state.visit(self.cells, passed.select(list(self.cells.rows)))
+        loaded = state.load(self.cells, passed.select(list(self.cells.rows)))
         deadlines = self.cells.deadlines(Times()).items()
         over = pl.any_horizontal(deadline <= clocks.times[clock] for clock, deadline in deadlines)
-        state.leave(self.cells, pl.concat([visit.rows, visit.incoming]).filter(~over))
+        state.write_back(self.cells, pl.concat([loaded.rows, loaded.incoming]).filter(~over))
         return Result(passed.select(*self.schema, EVENT_TIME, *WINDOW_COLUMNS))
 
     def _passed(self, rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:

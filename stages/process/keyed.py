@@ -210,10 +210,10 @@ class Keyed(Operator):
             return
         behind = pl.col(EVENT_TIME) < clocks.before
         yield rows.filter(behind).with_columns(pl.lit(0).alias(TURN))
-        visit = state.visit(self.waiting, rows.filter(~behind))
-        pool = pl.concat([visit.rows, visit.incoming])
+        loaded = state.load(self.waiting, rows.filter(~behind))
+        pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < clocks.now
-        state.leave(self.waiting, pool.filter(~come))
+        state.write_back(self.waiting, pool.filter(~come))
         yield pool.filter(come).with_columns(pl.lit(1).alias(TURN))
 
     def by_cell(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

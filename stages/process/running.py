@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 
 from stages.declared import Said
-from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
+from stages.operator import HOLD, PENDING, Kept, Loaded, State, Table
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
 from stages.progress.watermarks import Times, Watermarks
@@ -54,9 +54,9 @@ class Totals(Kept):
         """When the window is collected."""
         return {WATERMARK: collected_at(self.allowed_lateness)}
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """All totals."""
-        return visit.rows
+        return loaded.rows
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -99,18 +99,18 @@ class Running(Keyed):
 
     def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
         """Each row after what was so far."""
-        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
+        loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
         over = collected_at(self.windowing.allowed_lateness) <= clocks.now
-        cells, idle = touched(visit.rows, visit.incoming, over, self.id)
+        cells, idle = touched(loaded.rows, loaded.incoming, over, self.id)
         shown = [*self.schema, *self.aggregates, EVENT_TIME, *WINDOW_COLUMNS]
         if cells.is_empty():
-            state.leave(self.cells, idle)
+            state.write_back(self.cells, idle)
             return Result(pl.DataFrame(schema=self._given()))
         both = self._together(cells, self.by_cell(cells, rows))
         totals = both.group_by(CELL, maintain_order=True).agg(pl.col(*self.id, *self.parts).last())
         kept = totals.with_columns(pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD))
         left = kept.filter(~over).select(list(self.cells.table.schema))
-        state.leave(self.cells, pl.concat([idle, left]))
+        state.write_back(self.cells, pl.concat([idle, left]))
         results = [self._result(name, aggregate) for name, aggregate in self.aggregates.items()]
         return Result(both.filter(pl.col(NUMBER) != _SO_FAR).with_columns(results).select(shown))
 

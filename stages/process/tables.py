@@ -8,7 +8,7 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, Kept, Table, Visit
+from stages.operator import HOLD, Kept, Loaded, Table
 from stages.process.layout import HOLDER, UNTIL, Layout
 from stages.progress.watermarks import Times, Watermarks
 
@@ -47,6 +47,6 @@ class Cells(Kept):
         """When a timer fires, a field is forgotten, or a window is collected."""
         return self.layout.deadlines()
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """All cells."""
-        return visit.rows
+        return loaded.rows

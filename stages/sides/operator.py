@@ -188,9 +188,9 @@ class SideInputs(Operator):
             (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
         ]
         between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
-        visit = state.visit(self.waits, wait, between)
-        pool = self._looked_at(pl.concat([visit.rows, visit.incoming]), contents, now)
-        state.leave(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
+        loaded = state.load(self.waits, wait, between)
+        pool = self._looked_at(pl.concat([loaded.rows, loaded.incoming]), contents, now)
+        state.write_back(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
         return pool.filter(_READY)
 
     def _give(self, rows: pl.DataFrame, contents: Contents) -> tuple[list[pl.DataFrame], list[Refused]]:

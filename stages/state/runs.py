@@ -44,7 +44,7 @@ class Runs:
         """All rows."""
         return self._read(self._chunks[BUCKET].to_list())
 
-    def find(self, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
         """The rows that have one of these keys; null is none."""
         asked = keys.drop_nulls()
         if asked.is_empty() or not self.storage.sizes:
@@ -57,7 +57,7 @@ class Runs:
         parts = [self._read([bucket]).join(asked, on=own, how="semi") for bucket in found]
         return pl.concat([self.storage.table.no_rows, *parts])
 
-    def add(self, rows: pl.DataFrame, now: Times) -> Index:
+    def append(self, rows: pl.DataFrame, now: Times) -> Index:
         """With these rows, the index after it."""
         if rows.is_empty():
             return self.storage.index

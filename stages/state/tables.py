@@ -24,7 +24,7 @@ class Tables:
     storages: dict[str, Storage]
     indices: dict[str, Index]
     now: Times
-    _visits: dict[str, WorkingSet] = attrs.field(factory=dict)
+    _loaded: dict[str, WorkingSet] = attrs.field(factory=dict)
 
     @classmethod
     def open(cls, store: StateStore, stage: str, tables: Iterable[Kept], now: Times | None = None) -> Tables:
@@ -48,7 +48,7 @@ class Tables:
         """Where its clocks stood before this step."""
         return self._first.times
 
-    def visit(
+    def load(
         self,
         kept: Kept,
         incoming: pl.DataFrame,
@@ -58,10 +58,10 @@ class Tables:
         """Reads what must be looked at of a table when this has come for it, and what is asked for."""
         name = kept.table.name
         also = () if between is None else self.storages[name].between(*between)
-        self._visits[name] = read_working_set(self.storages[name], incoming, self.now, also, asked)
-        return self._visits[name]
+        self._loaded[name] = read_working_set(self.storages[name], incoming, self.now, also, asked)
+        return self._loaded[name]
 
-    def peek(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
+    def scan(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
         """Reads what lies between two times, and leaves it as it is."""
         storage = self.storages[kept.table.name]
         buckets = storage.between(*between)
@@ -69,19 +69,19 @@ class Tables:
             return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
         return rows_with(storage, buckets, keys)
 
-    def find(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
         """Reads the rows that have one of these keys."""
-        return Runs(self.storages[kept.table.name]).find(keys)
+        return Runs(self.storages[kept.table.name]).lookup(keys)
 
-    def add(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def append(self, kept: Kept, rows: pl.DataFrame) -> None:
         """Writes these beside those that are there."""
         name = kept.table.name
-        self.indices[name] = Runs(self.storages[name]).add(rows, self.now)
+        self.indices[name] = Runs(self.storages[name]).append(rows, self.now)
 
-    def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def write_back(self, kept: Kept, rows: pl.DataFrame) -> None:
         """Writes these in place of the rows that were looked at, and what waits."""
         name = kept.table.name
-        self.indices[name] = self._visits[name].leave(rows, self.now)
+        self.indices[name] = self._loaded[name].write_back(rows, self.now)
 
     def save(self, store: StateStore, stage: str, watermarks: Watermarks, arrived: int) -> None:
         """Keeps the indices, with where the stage stands now."""

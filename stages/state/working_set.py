@@ -82,7 +82,7 @@ class WorkingSet:
         near, looked = storage.near(wanted=True), set(storage.sizes) - {NEAR}
         return cls.of(storage, looked, (), near, nothing, near.reached(nothing))
 
-    def leave(self, rows: pl.DataFrame, now: Times) -> Index:
+    def write_back(self, rows: pl.DataFrame, now: Times) -> Index:
         """Writes the rows that it was left with, and what waits: the index after it."""
         storage, index = self.storage, self.storage.index
         placed = storage.buckets.place(rows)
