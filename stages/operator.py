@@ -123,7 +123,7 @@ class Table:
         return pl.DataFrame(schema=self.incoming)
 
 
-class Kept(Protocol):
+class StateTable(Protocol):
     """A table of an operator, and what its state must know of the rows to find those that a step has to look at."""
 
     @property
@@ -137,18 +137,18 @@ class Kept(Protocol):
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""
 
-    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+    def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         """Admitted arrivals as the rows that they would be if there were no others: what is known of those that wait.
 
         It is asked only where arrivals may wait.
         """
         return incoming
 
-    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
         return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
 
-    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """All rows of the table, arrivals that waited among them; no clock moves."""
         return pl.concat([loaded.rows, loaded.incoming])
 
@@ -185,7 +185,7 @@ class State(Protocol):
 
     def load(
         self,
-        kept: Kept,
+        kept: StateTable,
         incoming: pl.DataFrame,
         between: tuple[int, int] | None = None,
         asked: pl.DataFrame | None = None,
@@ -196,19 +196,21 @@ class State(Protocol):
         spread, the rows of keys that are `asked` for can be seen, too.
         """
 
-    def scan(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
+    def scan(
+        self, kept: StateTable, between: tuple[int, int], keys: pl.DataFrame | None = None
+    ) -> pl.DataFrame:
         """The rows, and what waits, that lie between two times (us) in a table that is spread by time; others may, too.
 
         Only those of these keys, if any are given. Nothing is changed.
         """
 
-    def lookup(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, kept: StateTable, keys: pl.DataFrame) -> pl.DataFrame:
         """The rows of a table that is `by_key` which have one of these keys; null is none."""
 
-    def append(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def append(self, kept: StateTable, rows: pl.DataFrame) -> None:
         """Has these rows, too, in a table that is `by_key`."""
 
-    def write_back(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def write_back(self, kept: StateTable, rows: pl.DataFrame) -> None:
         """Has these rows in place of those that were looked at."""
 
 
@@ -254,7 +256,7 @@ class Operator(Protocol):
         """What comes to it, by role."""
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """What it keeps. The rows of the first are those that are counted as live."""
 
     @property
@@ -329,11 +331,11 @@ class Advanced:
     late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
 
 
-class OneTable(Operator, Kept, Protocol):
+class OneTable(Operator, StateTable, Protocol):
     """An operator with one table: arrivals are admitted, meet the rows that they reach, and then the clocks move."""
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """Its own."""
         return (self,)
 
@@ -357,7 +359,7 @@ class OneTable(Operator, Kept, Protocol):
         Of the keys in `unmerged`, rows may have to become one although nothing has come.
         """
 
-    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """Arrivals that waited have become part of the rows."""
         return self.advance(
             loaded.rows, Admitted(loaded.incoming), before, times, times, loaded.unmerged

@@ -53,7 +53,7 @@ def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
 def _rows(storage: Storage, state: Tables) -> pl.DataFrame:
     if storage.table.by_key:
         return Runs(storage).everything()
-    return storage.kept.settled(WorkingSet.everything(storage), state.watermarks, state.times)
+    return storage.kept.flushed(WorkingSet.everything(storage), state.watermarks, state.times)
 
 
 def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:

@@ -188,11 +188,11 @@ class Grouping(OneTable):
         """
         return self.merging or not self.windowing.timestamp_combiner.depends_on_window
 
-    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+    def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         """Arrivals that have been admitted as the state rows that they are by themselves."""
         return self._absorb(incoming, Moment(now.times, self.merging))
 
-    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         """Of each of these admitted arrivals, whether one of these rows is of its window, or merges with it."""
         if self.merging:
             return meets(incoming, rows, self.windowing.windows, self.keys)

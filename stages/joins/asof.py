@@ -11,7 +11,7 @@ import polars as pl
 
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Given, Kept, Loaded, State, Table
+from stages.operator import HOLD, MAIN, PENDING, Given, Loaded, State, StateTable, Table
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
 from windowing.columns import EVENT_TIME
@@ -27,7 +27,7 @@ How = Literal["left", "inner"]
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(Kept):
+class Versions(StateTable):
     """The versions of each key; one goes when for all rows to come another has taken its place, or it is too old."""
 
     keys: tuple[str, ...]
@@ -63,7 +63,7 @@ class Versions(Kept):
             )
         return {WATERMARK: pl.min_horizontal(until)}
 
-    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """All versions."""
         return loaded.rows
 
@@ -100,7 +100,7 @@ class AsOfJoin(TimeJoin):
         return True
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """Versions, and rows that wait."""
         return (self.versions, self.waiting)
 

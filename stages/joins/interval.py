@@ -18,7 +18,7 @@ from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
 from stages.joins.side import MATCHED, UNTIL, Side
-from stages.operator import MAIN, Given, Kept, State
+from stages.operator import MAIN, Given, State, StateTable
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME
@@ -67,7 +67,7 @@ class IntervalJoin(TimeJoin):
         return f"{self.how} within {format_duration(self.low)} to {high}{time}"
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """Of each side the rows for which a partner may come."""
         return (self.left, self.right)
 

@@ -9,14 +9,14 @@ import attrs
 import polars as pl
 
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table
+from stages.operator import HOLD, MAIN, PENDING, Given, State, StateTable, Table
 from stages.progress.watermarks import Times, Watermarks
 from windowing.columns import EVENT_TIME
 from windowing.triggers.base import WATERMARK
 
 
 @attrs.frozen(slots=False, eq=False)
-class Rows(Kept):
+class Rows(StateTable):
     """The rows of one side, in a column of structs, for ever."""
 
     name: str
@@ -55,7 +55,7 @@ class LastingJoin(TimeJoin):
         return "inner, kept for ever"
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """The rows of each side."""
         return (self.left, self.right)
 

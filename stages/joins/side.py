@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 
 from stages.joins.base import LEFT
-from stages.operator import HOLD, PENDING, Kept, Spread, Table
+from stages.operator import HOLD, PENDING, Spread, StateTable, Table
 from stages.progress.watermarks import Times
 from stages.waiting import NUMBER
 from windowing.columns import EVENT_TIME
@@ -28,7 +28,7 @@ _HOUR: Final = 3_600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Side(Kept):
+class Side(StateTable):
     """The rows of one side, in a column of structs: for `reach` after its time a partner of a row may come (us).
 
     Where that is None, one may come `UNTIL` a time that each row has for itself. `outer`: a row without a partner is

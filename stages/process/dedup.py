@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Literal
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, State, Table
+from stages.operator import HOLD, PENDING, Spread, State, StateTable, Table
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
 from stages.progress.watermarks import Times
 from stages.waiting import NUMBER
@@ -36,7 +36,7 @@ has the same few ids again and again, at times far apart, and is looked at row b
 
 
 @attrs.frozen(slots=False, eq=False)
-class Seen(Kept):
+class Seen(StateTable):
     """The ids that are remembered: a row for each row that passed, until it covers nothing any more."""
 
     keys: tuple[str, ...]

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, State, Table
+from stages.operator import HOLD, PENDING, State, StateTable, Table
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
 from stages.progress.watermarks import Times
 from stages.waiting import NUMBER
@@ -46,7 +46,7 @@ class Limits:
 
 
 @attrs.frozen(slots=False, eq=False)
-class Collected(Kept):
+class Collected(StateTable):
     """The rows of each key and window that are in no batch yet."""
 
     keys: tuple[str, ...]

@@ -11,7 +11,7 @@ import polars as pl
 
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable
 from stages.progress.watermarks import Times, Watermarks
 from stages.waiting import NUMBER, Waiting
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -100,7 +100,7 @@ class Keyed(Operator):
         return {MAIN: Input(self.keys, pl.Schema({**self.row, **times}))}
 
     @property
-    def cells(self) -> Kept:
+    def cells(self) -> StateTable:
         """What is kept of each key and window."""
         raise NotImplementedError
 
@@ -110,7 +110,7 @@ class Keyed(Operator):
         return Waiting(self.keys, self.row)
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """Cells, and in order of time the rows that wait."""
         return (self.cells, self.waiting) if self.order == "time" else (self.cells,)
 

@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 
 from stages.declared import Said
-from stages.operator import HOLD, PENDING, Kept, Loaded, State, Table
+from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
 from stages.progress.watermarks import Times, Watermarks
@@ -24,7 +24,7 @@ _SO_FAR = -1
 
 
 @attrs.frozen(slots=False, eq=False)
-class Totals(Kept):
+class Totals(StateTable):
     """What the rows of a key and window have come to so far."""
 
     keys: tuple[str, ...]
@@ -54,7 +54,7 @@ class Totals(Kept):
         """When the window is collected."""
         return {WATERMARK: collected_at(self.allowed_lateness)}
 
-    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """All totals."""
         return loaded.rows
 

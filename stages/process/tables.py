@@ -8,13 +8,13 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, Kept, Loaded, Table
+from stages.operator import HOLD, Loaded, StateTable, Table
 from stages.process.layout import HOLDER, UNTIL, Layout
 from stages.progress.watermarks import Times, Watermarks
 
 
 @attrs.frozen(slots=False, eq=False)
-class Cells(Kept):
+class Cells(StateTable):
     """A row per key and window. What comes for it are keys and windows, and all of them are looked at."""
 
     layout: Layout
@@ -47,6 +47,6 @@ class Cells(Kept):
         """When a timer fires, a field is forgotten, or a window is collected."""
         return self.layout.deadlines()
 
-    def settled(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """All cells."""
         return loaded.rows

@@ -11,7 +11,7 @@ import polars as pl
 
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable
 from stages.progress.watermarks import Times, Watermarks
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
@@ -75,7 +75,7 @@ class SideInputs(Operator):
         return {MAIN: main, **{side.clock: side.input for side in self.sides}}
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """Rows that wait, what windows of the sides have, and the rows of each of these."""
         return (self.waits, self.versions, *self.contents.values())
 

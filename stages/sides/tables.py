@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, Table
+from stages.operator import HOLD, PENDING, Spread, StateTable, Table
 from stages.progress.watermarks import Times
 from stages.sides.declarations import Side
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -30,7 +30,7 @@ _LIVE: Final = 3600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waits(Kept):
+class Waits(StateTable):
     """Rows of the main input that wait for one of these sides; `schema` has their columns and their window.
 
     `title` is what they are called.
@@ -79,7 +79,7 @@ class Waits(Kept):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(Kept):
+class Versions(StateTable):
     """Of each window of a side that has something: what tells that from anything else, and how much it is."""
 
     clocks = (WATERMARK,)
@@ -99,7 +99,7 @@ class Versions(Kept):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Content(Kept):
+class Content(StateTable):
     """The rows of a side, in its windows. It is read only where what was made of it is not at hand any more."""
 
     side: Side

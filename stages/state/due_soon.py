@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import Kept
+from stages.operator import StateTable
 from stages.state.buckets import BUCKET
 
 NEAR: Final = -1
@@ -35,16 +35,16 @@ class DueSoon:
     """The rows of a table that are due soon, with their bucket; if there are none, just the columns of the table."""
 
     rows: pl.DataFrame
-    kept: Kept
+    kept: StateTable
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns by which rows are placed."""
         return self.kept.table.keys
 
-    def reached(self, placed: pl.DataFrame) -> pl.Series | None:
+    def matches(self, placed: pl.DataFrame) -> pl.Series | None:
         """Which of these arrivals reach a row here; None where there is no row."""
-        return None if self.rows.is_empty() else self.kept.reached(placed, self.rows)
+        return None if self.rows.is_empty() else self.kept.matches(placed, self.rows)
 
     def with_arrivals(self, reaching: pl.DataFrame) -> DueSoon:
         """After these have reached rows here: all rows of their keys are stale, where rows may merge."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stages.operator import HOLD, OUTSTANDING_HOLD, Kept, Table
+from stages.operator import HOLD, OUTSTANDING_HOLD, StateTable, Table
 from stages.parted import together
 from stages.progress.watermarks import Times
 from stages.state import chunks, directory
@@ -56,7 +56,7 @@ class Storage:
     """What the store has of a table of the stage of this name when a step begins."""
 
     stage: str
-    kept: Kept
+    kept: StateTable
     store: StateStore
     index: Index
 
@@ -162,7 +162,7 @@ class Storage:
         columns = list(self.table.incoming)
         for bucket, part in partition(waiting).items():
             sizes[bucket] = self.beside(bucket, chunks.Patch(part[columns]), now)
-        alone = self.kept.alone(waiting[columns], now).with_columns(waiting[BUCKET])
+        alone = self.kept.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
         return index.add(self.summary(alone, sizes, now), holds_of(alone, now))
 
     def beside(self, bucket: int, patch: chunks.Patch, now: Times) -> Size:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import attrs
 import polars as pl
 
-from stages.operator import Kept
+from stages.operator import StateTable
 from stages.progress.watermarks import Times, Watermarks
 from stages.state.index import Holder, Index
 from stages.state.patches import rows_with
@@ -27,7 +27,9 @@ class Tables:
     _loaded: dict[str, WorkingSet] = attrs.field(factory=dict)
 
     @classmethod
-    def open(cls, store: StateStore, stage: str, tables: Iterable[Kept], now: Times | None = None) -> Tables:
+    def open(
+        cls, store: StateStore, stage: str, tables: Iterable[StateTable], now: Times | None = None
+    ) -> Tables:
         """What the store has of the stage. Without `now`, its clocks stay where they are."""
         storages = {kept.table.name: storage(store, stage, kept) for kept in tables}
         indices = {name: one.index for name, one in storages.items()}
@@ -50,7 +52,7 @@ class Tables:
 
     def load(
         self,
-        kept: Kept,
+        kept: StateTable,
         incoming: pl.DataFrame,
         between: tuple[int, int] | None = None,
         asked: pl.DataFrame | None = None,
@@ -61,7 +63,9 @@ class Tables:
         self._loaded[name] = read_working_set(self.storages[name], incoming, self.now, also, asked)
         return self._loaded[name]
 
-    def scan(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
+    def scan(
+        self, kept: StateTable, between: tuple[int, int], keys: pl.DataFrame | None = None
+    ) -> pl.DataFrame:
         """Reads what lies between two times, and leaves it as it is."""
         storage = self.storages[kept.table.name]
         buckets = storage.between(*between)
@@ -69,16 +73,16 @@ class Tables:
             return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
         return rows_with(storage, buckets, keys)
 
-    def lookup(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, kept: StateTable, keys: pl.DataFrame) -> pl.DataFrame:
         """Reads the rows that have one of these keys."""
         return Runs(self.storages[kept.table.name]).lookup(keys)
 
-    def append(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def append(self, kept: StateTable, rows: pl.DataFrame) -> None:
         """Writes these beside those that are there."""
         name = kept.table.name
         self.indices[name] = Runs(self.storages[name]).append(rows, self.now)
 
-    def write_back(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def write_back(self, kept: StateTable, rows: pl.DataFrame) -> None:
         """Writes these in place of the rows that were looked at, and what waits."""
         name = kept.table.name
         self.indices[name] = self._loaded[name].write_back(rows, self.now)
@@ -109,7 +113,7 @@ def part(store: StateStore, table: str) -> StateStore:
     return Within(store, f"{table}/") if table else store
 
 
-def storage(store: StateStore, stage: str, kept: Kept) -> Storage:
+def storage(store: StateStore, stage: str, kept: StateTable) -> Storage:
     """What the store has of a table of a stage."""
     own = part(store, kept.table.name)
     return Storage(stage, kept, own, Index.load(own, stage, kept.clocks))

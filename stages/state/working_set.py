@@ -80,7 +80,7 @@ class WorkingSet:
         """Reads all rows and all that waits."""
         nothing = storage.buckets.place(storage.table.nothing_incoming)
         near, looked = storage.near(wanted=True), set(storage.sizes) - {NEAR}
-        return cls.of(storage, looked, (), near, nothing, near.reached(nothing))
+        return cls.of(storage, looked, (), near, nothing, near.matches(nothing))
 
     def write_back(self, rows: pl.DataFrame, now: Times) -> Index:
         """Writes the rows that it was left with, and what waits: the index after it."""
@@ -144,7 +144,7 @@ def read_working_set(
     wanted = placed.clear() if asked is None else storage.buckets.place(asked)
     due, unknown = storage.index.due(now), _holds_unknown(storage, now)
     near = storage.near(wanted=bool(due or unknown) or len(placed) > 0)
-    reached = near.reached(placed)
+    reached = near.matches(placed)
     reaching = placed.clear() if reached is None else placed.filter(reached)
     # What waits in a bucket may be part of the row that grows here.
     again = _with_waiting(storage, reaching) if storage.table.in_turn else []

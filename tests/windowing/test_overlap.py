@@ -57,7 +57,7 @@ def test_arrivals_reach_the_rows_whose_windows_they_overlap(arrivals: list[Row],
     sessions = Grouping(KEYS, Windowing(SESSIONS), {}, frame([]).schema)
     near = DueSoon(frame(rows).with_columns(pl.lit(False).alias(STALE), pl.lit(0).alias(BUCKET)), sessions)
     expected = [any(overlap(arrival, row) for row in rows) for arrival in arrivals]
-    reached = near.reached(frame(arrivals))
+    reached = near.matches(frame(arrivals))
     assert ([False] * len(arrivals) if reached is None else reached.to_list()) == expected
 
 
