@@ -156,7 +156,7 @@ class StateTable(Protocol):
 class Loaded(Protocol):
     """What a step looks at of a table: rows, and arrivals for them, of which some may have waited.
 
-    Of the keys in `unmerged`, rows may have to become one although nothing has come.
+    Of the keys in `overlapping`, rows may have to become one although nothing has come.
     """
 
     @property
@@ -168,11 +168,11 @@ class Loaded(Protocol):
         """Arrivals, in order."""
 
     @property
-    def unmerged(self) -> pl.DataFrame | None:
+    def overlapping(self) -> pl.DataFrame | None:
         """Keys."""
 
     @property
-    def seen(self) -> pl.DataFrame:
+    def requested(self) -> pl.DataFrame:
         """Rows that were asked for and are not among `rows`: they stay as they are."""
 
 
@@ -188,12 +188,12 @@ class State(Protocol):
         kept: StateTable,
         incoming: pl.DataFrame,
         between: tuple[int, int] | None = None,
-        asked: pl.DataFrame | None = None,
+        requested_keys: pl.DataFrame | None = None,
     ) -> Loaded:
         """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it.
 
         Of one that is spread by time, what lies `between` two times (us), too. Of one that is visited by key and not
-        spread, the rows of keys that are `asked` for can be seen, too.
+        spread, the rows of `requested_keys` are read, too, and stay as they are.
         """
 
     def scan(
@@ -362,7 +362,7 @@ class OneTable(Operator, StateTable, Protocol):
     def flushed(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
         """Arrivals that waited have become part of the rows."""
         return self.advance(
-            loaded.rows, Admitted(loaded.incoming), before, times, times, loaded.unmerged
+            loaded.rows, Admitted(loaded.incoming), before, times, times, loaded.overlapping
         ).rows
 
     def step(
@@ -377,7 +377,7 @@ class OneTable(Operator, StateTable, Protocol):
         admitted = self.admit(arrivals, before, state.arrived)
         loaded = state.load(self, admitted.incoming)
         reached = attrs.evolve(admitted, incoming=loaded.incoming)
-        advanced = self.advance(loaded.rows, reached, before, then, now, loaded.unmerged)
+        advanced = self.advance(loaded.rows, reached, before, then, now, loaded.overlapping)
         state.write_back(self, advanced.rows)
         return Given(
             advanced.panes,

@@ -11,7 +11,7 @@ from stages.progress.watermarks import Times, Watermarks
 from stages.sizes import size_of
 from stages.stage import Stage
 from stages.state.buckets import partition
-from stages.state.due_soon import STALE
+from stages.state.due_soon import MAYBE_OVERLAPS
 from stages.state.index import Index
 from stages.state.runs import Runs
 from stages.state.storage import Storage
@@ -62,5 +62,5 @@ def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
     buckets = storage.buckets
     for bucket, part in partition(buckets.place(rows)).items():
         buckets = buckets.split(bucket, size_of(part))
-    nothing = rows.clear().with_columns(pl.lit(False).alias(STALE))
+    nothing = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
     return storage.replace([], partition(buckets.place(rows)), nothing, times)

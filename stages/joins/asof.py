@@ -161,14 +161,14 @@ class AsOfJoin(TimeJoin):
         table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
         new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
-        loaded = state.load(table, new.select(list(table.rows)), asked=asked)
+        loaded = state.load(table, new.select(list(table.rows)), requested_keys=asked)
         # Those of keys for which none has come are as they were.
         changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
         others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)
         versions = pl.concat([others, table.newest(pl.concat([changed, loaded.incoming]))])
         gone = table.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
         state.write_back(table, versions.filter(~gone))
-        return pl.concat([versions, loaded.seen]).join(asked, self.keys, "semi")
+        return pl.concat([versions, loaded.requested]).join(asked, self.keys, "semi")
 
     def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)

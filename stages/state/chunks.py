@@ -16,7 +16,7 @@ from stages.state.store import ENCODING, PATCHED, StateStore, decode, encode
 CHUNK_BYTES: Final = 1_000_000
 """About how large a chunk is: Spark's Python state takes more than its share of time for values of many megabytes."""
 
-GONE: Final = "__gone"
+DELETED: Final = "__gone"
 """Beside the rows of a patch, the numbers of those that are gone; the shorter of both is filled up with nulls."""
 
 _ROW: Final = "__row"
@@ -32,7 +32,7 @@ class Patch:
     """Rows that have come into a bucket, and the numbers of those that are gone, of all rows before, from 0 on."""
 
     rows: pl.DataFrame
-    gone: pl.Series | None = None
+    deleted: pl.Series | None = None
 
 
 @attrs.frozen
@@ -50,18 +50,18 @@ class Chunk:
     columns: pl.DataFrame
     constants: Mapping[str, Any]
     rows: int
-    gone: pl.Series | None
+    deleted: pl.Series | None
 
     @classmethod
     def of(cls, value: bytes) -> Chunk:
         """What `pack` was given."""
         columns, facts = decode(value)
-        gone, rows = None, facts["rows"]
-        if GONE in columns.columns:
-            gone, columns = columns.drop_in_place(GONE).head(facts["gone"]), columns.head(rows)
+        deleted, rows = None, facts["rows"]
+        if DELETED in columns.columns:
+            deleted, columns = columns.drop_in_place(DELETED).head(facts["gone"]), columns.head(rows)
         if columns.width == 0:
             columns = pl.DataFrame({_ROW: pl.repeat(0, rows, eager=True)})
-        return cls(columns, facts["constants"], rows, gone)
+        return cls(columns, facts["constants"], rows, deleted)
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:
@@ -78,11 +78,11 @@ def pack(patch: Patch) -> bytes:
     facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
     columns = patch.rows.drop(list(constants)) if constants else patch.rows
     version = ENCODING
-    if patch.gone is not None:
-        facts["gone"] = len(patch.gone)
+    if patch.deleted is not None:
+        facts["gone"] = len(patch.deleted)
         version = PATCHED
-        gone = patch.gone.to_frame(GONE)
-        columns = pl.concat([gone, columns], how="horizontal_extend")
+        deleted = patch.deleted.to_frame(DELETED)
+        columns = pl.concat([deleted, columns], how="horizontal_extend")
     return encode(columns, facts, compression="zstd", version=version)
 
 
@@ -150,7 +150,7 @@ def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
     """Writes rows, and which are gone, as chunks, numbered from `first`."""
     pieces = list(_slices(patch.rows))
-    values = [pack(Patch(pieces[0], patch.gone)), *(pack(Patch(piece)) for piece in pieces[1:])]
+    values = [pack(Patch(pieces[0], patch.deleted)), *(pack(Patch(piece)) for piece in pieces[1:])]
     for number, value in enumerate(values, start=first):
         store.put(stage, _key(bucket, number), value)
     return Written([len(piece) for piece in pieces], [len(value) for value in values])

@@ -55,12 +55,14 @@ class Tables:
         kept: StateTable,
         incoming: pl.DataFrame,
         between: tuple[int, int] | None = None,
-        asked: pl.DataFrame | None = None,
+        requested_keys: pl.DataFrame | None = None,
     ) -> WorkingSet:
         """Reads what must be looked at of a table when this has come for it, and what is asked for."""
         name = kept.table.name
         also = () if between is None else self.storages[name].between(*between)
-        self._loaded[name] = read_working_set(self.storages[name], incoming, self.now, also, asked)
+        self._loaded[name] = read_working_set(
+            self.storages[name], incoming, self.now, also=also, requested_keys=requested_keys
+        )
         return self._loaded[name]
 
     def scan(
