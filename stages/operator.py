@@ -13,8 +13,9 @@ from typing import Any, Final, Literal, Protocol
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.declared import Declaration
-from stages.progress.watermarks import Times, Watermarks
+from windowing.clocks import Times
 from windowing.identity import fields_of, kind_of
 
 MAIN: Final = "main"
@@ -148,15 +149,15 @@ class StateTable(Protocol):
         """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
         return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
 
-    def flushed(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
-        """All rows of the table, arrivals that waited among them; no clock moves."""
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        """All rows of the table, arrivals that waited among them; the clock does not move."""
         return pl.concat([loaded.rows, loaded.incoming])
 
 
 class Loaded(Protocol):
     """What a step looks at of a table: rows, and arrivals for them, of which some may have waited.
 
-    Of the keys in `overlapping`, rows may have to become one although nothing has come.
+    Of the keys in `unmerged`, rows may have to become one although nothing has come.
     """
 
     @property
@@ -295,15 +296,8 @@ class Operator(Protocol):
         """The arrivals of a bundle, of which some may have been shrunk, in their order as one frame."""
         return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
-        """Arrivals, by role, with the watermarks before this step, then the clocks, which move from `then` to `now`."""
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+        """Processes the arrivals of each input with the watermarks before this step, then moves the clock."""
 
 
 @attrs.frozen
@@ -339,45 +333,34 @@ class OneTable(Operator, StateTable, Protocol):
         """Its own."""
         return (self,)
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
-        """What of the arrivals, by role, may become part of the state.
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
+        """Admits the arrivals, by role, that may become part of the state.
 
-        `arrived` is how much was placed in all steps before.
+        `arrived` is how many rows were placed in all steps before.
         """
 
     def advance(
         self,
         rows: pl.DataFrame,
         admitted: Admitted,
-        before: Watermarks,
-        then: Times,
-        now: Times,
+        clock: StepClock,
         unmerged: pl.DataFrame | None,
     ) -> Advanced:
-        """Arrivals with the watermarks before this step, then the clocks: they stood at `then` and move to `now`.
+        """Processes arrivals with the watermarks before this step, then moves the clock.
 
-        Of the keys in `unmerged`, rows may have to become one although nothing has come.
+        Rows of the keys in `unmerged` may have to become one although nothing has arrived for them.
         """
 
-    def flushed(self, loaded: Loaded, before: Watermarks, times: Times) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
         """Arrivals that waited have become part of the rows."""
-        return self.advance(
-            loaded.rows, Admitted(loaded.incoming), before, times, times, loaded.overlapping
-        ).rows
+        return self.advance(loaded.rows, Admitted(loaded.incoming), clock, loaded.overlapping).rows
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Looks once at what is due or reached."""
-        admitted = self.admit(arrivals, before, state.arrived)
+        admitted = self.admit(arrivals, clock, state.arrived)
         loaded = state.load(self, admitted.incoming)
         reached = attrs.evolve(admitted, incoming=loaded.incoming)
-        advanced = self.advance(loaded.rows, reached, before, then, now, loaded.overlapping)
+        advanced = self.advance(loaded.rows, reached, clock, loaded.overlapping)
         state.write_back(self, advanced.rows)
         return Given(
             advanced.panes,

@@ -28,9 +28,9 @@ from stages.operator import MAIN, Operator
 from stages.sides.declarations import Side
 from stages.sides.operator import SideInputs
 from stages.stage import Stage
+from windowing.clocks import percentile_clock
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_START
 from windowing.custom import CustomWindows
-from windowing.triggers.base import percentile_clock
 
 
 @attrs.frozen

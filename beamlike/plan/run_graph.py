@@ -23,7 +23,7 @@ from stages.operator import MAIN
 from stages.process.keyed import Keyed
 from stages.sides.operator import SideInputs
 from windowing.calendars import CalendarWindows
-from windowing.triggers.base import WATERMARK
+from windowing.clocks import WATERMARK
 from windowing.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
 
 

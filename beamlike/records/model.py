@@ -11,7 +11,7 @@ import attrs
 from beamlike.rows.uses import Uses
 from beamlike.system.printable import printable
 from stages.facts import SPARSE, from_json, to_json
-from stages.progress.watermarks import held_percentiles
+from stages.progress.reports import held_percentiles
 from stages.state.index import Holder
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME

@@ -16,13 +16,14 @@ from beamlike.plan.model import StagePlan
 from beamlike.runtime.envelope import Envelope, Topology
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.origins import shard_name
+from stages.clock import Watermarks
 from stages.facts import from_json, to_json
 from stages.progress.inputs import Inputs
 from stages.progress.reports import least
 from stages.progress.splits import SourceState
-from stages.progress.watermarks import Times, Watermarks
 from stages.snapshot import Snapshot, restore, save
 from stages.state.store import DictStore, StateStore
+from windowing.clocks import Times
 
 Name = TypeVar("Name", str, int)
 

@@ -29,7 +29,6 @@ import numpy as np
 import polars as pl
 
 from stages.parted import together
-from stages.progress.watermarks import Times
 from stages.state.buckets import BUCKET, partition
 from stages.state.chunks import Patch
 from stages.state.directory import NEVER
@@ -37,6 +36,7 @@ from stages.state.index import COUNTS, SIZES, Index, Size, folded
 from stages.state.row_numbers import FrameMask, Positions, RowNumbers
 from stages.state.storage import LARGE_BYTES, BucketContent, Storage, holds_of
 from stages.strategies.histogram import Histogram, merge_histograms
+from windowing.clocks import Times
 
 MOST_PATCHES: Final = 16
 """The number of chunks beyond those that its rows need at which a bucket is rewritten: each takes a while to read."""

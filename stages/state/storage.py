@@ -12,7 +12,6 @@ import polars as pl
 
 from stages.operator import HOLD, OUTSTANDING_HOLD, StateTable, Table
 from stages.parted import together
-from stages.progress.watermarks import Times
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, partition
 from stages.state.directory import Directory
@@ -21,6 +20,7 @@ from stages.state.index import DEADLINE, Index, Size, histograms, summarize
 from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 from stages.state.store import StateStore
 from stages.strategies.histogram import Histogram
+from windowing.clocks import Times
 
 LARGE_BYTES: Final = 250_000
 """The size of a bucket's rows in the store from which a step reads slices of it, and writes patches.

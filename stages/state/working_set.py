@@ -22,14 +22,13 @@ import attrs
 import polars as pl
 
 from stages.parted import parted, together
-from stages.progress.watermarks import Times
 from stages.sizes import size_of
 from stages.state.buckets import BUCKET, inside, partition, touched
 from stages.state.due_soon import FROM_BYTES, HOT, MAYBE_OVERLAPS, DueSoonBuffer, divide, mark
 from stages.state.index import Index, Size
 from stages.state.patches import BucketSlice, Update, large, placed_in, read_slices, write_patches
 from stages.state.storage import Storage
-from windowing.triggers.base import WATERMARK
+from windowing.clocks import WATERMARK, Times
 
 SMALL_BYTES: Final = 64_000
 """The size of a bucket's rows up to which it is read whenever an arrival is for it: that costs no more than to wait."""

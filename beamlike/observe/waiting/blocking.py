@@ -13,9 +13,9 @@ from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstr
 from beamlike.records.present import Present
 from stages.state.index import Holder
 from stages.waiting import WAITING
+from windowing.clocks import clock_percentile
 from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
-from windowing.triggers.base import clock_percentile
 
 _TO_THE_END = "END_OF_WINDOW would let it go on to the end of the window"
 _HOLDS = {
