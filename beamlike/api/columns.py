@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from beamlike.io.sources import AskedOfSpark
+from beamlike.io.sources import SchemaFromSpark
 
 
 def with_columns(source: Any) -> Any:
     """What was given as a source, with its columns known: where it leaves them open, Spark is asked, and started."""
-    if isinstance(source, type) or not isinstance(source, AskedOfSpark) or not source.is_open:
+    if isinstance(source, type) or not isinstance(source, SchemaFromSpark) or not source.is_open:
         return source
     from beamlike.spark.query.ingest import schema_of
     from beamlike.spark.session.session import open_session

@@ -84,7 +84,7 @@ class FirstRows:
 def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:
     """How many rows it has, of which one more than `most` are looked for; of one that is damaged none."""
     if isinstance(chunk, Faulty):
-        return len(chunk.letters)
+        return len(chunk.dead_letters)
     try:
         return int(chunk.head(most + 1).select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, Unreadable):

@@ -177,7 +177,7 @@ def _attempt(
 def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:
     """Dead letters of the reader."""
     before, after = Trial(source.on_error), Trial(source.on_error)
-    letters = faulty.letters.select(pl.lit(source.name).alias("step"), "error", "row")
+    letters = faulty.dead_letters.select(pl.lit(source.name).alias("step"), "error", "row")
     before.take(letters)
     frames = follow(letters, source.routes, after, output="dead_letters")
     return Ingested(frames, {}, len(letters), 0, before.letters, after.letters)

@@ -37,8 +37,8 @@ class WithTimestamps(Step):
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """The rows with their new times. Raises `StepError` for one that has none, or that moves back too far."""
         attempt = self.attempt(frame)
-        if attempt.letters is not None:
-            raise StepError(self.name, attempt.letters["error"][0])
+        if attempt.dead_letters is not None:
+            raise StepError(self.name, attempt.dead_letters["error"][0])
         return attempt.rows
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:

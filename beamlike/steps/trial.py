@@ -60,7 +60,7 @@ class Trial:
             self.used.add(step.name)
         if attempt.given:
             self._giving[step.name] = attempt.gives or self._giving.get(step.name, False)
-        letters = attempt.letters
+        letters = attempt.dead_letters
         if letters is None or letters.is_empty():
             return attempt.rows, None
         self.take(letters)

@@ -223,6 +223,7 @@ def asks_for_keys(history: History) -> None:
         why(history, stage="first", key="ada")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_where_a_run_on_spark_hangs_is_told(spark: SparkSession, tmp_path: Path) -> None:
     hang, checkpoint = Hang(tmp_path), tmp_path / "checkpoint"
