@@ -74,7 +74,7 @@ class _Chosen(Aggregate):
         return ()
 
     def order(self, rank: pl.Expr, value: pl.Expr, greatest: bool) -> tuple[list[pl.Expr], list[bool]]:
-        """The expressions to sort rows by, nulls last, and a flag for descending: by rank, of equals by their values."""
+        """The expressions to sort rows by, nulls last, and flags for descending: by rank, of equals by their values."""
         ranks, ties = _parts(rank, self.ranks), _parts(value, self.column)
         return [*ranks, *ties], [*[greatest] * len(ranks), *[False] * len(ties)]
 
