@@ -37,7 +37,7 @@ class Bundle:
 
     `began`: when the runner's clock (us) began with it. Sources that are `waiting` were not asked, as they are too
     far ahead. `started` is when the run began (us) that took it: silence before is held against no source. `over`: the
-    sources that give nothing more although others do.
+    sources that give nothing more although others do. `changed`: their files that changed, as in `SourceRecord`.
     """
 
     ingested: Mapping[str, Ingested]
@@ -47,6 +47,7 @@ class Bundle:
     waiting: frozenset[str] = frozenset()
     started: int = MIN_TIME
     over: frozenset[str] = frozenset()
+    changed: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
 
     def arrived(
         self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None

@@ -18,7 +18,7 @@ from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.build_records import with_letters
 from beamlike.runtime.ingest import Ingested
 from beamlike.runtime.origins import shard_name
-from beamlike.runtime.source_turns import SourceTurn, SourceTurns
+from beamlike.runtime.source_turns import SourceTurn, SourceTurns, columns_left_out
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.system.in_hand import desk
 from beamlike.system.threads import ALONE, Threads
@@ -80,7 +80,8 @@ class Engine:
         got = bundle.ingested.get(name, Ingested({}, {}))
         self._send(name, got.frames)
         record = self._sources.receive(name, bundle.arrived([name], bundle.times[name]), bundle.started)
-        turn = SourceTurn(got.read, got.elements, got.dead_letters, got.newest)
+        left_out, changed = columns_left_out(self.plan.sources[name].source), bundle.changed.get(name, {})
+        turn = SourceTurn(got.read, got.elements, got.dead_letters, got.newest, left_out, changed)
         return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
 
     def _steps(self, bundle: Bundle, threads: Threads) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:

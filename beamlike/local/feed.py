@@ -10,8 +10,9 @@ from typing import Final, Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError, naming_source
-from beamlike.io.in_process import Continued, intake_of
-from beamlike.io.sources import Intake, Position, Taken, ToldOfCommits
+from beamlike.io.files.reader import FileReader
+from beamlike.io.in_process import Continued, reader_of
+from beamlike.io.sources import AcceptsCommits, PlannedBatch, Position, Reader
 from beamlike.local.begun import Begun
 from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
 from beamlike.local.read_ahead import (
@@ -22,7 +23,7 @@ from beamlike.local.read_ahead import (
     read_ahead,
     threads_for,
 )
-from beamlike.local.whole import WholeIntake
+from beamlike.local.whole import FullReader
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.ingest import Chunk
@@ -39,7 +40,7 @@ STEPS: Final = "@steps"
 class Next:
     """What the next batch takes; with `more`, another one can follow at once. With `ended`, all sources are over."""
 
-    taken: Mapping[str, Taken]
+    taken: Mapping[str, PlannedBatch]
     waiting: tuple[str, ...] = ()
     more: bool = False
     ended: bool = False
@@ -65,6 +66,9 @@ class Feed(Protocol):
 
     def committed(self, batch: Begun) -> None:
         """The batch is done, and on disk, as sources are told that want to know."""
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns, by source, the files that changed since the last call, as in `SourceRecord`."""
 
 
 def feed_of(
@@ -96,7 +100,7 @@ def require_resumable(plan: Plan) -> None:
 class _Next:
     """What the next batch takes of a source, read ahead."""
 
-    taken: Taken
+    taken: PlannedBatch
     ahead: Ahead
 
 
@@ -109,7 +113,7 @@ class SourceFeed:
 
     plan: Plan
     clock: Clock
-    intakes: Mapping[str, Intake | WholeIntake]
+    readers: Mapping[str, Reader | FullReader]
     threads: Threads
     _worth: Threads = attrs.field(init=False)
     _early: frozenset[str] = attrs.field(init=False)
@@ -130,27 +134,27 @@ class SourceFeed:
         held: ExitStack,
     ) -> Self:
         """From these positions; what is open is closed with `held`."""
-        intakes = dict[str, Intake | WholeIntake]()
+        readers = dict[str, Reader | FullReader]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Continued)
             apart = isinstance(source.watermark.per_split, SourceFile)
-            opened = partial(intake_of, source.source, rows=rows, apart=apart)
+            opened = partial(reader_of, source.source, rows=rows, apart=apart)
             at_first = position(name)
             with naming_source(name):
-                intakes[name] = WholeIntake.of(at_first, opened) if source.whole else opened(at_first)
-            held.callback(intakes[name].close)
-        return cls(plan, clock, intakes, threads)
+                readers[name] = FullReader.of(at_first, opened) if source.whole else opened(at_first)
+            held.callback(readers[name].close)
+        return cls(plan, clock, readers, threads)
 
     def next(self, inputs: Mapping[str, Inputs]) -> Next:
         """Of the sources that are not too far ahead."""
-        there = dict[str, Taken]()
-        for name, intake in self.intakes.items():
+        there = dict[str, PlannedBatch]()
+        for name, reader in self.readers.items():
             with at("source", name), naming_source(name):
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
-                taken = self._ahead[name].taken if name in self._ahead else intake.new()
+                taken = self._ahead[name].taken if name in self._ahead else reader.new()
                 if taken is not None:
-                    there[name] = Taken(*taken)
+                    there[name] = PlannedBatch(*taken)
         waiting = ahead(self.plan, there, inputs)
         going = {name: taken for name, taken in there.items() if name not in waiting}
         more = bool(waiting) or any(taken.more for taken in going.values())
@@ -164,7 +168,7 @@ class SourceFeed:
             with at("source", name), naming_source(name):
                 try:
                     found = self._ahead.pop(name, None)
-                    chunks[name] = self.intakes[name].read(taken) if found is None else found.ahead
+                    chunks[name] = self.readers[name].read(taken) if found is None else found.ahead
                 except (LookupError, FileNotFoundError) as error:
                     if not again:
                         raise
@@ -176,27 +180,33 @@ class SourceFeed:
                 self._started[name] = started
         times = dict.fromkeys(self.plan.sources, batch.now)
         over = read_whole(self.plan)
-        return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started, over)
+        changed = self.changed()
+        waiting = frozenset(batch.waiting)
+        return Bundle(ingested, times, began, batch.ended, waiting, batch.started, over, changed)
 
     @property
     def tells(self) -> bool:
         """Of sources such as queues."""
-        return any(isinstance(intake, ToldOfCommits) for intake in self.intakes.values())
+        return any(isinstance(reader, AcceptsCommits) for reader in self.readers.values())
 
     def committed(self, batch: Begun) -> None:
         """Of sources such as queues, which can let go of it."""
         for name, taken in batch.taken.items():
             # A savepoint has a batch of another run.
-            intake: object = self.intakes.get(name)
-            if isinstance(intake, ToldOfCommits):
+            reader: object = self.readers.get(name)
+            if isinstance(reader, AcceptsCommits):
                 with at("source", name), naming_source(name):
-                    intake.committed(taken)
+                    reader.committed(taken)
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        files = {name: one for name, one in self.readers.items() if isinstance(one, FileReader)}
+        return {name: found for name, reader in files.items() if (found := reader.changed())}
 
     def _next(self, name: str, now: int) -> _Next:
         """What a source gives next, of which there is more."""
-        taken = self.intakes[name].new()
+        taken = self.readers[name].new()
         assert taken is not None
-        return _Next(taken, Ahead.of(self.plan.sources[name], self.intakes[name].read(taken), now))
+        return _Next(taken, Ahead.of(self.plan.sources[name], self.readers[name].read(taken), now))
 
 
 @attrs.define
@@ -212,7 +222,7 @@ class StepFeed:
         """The next step; nothing after the last."""
         if self.step > self.steps:
             return Next({})
-        taken = Taken(self.step, {"step": self.step + 1})
+        taken = PlannedBatch(self.step, {"step": self.step + 1})
         return Next({STEPS: taken}, more=True, ended=self.step == self.steps)
 
     def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
@@ -228,6 +238,9 @@ class StepFeed:
 
     def committed(self, batch: Begun) -> None:
         """Nor is it told."""
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        return {}
 
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:

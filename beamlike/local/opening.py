@@ -142,7 +142,7 @@ class Opened:
             records=checkpoint.at(RECORDS_FILE),
             storing=lambda: stored("write", checkpoint.path),
         )
-        run.outcome.later = journal.later
+        run.outcome.later, run.outcome.changed = journal.later, feed.changed
         if journal.last is not None:
             run.observers.clock.last = journal.last[0].now
         last = _record_before(journal, run, checkpoint)

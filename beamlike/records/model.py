@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -34,6 +35,15 @@ MOST_SPLITS: Final = 20
 """So many splits of a source are in a record: those that are furthest behind."""
 
 
+MOST_UNREAD: Final = 20
+"""So many changed files, and columns that are left out, are in a record of a source."""
+
+
+def readable_pairs(pairs: Mapping[str, str]) -> dict[str, str]:
+    """The first `MOST_UNREAD` pairs, with names and texts as people may read them: both come from data."""
+    return {printable(name): printable(text) for name, text in islice(pairs.items(), MOST_UNREAD)}
+
+
 @attrs.frozen
 class SourceRecord:
     """A source in a batch: its watermark (us) after it, and what became of the rows that were read of it.
@@ -43,6 +53,8 @@ class SourceRecord:
     The watermark waits for `split` to go on (None: the source is not looked at split by split), or for those that
     are `awaited` to speak at all; `since` is the processing time (us) since when nothing has come of it. An `idle`
     source is left out of the minimum downstream. Of its `splits` those that are furthest behind are told.
+    `changed`: the files that were changed after they were listed, with how; `left_out`: the columns that files have
+    and the source does not read, without `schema=`, each with such a file. A record has at most `MOST_UNREAD` of each.
     """
 
     watermark: int
@@ -55,6 +67,8 @@ class SourceRecord:
     awaited: str = ""
     read: int | None = None
     splits: Mapping[str, SplitRecord] = attrs.field(factory=dict, converter=_readable)
+    changed: Mapping[str, str] = attrs.field(factory=dict, converter=readable_pairs, metadata=SPARSE)
+    left_out: Mapping[str, str] = attrs.field(factory=dict, converter=readable_pairs, metadata=SPARSE)
 
     @property
     def filtered(self) -> int | None:
@@ -68,6 +82,8 @@ class SourceRecord:
             elements=self.elements + later.elements,
             dead_letters=self.dead_letters + later.dead_letters,
             read=_sum(self.read, later.read),
+            changed={**self.changed, **later.changed},
+            left_out={**later.left_out, **self.left_out},
         )
 
     def plus(self, other: SourceRecord) -> SourceRecord:
@@ -79,6 +95,8 @@ class SourceRecord:
             dead_letters=self.dead_letters + other.dead_letters,
             idle=self.idle and other.idle,
             read=_sum(self.read, other.read),
+            changed={**self.changed, **other.changed},
+            left_out={**other.left_out, **self.left_out},
         )
 
 

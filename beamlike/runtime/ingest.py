@@ -21,8 +21,8 @@ from beamlike.plan.route import follow, join
 from beamlike.rows.dead_letters import EXPRESSION_ERRORS, DeadLetterCounts, dead_letters, error_text
 from beamlike.rows.event_time import Future, count_rows, read_event_time, split_dead_letters
 from beamlike.steps.base import Step
+from beamlike.steps.step_runner import StepRunner
 from beamlike.steps.timestamps import WithTimestamps
-from beamlike.steps.trial import Trial
 from beamlike.system.in_hand import at
 from stages.progress.splits import SourceSummary, announced, known, merge, read_to_end, summarize
 from stages.strategies.announced import AnnouncedWatermark, announcement
@@ -147,7 +147,7 @@ def _together(source: SourcePlan, one: Ingested, other: Ingested) -> Ingested:
 def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int, files: FromFile | None) -> Ingested:
     """All at once; where polars fails, once more and step by step."""
     try:
-        return _attempt(source, chunk, now, Trial(source.on_error), files)
+        return _attempt(source, chunk, now, StepRunner(source.on_error), files)
     except pl.exceptions.PolarsError:
         pass  # Of the reader, or of an expression? By itself the chunk tells.
     try:
@@ -155,49 +155,51 @@ def _ingest_rows(source: SourcePlan, chunk: pl.LazyFrame, now: int, files: FromF
     except pl.exceptions.PolarsError as error:
         why = f"a piece of the input cannot be read and is lost: {error_text(error)}"
         return _unread(source, Faulty(pl.DataFrame({"error": [why], "row": ["{}"]})))
-    return _attempt(source, rows.lazy(), now, Trial(source.on_error, careful=True), files)
+    return _attempt(source, rows.lazy(), now, StepRunner(source.on_error, row_by_row=True), files)
 
 
 def _attempt(
-    source: SourcePlan, chunk: pl.LazyFrame, now: int, before: Trial, files: FromFile | None
+    source: SourcePlan, chunk: pl.LazyFrame, now: int, before: StepRunner, files: FromFile | None
 ) -> Ingested:
     """`before` takes the dead letters of what comes before the watermark."""
     rows, read = _timed(source, chunk, now, before)
-    after = Trial(source.on_error, before.careful)
+    after = StepRunner(source.on_error, before.row_by_row)
     parts = [follow(rows, source.routes, after)]
-    parts += [follow(letters, source.routes, after, output="dead_letters") for letters in before.made]
+    parts += [
+        follow(letters, source.routes, after, output="dead_letters") for letters in before.set_aside_rows
+    ]
     summary = _summary(source, rows, files.file if files else "")
     newest = {}
     if files is not None and source.timed and len(rows):
         newest[files.files] = (len(rows), cast(int, rows[EVENT_TIME].max()))
-    lost = before.letters.of_source(source.name)
-    return Ingested(join(parts), summary, read, len(rows), lost, after.letters, newest)
+    lost = before.dead_letters.of_source(source.name)
+    return Ingested(join(parts), summary, read, len(rows), lost, after.dead_letters, newest)
 
 
 def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:
     """Dead letters of the reader."""
-    before, after = Trial(source.on_error), Trial(source.on_error)
-    letters = faulty.letters.select(pl.lit(source.name).alias("step"), "error", "row")
-    before.take(letters)
+    before, after = StepRunner(source.on_error), StepRunner(source.on_error)
+    letters = faulty.dead_letters.select(pl.lit(source.name).alias("step"), "error", "row")
+    before.set_aside(letters)
     frames = follow(letters, source.routes, after, output="dead_letters")
-    return Ingested(frames, {}, len(letters), 0, before.letters, after.letters)
+    return Ingested(frames, {}, len(letters), 0, before.dead_letters, after.dead_letters)
 
 
-def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> tuple[pl.DataFrame, int]:
+def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, runner: StepRunner) -> tuple[pl.DataFrame, int]:
     """Rows with their event time, of the columns that are needed, and how many rows were read."""
     # Before the steps: they may leave rows out.
     read = chunk.select(pl.len()).collect().item() if source.prelude else None
-    chunk = _through(source.prelude, chunk, trial)
+    chunk = _through(source.prelude, chunk, runner)
     if read:
-        trial.came(source.prelude)
+        runner.mark_reached(source.prelude)
     # A dead letter shows the whole row.
-    columns = (*source.system, *source.schema) if trial.careful else source.needed
+    columns = (*source.system, *source.schema) if runner.row_by_row else source.needed
     if source.time is None:
         if source.watermark.assigns_event_time:
             chunk = chunk.with_columns(pl.lit(now, pl.Int64).alias(EVENT_TIME))
         rows = chunk.select(columns).collect()
         read = len(rows) if read is None else read
-        _note_used(source, trial, rows, len(rows), read > 0)
+        _note_used(source, runner, rows, len(rows), read > 0)
         return rows, read
     future = None if source.max_future is None else Future(now, source.max_future)
     timed = read_event_time(chunk, source.time.column, source.time.unit, future)
@@ -206,7 +208,7 @@ def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> t
         timed = timed.collect().lazy()
     split = partial(split_dead_letters, timed, source.name, source.time.column, source.time.unit, future)
     if source.interlude:
-        rest = _through(source.interlude, split()[0], trial).select(columns)
+        rest = _through(source.interlude, split()[0], runner).select(columns)
         rows, counts = pl.collect_all([rest, count_rows(timed)])
         total, lost = counts.row(0)
     else:
@@ -214,41 +216,45 @@ def _timed(source: SourcePlan, chunk: pl.LazyFrame, now: int, trial: Trial) -> t
         total, lost = len(rows), rows[EVENT_TIME].null_count()
         rows = rows.drop_nulls(EVENT_TIME) if lost else rows
     if lost:  # Only these need every column of the source.
-        trial.take(split()[1].collect())
+        runner.set_aside(split()[1].collect())
     came, read = len(rows), total if read is None else read
     if total > lost:
-        trial.came(source.interlude)
+        runner.mark_reached(source.interlude)
     if future is not None and any(isinstance(step, WithTimestamps) for step in source.interlude):
-        rows = _not_moved_too_far(source, rows, future, trial)
-    _note_used(source, trial, rows, total, not came and (total > lost if total else read > 0))
+        rows = _not_moved_too_far(source, rows, future, runner)
+    _note_used(source, runner, rows, total, not came and (total > lost if total else read > 0))
     return rows, read
 
 
-def _note_used(source: SourcePlan, trial: Trial, rows: pl.DataFrame, timed: int, left_out: bool) -> None:
+def _note_used(
+    source: SourcePlan, runner: StepRunner, rows: pl.DataFrame, timed: int, left_out: bool
+) -> None:
     """What has used some row: `timed` have come through the prelude, `rows` are what is left.
 
     The source itself, too, if all the rows that it could use are `left_out` by steps or dead letters of these.
     """
     if timed:
-        trial.passed(source.prelude)
+        runner.mark_used(source.prelude)
     if len(rows):
-        trial.passed(source.interlude)
+        runner.mark_used(source.interlude)
     if len(rows) or left_out:
-        trial.used.add(source.name)
+        runner.used.add(source.name)
 
 
-def _through(steps: Iterable[Step], frame: pl.LazyFrame, trial: Trial) -> pl.LazyFrame:
+def _through(steps: Iterable[Step], frame: pl.LazyFrame, runner: StepRunner) -> pl.LazyFrame:
     for step in steps:
-        frame, _ = trial.apply(step, frame)
+        frame, _ = runner.apply(step, frame)
     return frame
 
 
-def _not_moved_too_far(source: SourcePlan, rows: pl.DataFrame, future: Future, trial: Trial) -> pl.DataFrame:
+def _not_moved_too_far(
+    source: SourcePlan, rows: pl.DataFrame, future: Future, runner: StepRunner
+) -> pl.DataFrame:
     """The rows but for those that a step has moved too far into the future, which become dead letters."""
     why = rows.select(future.why("event time is", pl.col(EVENT_TIME))).to_series()
     if why.null_count() < len(rows):
         far = why.is_not_null()
-        trial.take(dead_letters(source.name, rows.filter(far), why.drop_nulls().to_list()))
+        runner.set_aside(dead_letters(source.name, rows.filter(far), why.drop_nulls().to_list()))
         rows = rows.filter(~far)
     return rows
 

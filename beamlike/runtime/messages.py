@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 import attrs
@@ -15,6 +16,7 @@ from beamlike.records.model import SourceRecord, StageRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.ingest import Ingested, Newest
 from beamlike.runtime.source_turns import SourceTurn
+from stages.facts import SPARSE
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary
 
@@ -74,17 +76,24 @@ class SourceMessage:
     newest: Newest
     lost: DeadLetterCounts
     letters: DeadLetterCounts
+    left_out: Mapping[str, str] = attrs.field(factory=dict, metadata=SPARSE)
 
     @property
     def turn(self) -> SourceTurn:
         """What it has to tell of the batch."""
-        return SourceTurn(self.source.read, self.source.elements, self.source.dead_letters, self.newest)
+        counts = self.source
+        return SourceTurn(counts.read, counts.elements, counts.dead_letters, self.newest, self.left_out)
 
     @classmethod
-    def of(cls, ingested: Ingested, now: int, *, ended: bool) -> SourceMessage:
-        """Of all that the task has ingested."""
+    def of(
+        cls, ingested: Ingested, now: int, *, ended: bool, left_out: Mapping[str, str] = MappingProxyType({})
+    ) -> SourceMessage:
+        """Of all that the task has ingested; `left_out` is that of `SourceRecord`."""
         counts = SourceCounts(ingested.read, ingested.elements, ingested.dead_letters)
-        return cls(ingested.summary, ended, now, counts, ingested.newest, ingested.lost, ingested.letters)
+        return cls(
+            *(ingested.summary, ended, now, counts, ingested.newest, ingested.lost, ingested.letters),
+            left_out=left_out,
+        )
 
 
 @attrs.frozen

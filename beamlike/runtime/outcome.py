@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TypeAlias
@@ -34,7 +34,8 @@ class Outcome:
     """The records of a run, if somebody wants them, and the desk where it keeps what it is at.
 
     `tasks` is the folder in which tasks note what they are at, where there is one. `later` takes what has to be done
-    before the batch counts as done, which by default is done at once.
+    before the batch counts as done, which by default is done at once. `changed` returns, by source, the files that
+    changed since the last batch, as in `SourceRecord`.
     """
 
     desk: Desk
@@ -43,6 +44,7 @@ class Outcome:
     tasks: str | None = None
     storing: Storing = nullcontext
     later: Callable[[Callable[[], object]], object] = lambda task: task()
+    changed: Callable[[], Mapping[str, Mapping[str, str]]] = dict
 
     @classmethod
     def open(
@@ -118,7 +120,7 @@ class Outcome:
         try:
             with suppress(Exception) if ending == "failed" else self.storing():
                 if self._writer is not None:
-                    self._writer.close(ending)
+                    self._writer.close(ending, self.changed())
         finally:
             self._leave()
 

@@ -122,6 +122,7 @@ class Opened:
             tasks=True,
             storing=storing,
         )
+        run.outcome.changed = listings.changed
         if (steps := steps_of(plan)) is not None:
             checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
         return cls(plan, options, session, checkpoint, listings, run)
@@ -151,7 +152,8 @@ class Opened:
         clock = None if self.plays else wall_clock
         leftovers = Leftovers(self._parts().sinks, run)
         last, desk = outcome.last, outcome.desk
-        writer = BatchWriter(self.plan, run, on_batch, last, clock, desk, leftovers, self.run.may_replay)
+        may_replay, changed = self.run.may_replay, self.listings.changed
+        writer = BatchWriter(self.plan, run, on_batch, last, clock, desk, leftovers, may_replay, changed)
         # Nobody goes on from a temporary checkpoint.
         kept = self.options.checkpoint is not None
         return Gate(writer, self.checkpoint.syncing()) if kept else Gate(writer)

@@ -9,6 +9,7 @@ from beamlike.plan.model import SourcePlan
 from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
 from beamlike.runtime.ingest import Ingested, ingest_step
 from beamlike.runtime.messages import SourceMessage, SummaryMessage
+from beamlike.runtime.source_turns import columns_left_out
 from beamlike.spark.checkpoint.orders import Order, PlayStep
 
 
@@ -37,5 +38,5 @@ def tell(
     summary = SummaryMessage(ingested.summary, ended, now)
     for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.stages}):
         yield from topology.broadcast(consumer, source.name, summary)
-    told = SourceMessage.of(ingested, now, ended=ended)
+    told = SourceMessage.of(ingested, now, ended=ended, left_out=columns_left_out(source.source))
     yield note(topology.label_of(source.name), RECORDS, source.name, told)

@@ -39,7 +39,8 @@ class BatchWriter:
 
     `clock` gives the processing time (us) at which a batch is done; None where time is simulated. `desk` is where the
     driver keeps what it is at. `leftovers` shows the files of a batch, and removes those of attempts that do not count.
-    `may_replay`: the first batch may have been begun by an earlier run.
+    `may_replay`: the first batch may have been begun by an earlier run. `changed` returns, by source, the files
+    that changed since the last call, as in `SourceRecord`.
     """
 
     plan: Plan
@@ -50,6 +51,7 @@ class BatchWriter:
     desk: Desk
     leftovers: Leftovers
     may_replay: bool
+    changed: Callable[[], Mapping[str, Mapping[str, str]]]
     writing: bool = attrs.field(default=False, init=False)
     """True from when sinks may have got something of the batch in hand."""
     _sources: SourceTurns = attrs.field(init=False)
@@ -119,17 +121,18 @@ class BatchWriter:
         known = self.latest.stages if self.latest else {}
         lost = DeadLetterCounts.of_all(told.lost for told in of_sources)
         made = DeadLetterCounts.of_all(told.letters for told in of_both)
+        changed = self.changed()
         record = BatchRecord(
             batch,
             now,
-            {name: self._source(name, notes, now) for name in self.plan.sources},
+            {name: self._source(name, notes, now, changed.get(name, {})) for name in self.plan.sources},
             {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
             now if self.clock is None else max(now, self.clock()),
             rows,
         )
         return with_letters(record, lost, made).following(self.latest)
 
-    def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
+    def _source(self, name: str, notes: list[Note], now: int, changed: Mapping[str, str]) -> SourceRecord:
         """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
         mine = [told for origin, told in notes if origin == name and isinstance(told, SourceMessage)]
         before = self.latest.sources.get(name) if self.latest else None
@@ -141,7 +144,8 @@ class BatchWriter:
             record = before or SourceRecord(MIN_TIME)
         else:
             record = self._seen(name, mine, now)
-        return self._sources.tell(name, record, SourceTurn.of_all(told.turn for told in mine), before)
+        turn = attrs.evolve(SourceTurn.of_all(told.turn for told in mine), changed=changed)
+        return self._sources.tell(name, record, turn, before)
 
     def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
         """Where a source is that only sinks read: if nothing came it stays where it was, or becomes idle."""
