@@ -11,7 +11,7 @@ from stages.clock import StepClock, Watermarks
 from stages.sizes import size_of
 from stages.stage import Stage
 from stages.state.buckets import partition
-from stages.state.due_soon import STALE
+from stages.state.due_soon import MAYBE_OVERLAPS
 from stages.state.index import Index
 from stages.state.runs import Runs
 from stages.state.storage import Storage
@@ -55,16 +55,15 @@ def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
 def _rows(storage: Storage, state: Tables) -> pl.DataFrame:
     if storage.table.by_key:
         return Runs(storage).everything()
-    return storage.kept.settled(
-        WorkingSet.everything(storage), StepClock.standing(state.watermarks, state.times)
-    )
+    clock = StepClock.standing(state.watermarks, state.times)
+    return storage.kept.flushed(WorkingSet.everything(storage), clock)
 
 
 def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
     if storage.table.by_key:
-        return Runs(storage).add(rows, times)
+        return Runs(storage).append(rows, times)
     buckets = storage.buckets
     for bucket, part in partition(buckets.place(rows)).items():
         buckets = buckets.split(bucket, size_of(part))
-    nothing = rows.clear().with_columns(pl.lit(False).alias(STALE))
+    nothing = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
     return storage.replace([], partition(buckets.place(rows)), nothing, times)

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, Table
+from stages.operator import HOLD, PENDING, Spread, StateTable, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 
@@ -25,7 +25,7 @@ _LIVE: Final = 3600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waiting(Kept):
+class Waiting(StateTable):
     """The table of pending rows: when the watermark has passed their time, all rows before them have arrived.
 
     `columns` are those of the rows, with `keys` among them.

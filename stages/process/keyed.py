@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable
 from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -79,7 +79,7 @@ class Keyed(Operator):
         return {MAIN: Input(self.keys, pl.Schema({**self.row, **times}))}
 
     @property
-    def cells(self) -> Kept:
+    def cells(self) -> StateTable:
         """The state table of keys and windows."""
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class Keyed(Operator):
         return Waiting(self.keys, self.row)
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.cells, self.waiting) if self.order == "time" else (self.cells,)
 
     @property
@@ -179,10 +179,10 @@ class Keyed(Operator):
             return
         behind = pl.col(EVENT_TIME) < clock.input_before
         yield rows.filter(behind).with_columns(pl.lit(0).alias(TURN))
-        visit = state.visit(self.waiting, rows.filter(~behind))
-        pool = pl.concat([visit.rows, visit.incoming])
+        loaded = state.load(self.waiting, rows.filter(~behind))
+        pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < clock.watermark
-        state.leave(self.waiting, pool.filter(~come))
+        state.write_back(self.waiting, pool.filter(~come))
         yield pool.filter(come).with_columns(pl.lit(1).alias(TURN))
 
     def by_cell(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

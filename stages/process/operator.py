@@ -45,14 +45,14 @@ class KeyedProcess(Stateful):
 
     def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         layout = self.layout
-        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        cells, idle = touched(visit.rows, visit.incoming, layout.due(clock.now.times), self.id)
+        loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
+        cells, idle = touched(loaded.rows, loaded.incoming, layout.due(clock.now.times), self.id)
         if cells.is_empty():
-            state.leave(self.cells, idle)
+            state.write_back(self.cells, idle)
             return Result(self._stamped(self.results([])[0], Played(), cells))
         script = self._script(cells, rows)
         played, panes, after = self._until_it_fits(script, clock)
-        state.leave(self.cells, pl.concat([idle, layout.kept(after, clock.now.times)]))
+        state.write_back(self.cells, pl.concat([idle, layout.kept(after, clock.now.times)]))
         return Result(panes, self._refused(played, script), played.fired, len(played.refused_rows))
 
     def _script(self, cells: pl.DataFrame, rows: pl.DataFrame) -> Script:
