@@ -137,7 +137,7 @@ class Dedup(Keyed):
             return {"covers": "its window"}
         return {"covers": f"{format_duration(self.within)} of {self.by} time"}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         time = pl.col(EVENT_TIME) if self.by == "event" else pl.lit(clock.processing_time, pl.Int64)
         nothing_held = [pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD)]
         arrived = rows.with_columns(time.alias(self.cells.column), *nothing_held)

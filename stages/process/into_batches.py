@@ -110,7 +110,7 @@ class IntoBatches(Keyed):
     def own_facts(self, text: Text) -> dict[str, str]:
         return {"batches": str(self.limits)}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         arrived = rows.with_columns(
             self._until(clock).alias(UNTIL),
             (pl.lit(0, pl.Int64) if self.limits.bytes is None else _bytes_of(self.schema)).alias(SIZE),

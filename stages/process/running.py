@@ -91,7 +91,7 @@ class Running(Keyed):
     def own_facts(self, text: Text) -> dict[str, str]:
         return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
         over = collected_at(self.windowing.allowed_lateness) <= clock.watermark
         cells, idle = touched(loaded.rows, loaded.incoming, over, self.id)
