@@ -8,7 +8,19 @@ from __future__ import annotations
 from stages.clock import StepClock, Watermarks
 from stages.custom import CustomOperator
 from stages.declared import Declaration
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Refused, Spread, State, Table, Visit
+from stages.operator import (
+    HOLD,
+    MAIN,
+    PENDING,
+    Given,
+    Input,
+    Loaded,
+    Refused,
+    Spread,
+    State,
+    StateTable,
+    Table,
+)
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
@@ -25,13 +37,13 @@ __all__ = [
     "Declaration",
     "Given",
     "Input",
-    "Kept",
+    "Loaded",
     "Refused",
     "Spread",
     "State",
+    "StateTable",
     "StepClock",
     "Table",
     "Times",
-    "Visit",
     "Watermarks",
 ]

@@ -1,4 +1,4 @@
-"""Declared operators, as a checkpoint knows them again."""
+"""Descriptions of declared operators, by which a checkpoint recognizes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowing.windowing import Windowing
 
 @attrs.frozen
 class Said:
-    """A fact with a text of its own for people; `value` alone is compared."""
+    """A fact with a text of its own for people; only `value` is compared."""
 
     value: object
     text: str
@@ -21,11 +21,11 @@ class Said:
 
 @attrs.frozen
 class Declaration:
-    """A declared operator, as a checkpoint knows it again.
+    """The description of a declared operator, by which a checkpoint recognizes it.
 
-    Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and more may
-    be added to a run; `accumulators` are the columns that they keep. `does` is the rest of what tells it from other
-    operators, such as a user's function: it may change, as state does not depend on it.
+    Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and a run may
+    add more; `accumulators` are their columns. `does` is the rest that tells it from other operators, such as a user's
+    function: it may change, as state does not depend on it.
     """
 
     kind: str

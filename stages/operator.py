@@ -138,7 +138,7 @@ def side_name(role: str) -> str:
     return role.removeprefix(SIDE)
 
 
-class Kept(Protocol):
+class StateTable(Protocol):
     """A table of an operator, and what its state must know of the rows to find those that a step has to look at."""
 
     @property
@@ -152,23 +152,23 @@ class Kept(Protocol):
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""
 
-    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+    def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         """Admitted arrivals as the rows that they would be if there were no others: what is known of those that wait.
 
         It is asked only where arrivals may wait.
         """
         return incoming
 
-    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
         return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
 
-    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
         """All rows of the table, arrivals that waited among them; the clock does not move."""
-        return pl.concat([visit.rows, visit.incoming])
+        return pl.concat([loaded.rows, loaded.incoming])
 
 
-class Visit(Protocol):
+class Loaded(Protocol):
     """What a step looks at of a table: rows, and arrivals for them, of which some may have waited.
 
     Of the keys in `unmerged`, rows may have to become one although nothing has come.
@@ -183,11 +183,11 @@ class Visit(Protocol):
         """Arrivals, in order."""
 
     @property
-    def unmerged(self) -> pl.DataFrame | None:
+    def overlapping(self) -> pl.DataFrame | None:
         """Keys."""
 
     @property
-    def seen(self) -> pl.DataFrame:
+    def requested(self) -> pl.DataFrame:
         """Rows that were asked for and are not among `rows`: they stay as they are."""
 
 
@@ -198,32 +198,34 @@ class State(Protocol):
     def arrived(self) -> int:
         """How much was placed in all steps before."""
 
-    def visit(
+    def load(
         self,
-        kept: Kept,
+        kept: StateTable,
         incoming: pl.DataFrame,
         between: tuple[int, int] | None = None,
-        asked: pl.DataFrame | None = None,
-    ) -> Visit:
+        requested_keys: pl.DataFrame | None = None,
+    ) -> Loaded:
         """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it.
 
         Of one that is spread by time, what lies `between` two times (us), too. Of one that is visited by key and not
-        spread, the rows of keys that are `asked` for can be seen, too.
+        spread, the rows of `requested_keys` are read, too, and stay as they are.
         """
 
-    def peek(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
+    def scan(
+        self, kept: StateTable, between: tuple[int, int], keys: pl.DataFrame | None = None
+    ) -> pl.DataFrame:
         """The rows, and what waits, that lie between two times (us) in a table that is spread by time; others may, too.
 
         Only those of these keys, if any are given. Nothing is changed.
         """
 
-    def find(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, kept: StateTable, keys: pl.DataFrame) -> pl.DataFrame:
         """The rows of a table that is `by_key` which have one of these keys; null is none."""
 
-    def add(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def append(self, kept: StateTable, rows: pl.DataFrame) -> None:
         """Has these rows, too, in a table that is `by_key`."""
 
-    def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def write_back(self, kept: StateTable, rows: pl.DataFrame) -> None:
         """Has these rows in place of those that were looked at."""
 
 
@@ -269,7 +271,7 @@ class Operator(Protocol):
         """What comes to it, by role."""
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """What it keeps. The rows of the first are those that are counted as live."""
 
     @property
@@ -364,11 +366,11 @@ class Advanced:
     late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
 
 
-class OneTable(Operator, Kept, Protocol):
+class OneTable(Operator, StateTable, Protocol):
     """An operator with one table: arrivals are admitted, meet the rows that they reach, and then the clocks move."""
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """Its own."""
         return (self,)
 
@@ -390,17 +392,17 @@ class OneTable(Operator, Kept, Protocol):
         Rows of the keys in `unmerged` may have to become one although nothing has arrived for them.
         """
 
-    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
         """Arrivals that waited have become part of the rows."""
-        return self.advance(visit.rows, Admitted(visit.incoming), clock, visit.unmerged).rows
+        return self.advance(loaded.rows, Admitted(loaded.incoming), clock, loaded.overlapping).rows
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Looks once at what is due or reached."""
         admitted = self.admit(arrivals, clock, state.arrived)
-        visit = state.visit(self, admitted.incoming)
-        reached = attrs.evolve(admitted, incoming=visit.incoming)
-        advanced = self.advance(visit.rows, reached, clock, visit.unmerged)
-        state.leave(self, advanced.rows)
+        loaded = state.load(self, admitted.incoming)
+        reached = attrs.evolve(admitted, incoming=loaded.incoming)
+        advanced = self.advance(loaded.rows, reached, clock, loaded.overlapping)
+        state.write_back(self, advanced.rows)
         return Given(
             advanced.panes,
             admitted.elements,

@@ -17,7 +17,7 @@ from beamlike.logical.origins import Apply
 from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.infer import Shape
 from stages.custom import REQUIRED, CustomOperator
-from stages.operator import HOLD, MAIN, PENDING, Input, Kept
+from stages.operator import HOLD, MAIN, PENDING, Input, StateTable
 from stages.stage import Stage
 from stages.state.store import DictStore
 from windowing.clocks import Times
@@ -154,11 +154,11 @@ def _require_tables(operator: CustomOperator, step: str) -> None:
         raise PlanError(f"two tables of {name} have the same name; give each another one", step=step)
 
 
-def _require_table(operator: CustomOperator, kept: Kept, step: str) -> None:
+def _require_table(operator: CustomOperator, kept: StateTable, step: str) -> None:
     name = _name(operator)
-    if Kept not in type(kept).__mro__:
+    if StateTable not in type(kept).__mro__:
         raise WrongType(
-            f"{name}.tables must have objects of classes that extend Kept, not {kept!r}", step=step
+            f"{name}.tables must have objects of classes that extend StateTable, not {kept!r}", step=step
         )
     table = _asked(operator, f"{type(kept).__name__}.table", lambda: kept.table, step)
     lacking = [column for column in (PENDING, HOLD) if column not in table.schema]

@@ -37,10 +37,10 @@ def _source(facts: SourceFacts) -> SourceDescription:
     return SourceDescription(
         facts.reads,
         facts.watermark if facts.plan.timed else "no event time",
-        None if strategy.per_split is None else str(strategy.per_split),
-        strategy.idle_after,
-        strategy.percentiles,
-        facts.kind,
+        per_split=None if strategy.per_split is None else str(strategy.per_split),
+        idle_after=strategy.idle_after,
+        percentiles=strategy.percentiles,
+        kind=facts.kind,
     )
 
 

@@ -20,10 +20,10 @@ class SourceDescription:
 
     reads: str
     watermark: str
-    per_split: str | None = None
-    idle_after: int | None = None
-    percentiles: tuple[int, ...] = ()
-    kind: str = ""
+    per_split: str | None = attrs.field(default=None, kw_only=True)
+    idle_after: int | None = attrs.field(default=None, kw_only=True)
+    percentiles: tuple[int, ...] = attrs.field(default=(), kw_only=True)
+    kind: str = attrs.field(default="", kw_only=True)
 
 
 @attrs.frozen

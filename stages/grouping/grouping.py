@@ -186,10 +186,10 @@ class Grouping(OneTable):
         """
         return self.merging or not self.windowing.timestamp_combiner.depends_on_window
 
-    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+    def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         return self._absorb(incoming, self._context(now))
 
-    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         if self.merging:
             return meets(incoming, rows, self.windowing.windows, self.keys)
         window = [*self.keys, *WINDOW_COLUMNS]

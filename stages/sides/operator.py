@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State, Text
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable, Text
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, Versions, Waits
@@ -83,7 +83,7 @@ class SideInputs(Operator):
         return {MAIN: main, **{side.clock: side.input for side in self.sides}}
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.waits, self.versions, *self.contents.values())
 
     @property
@@ -182,9 +182,9 @@ class SideInputs(Operator):
             (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
         ]
         between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
-        visit = state.visit(self.waits, wait, between)
-        pool = self._looked_at(pl.concat([visit.rows, visit.incoming]), contents, clock.now)
-        state.leave(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
+        loaded = state.load(self.waits, wait, between)
+        pool = self._looked_at(pl.concat([loaded.rows, loaded.incoming]), contents, clock.now)
+        state.write_back(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
         return pool.filter(_READY)
 
     def _give(self, rows: pl.DataFrame, contents: Contents) -> tuple[list[pl.DataFrame], list[Refused]]:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.io import Source
-from beamlike.operators import EVENT_TIME, MAIN, Given, Input, Kept, State, StepClock, Table
+from beamlike.operators import EVENT_TIME, MAIN, Given, Input, State, StateTable, StepClock, Table
 from beamlike.plan.manifest import describe
 from beamlike.plan.run_graph import describe_run
 from beamlike.records.model import BatchRecord
@@ -160,7 +160,7 @@ def test_state_of_another_operator_is_refused(operator: bl.CustomOperator, told:
 
 
 @attrs.frozen
-class Blocked(Kept):
+class Blocked(StateTable):
     """The keys whose rows are not released."""
 
     key: str
@@ -191,14 +191,14 @@ class ReleaseUnlessBlocked(Release):
         return Blocked(self.key, pl.Schema({**columns, "__pending": pl.Int64(), "__hold": pl.Int64()}))
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.held, self.blocked)
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         given = super().step(state, arrivals, clock)
         nothing = [pl.lit(0, pl.Int64).alias("__pending"), pl.lit(None, pl.Int64).alias("__hold")]
-        state.add(self.blocked, arrivals["blocked"].with_columns(nothing))
-        blocked = state.find(self.blocked, given.panes.select(self.key))
+        state.append(self.blocked, arrivals["blocked"].with_columns(nothing))
+        blocked = state.lookup(self.blocked, given.panes.select(self.key))
         panes = given.panes.join(blocked, on=self.key, how="anti")
         dropped = {"blocked": len(given.panes) - len(panes)} if len(panes) < len(given.panes) else {}
         return attrs.evolve(given, panes=panes, emitted=len(panes), dropped=dropped)
@@ -245,7 +245,7 @@ class Unmarked(Release):
     """The rows of its table do not say what is pending."""
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (NoPending(("user",), self.inputs[MAIN].schema),)
 
 

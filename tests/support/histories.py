@@ -122,7 +122,7 @@ def batch(
     stages: Mapping[str, StageRecord],
     finished: float | None = None,
 ) -> BatchRecord:
-    return BatchRecord(number, at(now), sources, stages, None if finished is None else at(finished))
+    return BatchRecord(number, at(now), sources, stages, finished=None if finished is None else at(finished))
 
 
 def history(*batches: BatchRecord, plan: RunDescription = PLAN, closed: str | None = None) -> History:

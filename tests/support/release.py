@@ -16,8 +16,8 @@ from beamlike.operators import (
     WATERMARK,
     Given,
     Input,
-    Kept,
     State,
+    StateTable,
     StepClock,
     Table,
     Times,
@@ -28,7 +28,7 @@ DUE = "__due"
 
 
 @attrs.frozen
-class Held(Kept):
+class Held(StateTable):
     """The rows that are not released yet."""
 
     keys: tuple[str, ...]
@@ -71,7 +71,7 @@ class Release(bl.CustomOperator):
         return Held((self.key,), self.inputs[MAIN].schema)
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.held,)
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
@@ -79,9 +79,9 @@ class Release(bl.CustomOperator):
         due = pl.col(self.until) * 1_000_000
         holds = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME)  # a late row holds nothing
         rows = arrived.with_columns(due.alias(DUE), pl.lit(1, pl.Int64).alias(PENDING), holds.alias(HOLD))
-        visit = state.visit(held, rows)
+        visit = state.load(held, rows)
         pool = pl.concat([visit.rows, visit.incoming])
         is_due = pl.col(DUE) <= clock.watermark
-        state.leave(held, pool.filter(~is_due))
+        state.write_back(held, pool.filter(~is_due))
         released = pool.filter(is_due).select(list(held.columns))
         return Given(released, elements=len(arrived), placed=len(arrived), emitted=len(released))
