@@ -79,8 +79,8 @@ class Release(bl.CustomOperator):
         due = pl.col(self.until) * 1_000_000
         holds = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME)  # a late row holds nothing
         rows = arrived.with_columns(due.alias(DUE), pl.lit(1, pl.Int64).alias(PENDING), holds.alias(HOLD))
-        visit = state.load(held, rows)
-        pool = pl.concat([visit.rows, visit.incoming])
+        loaded = state.load(held, rows)
+        pool = pl.concat([loaded.rows, loaded.incoming])
         is_due = pl.col(DUE) <= clock.watermark
         state.write_back(held, pool.filter(~is_due))
         released = pool.filter(is_due).select(list(held.columns))
