@@ -268,6 +268,7 @@ __all__ = [
     "min",
     "mode",
     "observe",
+    "operators",
     "pane_drained",
     "pane_first",
     "pane_index",

@@ -10,6 +10,9 @@ import polars as pl
 from windowing.time import Microseconds, format_duration
 from windowing.windowing import Windowing
 
+Text = Callable[[object], str]
+"""Writes a value for people, as a user would declare it: a window function, a trigger, an aggregate, a type."""
+
 
 @attrs.frozen
 class Said:
@@ -49,7 +52,7 @@ def choices_of(windowing: Windowing) -> dict[str, object]:
     }
 
 
-def windowing_facts(windowing: Windowing, text: Callable[[object], str]) -> dict[str, str]:
+def windowing_facts(windowing: Windowing, text: Text) -> dict[str, str]:
     """Returns each choice of a windowing for people; `text` writes values as a user would declare them."""
     return {
         "windows": text(windowing.windows),

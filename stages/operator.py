@@ -1,12 +1,11 @@
-"""The inside of a stage: what comes to it, what it keeps, and what it makes of both when its clocks move.
+"""The protocol of operators: their inputs, the tables of their state, and a step over both.
 
-A stage, its state and the runners know an operator by this protocol alone. A windowed grouping is one of them, keyed
-state with timers is another.
+A stage, its state and the runners know an operator by this protocol alone, be it a grouping or keyed state with timers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol, Self
 
@@ -14,38 +13,32 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.declared import Declaration
+from stages.declared import Declaration, Text
 from windowing.clocks import Times
 from windowing.identity import fields_of
 from windowing.windowing import Windowing
 
 MAIN: Final = "main"
-"""The role of an operator's only input, or of the one that others go beside."""
-
-SIDE: Final = "side."
-"""The beginning of the role of a side, before its name."""
-
-Text = Callable[[object], str]
-"""Writes a value for people, as a user would declare it: a window function, a trigger, an aggregate, a type."""
+"""The role of an operator's only or first input."""
 
 PENDING: Final = "__pending"
-"""Of a row of state: elements in it that are in no output yet."""
+"""Column of a row of state: the number of its elements that are in no output yet."""
 HOLD: Final = "__hold"
-"""Of a row of state: where these elements hold the output watermark, in microseconds; null: nowhere."""
+"""Column of a row of state: the time (us) at which these elements hold the output watermark; null for no hold."""
 OUTSTANDING_HOLD: Final = "__outstanding_hold"
-"""Of a row of state, if its operator takes back what it gave: where that holds the output watermark; null: nowhere."""
+"""Column of a row of state with retractable output: the time (us) at which that output holds; null for no hold."""
 
 
 Placed = Literal["by key", "anywhere", "everywhere"]
-"""Where rows of an input go: to the shard of their key, to any shard, or to every one."""
+"""The shards of the rows of an input: that of their key, any one, or every one."""
 
 
 @attrs.frozen(eq=False)
 class Input:
-    """What comes to an operator in one role: `schema` has the columns of its rows, `placed` says on which shards.
+    """An input of an operator: the columns of its rows, and the shards to which they go.
 
-    Where that is by key, `keys` are the columns that say so; without any, one shard has them all. `read_fully`: rows of
-    the main input wait until this one has ended.
+    Rows that are placed by key go to the shard of their values in `keys`; without keys, one shard has all rows. If the
+    input is `read_fully`, rows of the main input wait until it has ended.
     """
 
     keys: tuple[str, ...]
@@ -55,11 +48,11 @@ class Input:
 
     @property
     def shared(self) -> bool:
-        """Whether several shards can share the work."""
+        """True if several shards can share the work."""
         return bool(self.keys) or self.placed != "by key"
 
     def no_arrivals(self) -> pl.DataFrame:
-        """The arrivals of a bundle in which only the clock moves."""
+        """Returns the arrivals of a bundle in which only the clock moves."""
         return pl.DataFrame(schema=self.schema)
 
 
@@ -131,11 +124,6 @@ class Table:
     def nothing_incoming(self) -> pl.DataFrame:
         """Admitted arrivals without rows."""
         return pl.DataFrame(schema=self.incoming)
-
-
-def side_name(role: str) -> str:
-    """Returns the name of the side that has this role."""
-    return role.removeprefix(SIDE)
 
 
 class StateTable(Protocol):
@@ -231,21 +219,25 @@ class State(Protocol):
 
 @attrs.frozen
 class Refused:
-    """Rows, arrivals as a rule, and for each what a user's function has raised."""
+    """Rows (arrivals as a rule) for which a user's function failed, and the error of each."""
 
     rows: pl.DataFrame
     errors: tuple[Exception, ...]
 
 
 @attrs.frozen
-class Given:
-    """What a step of an operator gives: its panes, and what became of the arrivals.
+class StepOutput:
+    """The output of a step: the emitted rows (`panes`), and counts of the arrivals.
 
-    `elements` came in all; `placed` counts each as often as the state does, those that are dropped included. `emitted`
-    of them, and of those that waited, are in what is given, or have had their effect, for the first time. How many were
-    `dropped`, why, and which, if somebody wants to see them as `late`. Those that were `refused` are in no count.
-    `fired`: how many timers. `used`: how many rows the user's function could use, where it is called for rows that may
-    have waited; None where all elements count as used.
+    Attributes:
+        elements: The number of arrivals. Rows that were refused are in no count.
+        placed: The number of arrivals as the state counts them, once for each window, with those that were dropped.
+        emitted: The number of placed elements, of this step or earlier ones, that took effect for the first time.
+        dropped: The number of dropped elements by reason.
+        late: The rows that were dropped, if some consumer reads them.
+        refused: The rows that a user's function could not use.
+        fired: The number of timers that fired.
+        used: The number of rows that a user's function could use, of those that waited, too; None for all elements.
     """
 
     panes: pl.DataFrame
@@ -260,40 +252,37 @@ class Given:
 
 
 class Operator(Protocol):
-    """The inside of a stage. It keeps nothing itself: its rows are given to it, and are what it leaves.
+    """The computation of a stage. An operator has no state of its own: each step loads rows, and writes them back.
 
-    Law: what it gives depends on what came and on where the clocks stood, not on how rows lie in buckets. A row that is
-    not due, and that no arrival reaches, need not be shown to it.
+    Law: the output depends on the arrivals and on the clocks, and not on the buckets that rows are in. A row need not
+    be loaded if it is not due and matches no arrival.
     """
 
     @property
     def inputs(self) -> Mapping[str, Input]:
-        """What comes to it, by role."""
+        """The inputs by role; the first is `MAIN`."""
 
     @property
     def tables(self) -> tuple[StateTable, ...]:
-        """What it keeps. The rows of the first are those that are counted as live."""
+        """The tables of the state. Rows of the first are counted as live."""
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The clocks by which it does something, by name; the watermark is one of them."""
+        """The clocks that the operator waits for, by name; the watermark is one of them."""
 
     @property
     def declared(self) -> Declaration:
-        """The operator as a checkpoint compares it; by default, all that it was made with."""
+        """The operator as a checkpoint compares it; by default, all attributes that it was made with."""
         fields = fields_of(self)
         return Declaration(fields.pop("kind"), fields)
 
     @property
     def numbered(self) -> tuple[str, ...]:
-        """The parts of its state whose names depend on the order in which steps are declared."""
+        """The parts of the state whose names depend on the order in which steps are declared."""
         return ()
 
     def facts(self, text: Text) -> Mapping[str, str]:
-        """The operator for people, as in `explain`; the first fact says what it does.
-
-        `text` writes values as a user would declare them.
-        """
+        """Describes the operator for people, as in `explain`, by `text`. The first fact says what it does."""
         return {"operator": text(self)}
 
     @property
@@ -316,28 +305,28 @@ class Operator(Protocol):
         return None
 
     def needed(self, role: str) -> frozenset[str]:
-        """The columns of an input on which the state and the results depend."""
+        """Returns the columns of an input on which the state and the output depend."""
         return frozenset(self.inputs[role].schema)
 
     @property
     def ordered(self) -> bool:
-        """Whether what it gives depends on the order in which rows come."""
+        """True if the output depends on the order in which rows arrive."""
         return False
 
     @property
     def python(self) -> bool:
-        """Whether its steps call functions of the user's."""
+        """True if a step calls functions of the user's."""
         return False
 
-    def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows of one task on their way to its shards: fewer, where it needs no more to give the same."""
+    def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Reduces the rows of one task before they are sent to shards, if fewer rows give the same output."""
         return rows
 
-    def together(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """The arrivals of a bundle, of which some may have been shrunk, in their order as one frame."""
+    def concatenated(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Concatenates the arrivals of a bundle in their order; some may be pre-aggregated."""
         return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Processes the arrivals of each input with the watermarks before this step, then moves the clock."""
 
 
@@ -345,7 +334,7 @@ class Operator(Protocol):
 class Admitted:
     """The arrivals of a bundle: those that may become part of the state are `incoming`.
 
-    The counts are those of `Given`. `aside` is what the operator itself will ask for when it advances.
+    The counts are those of `StepOutput`. `aside` is what the operator itself will ask for when it advances.
     """
 
     incoming: pl.DataFrame
@@ -357,7 +346,7 @@ class Admitted:
 
 @attrs.frozen
 class Advanced:
-    """What comes of rows and arrivals: the rows that live on; the others as in `Given`."""
+    """What comes of rows and arrivals: the rows that live on; the others as in `StepOutput`."""
 
     rows: pl.DataFrame
     panes: pl.DataFrame
@@ -371,7 +360,6 @@ class OneTable(Operator, StateTable, Protocol):
 
     @property
     def tables(self) -> tuple[StateTable, ...]:
-        """Its own."""
         return (self,)
 
     def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
@@ -393,17 +381,15 @@ class OneTable(Operator, StateTable, Protocol):
         """
 
     def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
-        """Arrivals that waited have become part of the rows."""
         return self.advance(loaded.rows, Admitted(loaded.incoming), clock, loaded.overlapping).rows
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
-        """Looks once at what is due or reached."""
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         admitted = self.admit(arrivals, clock, state.arrived)
         loaded = state.load(self, admitted.incoming)
         reached = attrs.evolve(admitted, incoming=loaded.incoming)
         advanced = self.advance(loaded.rows, reached, clock, loaded.overlapping)
         state.write_back(self, advanced.rows)
-        return Given(
+        return StepOutput(
             advanced.panes,
             admitted.elements,
             admitted.placed,

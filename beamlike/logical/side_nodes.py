@@ -13,7 +13,8 @@ from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
 from beamlike.logical.sides import Made
 from beamlike.steps.sides import Dropped, InPanes
-from stages.operator import MAIN, Operator, side_name
+from stages.operator import MAIN, Operator
+from stages.sides.declarations import side_name
 
 
 def nodes_named_after(node: Node) -> Iterator[Node]:

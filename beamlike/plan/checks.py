@@ -10,7 +10,8 @@ from beamlike.io.base import Source
 from beamlike.io.sources import AcceptsCommits, ReadInSteps
 from beamlike.logical.overlaps import require_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
-from stages.operator import MAIN, side_name
+from stages.operator import MAIN
+from stages.sides.declarations import side_name
 from windowing.clocks import percentile_clock
 from windowing.columns import EVENT_TIME
 

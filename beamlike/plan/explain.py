@@ -11,7 +11,8 @@ from beamlike.plan.description import SinkFacts, SourceFacts, StageFacts, TableF
 from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.route import Route
 from beamlike.steps.base import Step
-from stages.operator import MAIN, side_name
+from stages.operator import MAIN
+from stages.sides.declarations import side_name
 from windowing.columns import RESERVED_PREFIX
 
 Tree = Mapping[str, "Tree | None"]

@@ -16,7 +16,7 @@ from beamlike.records.model import BatchRecord, StageRecord
 from beamlike.runtime.file_order import NO_ORDER
 from beamlike.steps.sides import InPanes
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
-from stages.operator import side_name
+from stages.sides.declarations import side_name
 
 _LOG = logging.getLogger("beamlike")
 

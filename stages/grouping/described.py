@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stages.aggregates.base import Aggregate
-from stages.declared import windowing_facts
-from stages.operator import Text
+from stages.declared import Text, windowing_facts
 from windowing.windowing import Windowing
 
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from stages.aggregates.base import ARRIVAL, Aggregate
 from stages.clock import StepClock
-from stages.declared import Declaration, choices_of
+from stages.declared import Declaration, Text, choices_of
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
 from stages.grouping.combiner_lifting import (
     count_in,
@@ -33,7 +33,7 @@ from stages.grouping.firing import collect, deadline, fire, in_order, let_go, re
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
-from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Spread, Table, Text
+from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Spread, Table
 from stages.parted import parted, replaced, together
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
@@ -246,14 +246,14 @@ class Grouping(OneTable):
         """True if arrivals may be pre-aggregated before they are sent to shards, as no single late ones are wanted."""
         return self.late_columns is None and lifts_early(self.layout, self.merging)
 
-    def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
         return lift_if_smaller(rows, self.layout) if self.lifts_early else rows
 
-    def together(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    def concatenated(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Concatenates the arrivals; if some were pre-aggregated in their tasks, the others are as well."""
         if any(map(is_lifted, frames)):
             frames = [lift(frame, self.layout) for frame in frames]
-        return super().together(frames)
+        return super().concatenated(frames)
 
     def advance(
         self,

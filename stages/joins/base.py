@@ -8,9 +8,9 @@ from typing import Final, Self
 import attrs
 import polars as pl
 
-from stages.declared import Declaration, Said
+from stages.declared import Declaration, Said, Text
 from stages.dropped import LATE, late_schema, with_reason
-from stages.operator import MAIN, Input, Operator, Text
+from stages.operator import MAIN, Input, Operator
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
 from windowing.identity import fields_of

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING, State, StateTable, Table, Text
+from stages.declared import Text
+from stages.operator import HOLD, PENDING, State, StateTable, Table
 from stages.process.keyed import CELL, Keyed, Result
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times

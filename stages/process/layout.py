@@ -13,7 +13,8 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Text
+from stages.declared import Text
+from stages.operator import HOLD, PENDING
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
 from stages.process.fields import FieldColumn
 from windowing.clocks import PROCESSING_TIME, WATERMARK

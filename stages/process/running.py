@@ -10,8 +10,8 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.declared import Said
-from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table, Text
+from stages.declared import Said, Text
+from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Keyed, Result, touched
 from stages.waiting import NUMBER

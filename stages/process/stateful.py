@@ -8,7 +8,7 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from stages.operator import Text
+from stages.declared import Text
 from stages.process.keyed import Keyed
 from stages.process.layout import Layout
 from stages.process.tables import Cells

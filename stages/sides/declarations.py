@@ -7,7 +7,7 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
-from stages.operator import SIDE, Input
+from stages.operator import Input
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import GlobalWindows, WindowFn
@@ -22,6 +22,15 @@ IS_ROW: Final = "__is_row"
 
 LIMIT: Final = 256 << 20
 """The bytes of a side in each shard, by default."""
+
+
+SIDE: Final = "side."
+"""The beginning of the role of a side, before its name."""
+
+
+def side_name(role: str) -> str:
+    """Returns the name of the side that has this role."""
+    return role.removeprefix(SIDE)
 
 
 @attrs.frozen(eq=False)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.places import ROOT
 
-PUBLIC = {"beamlike", "beamlike.errors", "beamlike.observe", "beamlike.testing"}
+PUBLIC = {"beamlike", "beamlike.errors", "beamlike.observe", "beamlike.operators", "beamlike.testing"}
 SHOWN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]
 
 _IMPORT = re.compile(r"^\s*(?:from|import) ((?:beamlike|stages|windowing)\b[\w.]*)", re.M)
