@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol, Self
 
 import attrs
 
-from beamlike.io import JSONLines
 from beamlike.io.sources import ReadFromMemory
 from beamlike.local.begun import Begun
 from beamlike.local.bundle import Clock
@@ -26,6 +25,7 @@ from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
 from beamlike.runtime.copies import CopyGuard, Reached, require_run
+from beamlike.runtime.dead_letter_folder import CheckpointLetters
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
 from beamlike.runtime.ingest import require_files
@@ -114,7 +114,7 @@ class Opened:
         plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
-        run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))
+        run_sinks = RunSinks(plan, manifest["run"], CheckpointLetters(dead_letters_of(checkpoint)))
         manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
             manifest, _reached(journal), options.continue_as, held
         )

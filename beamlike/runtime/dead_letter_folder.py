@@ -1,11 +1,18 @@
-"""Where a run in process puts the dead letters that nobody takes: beside those of runs that go on."""
+"""The folders of dead letters that no collection takes: in a checkpoint, or of a run in process without one."""
 
 from __future__ import annotations
+
+import attrs
 
 from beamlike.io import JSONLines
 from beamlike.io.files.part_files import forget_killed
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import file_name
+
+
+@attrs.frozen(slots=False)
+class CheckpointLetters(JSONLines):
+    """The dead letters in a checkpoint: storage that fails them is the storage of the checkpoint."""
 
 
 def folder_of_letters(pipeline: str, number: int = 1) -> str:
