@@ -75,7 +75,9 @@ def check_shown(history: History, sentence: str) -> None:
     console = Console(width=1_000, file=StringIO())
     console.print(frame(history))
     assert sentence in console.file.getvalue()  # type: ignore[attr-defined]
-    assert sentence.replace("`", "").removeprefix("source") in html.unescape(re.sub("<[^>]*>", "", report(history)))
+    assert sentence.replace("`", "").removeprefix("source") in html.unescape(
+        re.sub("<[^>]*>", "", report(history))
+    )
 
 
 def test_a_file_that_grew_is_told_or_fails_the_run_in_process(
