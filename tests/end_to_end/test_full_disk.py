@@ -57,16 +57,9 @@ def fills(folder: Path, disk: Disk, runner: Any, bad: int) -> str:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("size", "bad"),
-    [
-        pytest.param(8, 0, marks=pytest.mark.slow),
-        pytest.param(40, 0, marks=pytest.mark.slow),
-        (140, 400),
-        *(pytest.param(size, 400, marks=pytest.mark.slow) for size in (90, 200, 280)),
-    ],
-)
+@pytest.mark.parametrize(("size", "bad"), [(40, 0), (90, 0), (140, 400)])
 def test_a_checkpoint_on_spark_without_room_is_named(
     size: int, bad: int, disk: Disk, spark: Any, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import beamlike as bl
 from tests.support.damages import Damaged, pipeline, tried, write
 
-FEW, MANY = 25, 340
+FEW, MANY = 8, 120
 
 
 @pytest.fixture(autouse=True)
@@ -53,4 +53,4 @@ def test_no_damage_of_a_savepoint_is_unseen_or_without_a_name(halfway: Path, cou
 @pytest.mark.spark
 def test_no_damage_of_a_checkpoint_is_unseen_or_without_a_name(spark: SparkSession, halfway: Path) -> None:
     came = tried(Damaged(halfway, lambda folder: go_on(spark, folder, drain=True), "checkpoint"), 1, FEW)
-    assert came["named"] > FEW / 10
+    assert came["named"] > 0
