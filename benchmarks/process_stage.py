@@ -20,9 +20,9 @@ import polars as pl
 
 import beamlike as bl
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
 SCHEMA = pl.Schema({"user": pl.Int64(), "value": pl.Int64(), "at": pl.Datetime("us", "UTC")})
@@ -128,7 +128,7 @@ class Bench:
         given = self.stage.step(
             self.store,
             {MAIN: arrivals.select(name for name in wanted if name in columns)},
-            Clock(clock, clock),
+            Times.of(clock, clock),
         )
         self.panes += len(given.panes)
         return time.process_time() - begin

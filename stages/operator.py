@@ -13,8 +13,9 @@ from typing import Any, Final, Literal, Protocol
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.declared import Declaration
-from stages.progress.watermarks import Times, Watermarks
+from windowing.clocks import Times
 from windowing.identity import fields_of, kind_of
 
 MAIN: Final = "main"
@@ -148,8 +149,8 @@ class Kept(Protocol):
         """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
         return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
-        """All rows of the table, arrivals that waited among them; no clock moves."""
+    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
+        """All rows of the table, arrivals that waited among them; the clock does not move."""
         return pl.concat([visit.rows, visit.incoming])
 
 
@@ -293,15 +294,8 @@ class Operator(Protocol):
         """The arrivals of a bundle, of which some may have been shrunk, in their order as one frame."""
         return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
-        """Arrivals, by role, with the watermarks before this step, then the clocks, which move from `then` to `now`."""
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+        """Processes the arrivals of each input with the watermarks before this step, then moves the clock."""
 
 
 @attrs.frozen
@@ -337,43 +331,34 @@ class OneTable(Operator, Kept, Protocol):
         """Its own."""
         return (self,)
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
-        """What of the arrivals, by role, may become part of the state.
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
+        """Admits the arrivals, by role, that may become part of the state.
 
-        `arrived` is how much was placed in all steps before.
+        `arrived` is how many rows were placed in all steps before.
         """
 
     def advance(
         self,
         rows: pl.DataFrame,
         admitted: Admitted,
-        before: Watermarks,
-        then: Times,
-        now: Times,
+        clock: StepClock,
         unmerged: pl.DataFrame | None,
     ) -> Advanced:
-        """Arrivals with the watermarks before this step, then the clocks: they stood at `then` and move to `now`.
+        """Processes arrivals with the watermarks before this step, then moves the clock.
 
-        Of the keys in `unmerged`, rows may have to become one although nothing has come.
+        Rows of the keys in `unmerged` may have to become one although nothing has arrived for them.
         """
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
         """Arrivals that waited have become part of the rows."""
-        return self.advance(visit.rows, Admitted(visit.incoming), before, times, times, visit.unmerged).rows
+        return self.advance(visit.rows, Admitted(visit.incoming), clock, visit.unmerged).rows
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Looks once at what is due or reached."""
-        admitted = self.admit(arrivals, before, state.arrived)
+        admitted = self.admit(arrivals, clock, state.arrived)
         visit = state.visit(self, admitted.incoming)
         reached = attrs.evolve(admitted, incoming=visit.incoming)
-        advanced = self.advance(visit.rows, reached, before, then, now, visit.unmerged)
+        advanced = self.advance(visit.rows, reached, clock, visit.unmerged)
         state.leave(self, advanced.rows)
         return Given(
             advanced.panes,

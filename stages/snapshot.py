@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 import polars as pl
 
-from stages.progress.watermarks import Times, Watermarks
+from stages.clock import StepClock, Watermarks
 from stages.sizes import size_of
 from stages.stage import Stage
 from stages.state.buckets import partition
@@ -18,6 +18,7 @@ from stages.state.storage import Storage
 from stages.state.store import StateStore
 from stages.state.tables import Tables
 from stages.state.working_set import WorkingSet
+from windowing.clocks import Times
 
 
 @attrs.frozen
@@ -53,7 +54,9 @@ def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
 def _rows(storage: Storage, state: Tables) -> pl.DataFrame:
     if storage.table.by_key:
         return Runs(storage).everything()
-    return storage.kept.settled(WorkingSet.everything(storage), state.watermarks, state.times)
+    return storage.kept.settled(
+        WorkingSet.everything(storage), StepClock.standing(state.watermarks, state.times)
+    )
 
 
 def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:

@@ -11,14 +11,15 @@ from collections.abc import Mapping
 import attrs
 import polars as pl
 
+from stages.clock import StepClock, Watermarks
 from stages.errors import ResultError, StepError
 from stages.operator import Operator, Refused
 from stages.progress.reports import Report
-from stages.progress.watermarks import Clock, Watermarks
 from stages.state.index import Holder
 from stages.state.store import StateStore
 from stages.state.tables import Tables
 from stages.strategies.histogram import Histogram, merge_histograms
+from windowing.clocks import Times
 from windowing.columns import PANE_DRAINED, PANE_RETRACTED, WINDOW_END
 from windowing.time import MAX_TIME
 
@@ -66,15 +67,19 @@ class Stage:
     name: str
     operator: Operator
 
-    def step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> StageResult:
-        """One bundle: `arrivals` are processed with the watermarks of the step before, then the clock moves.
+    def step(
+        self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], to: Times, *, drained: bool = False
+    ) -> StageResult:
+        """Processes a bundle with the watermarks of the step before, then moves the clocks.
 
-        `arrivals` has by role of the operator's inputs what came for it, with the columns that this input says; for a
-        grouping, with window bounds if windows are assigned already.
-        A clock that is behind changes nothing; watermarks never go back.
+        Args:
+            arrivals: The rows of each input of the operator, with the columns that this input declares; for a
+                grouping, with window bounds if windows are assigned already.
+            to: The times that the clocks move to. A clock that is ahead of its time there stays where it is.
+            drained: If the watermark is at the end of time: the run ends there, and more input may exist.
         """
         try:
-            return self._step(store, arrivals, clock)
+            return self._step(store, arrivals, to, drained)
         except ResultError as error:
             # Polars appends the expression in which it was raised.
             raise StepError(self.name, str(error).partition("\n")[0]) from error.__cause__
@@ -86,18 +91,20 @@ class Stage:
         """What the store has of this stage; its clocks stand still."""
         return Tables.open(store, self.name, self.operator.tables)
 
-    def _step(self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], clock: Clock) -> StageResult:
+    def _step(
+        self, store: StateStore, arrivals: Mapping[str, pl.DataFrame], to: Times, drained: bool
+    ) -> StageResult:
         state = self.tables(store)
-        before, then = state.watermarks, state.times
-        state.now = now = then.advance(clock)
+        clock = StepClock(state.watermarks, state.times, state.times.advance(to))
+        state.now = clock.now
         arrived = state.arrived
-        given = self.operator.step(state, arrivals, before, then, now)
+        given = self.operator.step(state, arrivals, clock)
         holder = state.holder
-        watermarks = before.advance([clock.watermark], None if holder is None else holder.hold)
+        watermarks = clock.watermarks.advance([to.watermark], None if holder is None else holder.hold)
         state.save(store, self.name, watermarks, arrived + given.placed)
         kept = list(state.indices.values())
         return StageResult(
-            _with_drained(given.panes, before.input, clock),
+            _with_drained(given.panes, clock, drained and to.watermark >= MAX_TIME),
             watermarks,
             dict(given.dropped),
             holder,
@@ -109,7 +116,7 @@ class Stage:
             keys=kept[0].keys,
             bytes=sum(index.bytes for index in kept),
             late=given.late,
-            percentiles=now.percentiles,
+            percentiles=clock.now.percentiles,
             holds=merge_histograms(*(index.pending_holds for index in kept)),
             refused=given.refused,
             timers=sum(index.timers for index in kept),
@@ -118,14 +125,12 @@ class Stage:
         )
 
 
-def _with_drained(panes: pl.DataFrame, before: int, clock: Clock) -> pl.DataFrame:
-    """Panes with whether the end of the run closed their window, which the watermark `before` had not passed.
+def _with_drained(panes: pl.DataFrame, clock: StepClock, drained: bool) -> pl.DataFrame:
+    """Marks the panes whose window was closed by the end of a run that is drained.
 
-    Those that are taken back are as they were. This is not in state: nothing follows a run that was drained.
+    Panes that are taken back stay as they were. The mark is not in state: nothing follows a run that was drained.
     """
     if PANE_RETRACTED not in panes.columns:  # which all panes of a grouping have, inside a step
         return panes
-    drained = pl.lit(clock.drained and clock.watermark >= MAX_TIME)
-    return panes.with_columns(
-        (drained & (pl.col(WINDOW_END) > before) & ~pl.col(PANE_RETRACTED)).alias(PANE_DRAINED)
-    )
+    closed = (pl.col(WINDOW_END) > clock.input_before) & ~pl.col(PANE_RETRACTED)
+    return panes.with_columns((pl.lit(drained) & closed).alias(PANE_DRAINED))

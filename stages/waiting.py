@@ -10,9 +10,8 @@ import attrs
 import polars as pl
 
 from stages.operator import HOLD, PENDING, Kept, Spread, Table
-from stages.progress.watermarks import Times
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
-from windowing.triggers.base import WATERMARK
 
 WAITING: Final = "waiting"
 """The name of their table."""

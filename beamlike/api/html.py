@@ -1,4 +1,4 @@
-"""What notebooks show of collections and pipelines. All text that is not ours is escaped."""
+"""HTML of collections and pipelines for notebooks. All text of users is escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS = {
 def collection_html(
     title: str, origin: Origin, inputs: Sequence[str], schema: pl.Schema, windowing: Windowing
 ) -> str:
-    """A collection: its step, what it is made from, the columns, and the windowing."""
+    """The HTML of a collection: its step, its inputs, its columns and its windowing."""
     facts = {"step": _made_by(origin)}
     if inputs:
         facts["from"] = ", ".join(inputs)
@@ -52,7 +52,7 @@ def _made_by(origin: Origin) -> str:
 
 
 def pipeline_html(name: str, picture: Callable[[], str], text: Callable[[], str]) -> str:
-    """The graph of a pipeline: the picture, or as text where there is no matplotlib."""
+    """The HTML of a pipeline's graph: a picture, or text without matplotlib."""
     return page(f"Pipeline {name!r}", _graph(picture, text))
 
 

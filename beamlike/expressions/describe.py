@@ -1,4 +1,4 @@
-"""Declarations in words: `Sessions(gap=1m)`, `AfterWatermark(early=AfterCount(10))`, `mean(length)`."""
+"""Text of declarations: `Sessions(gap=1m)`, `AfterWatermark(early=AfterCount(10))`, `mean(length)`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FACTORY: Any = type(attrs.Factory(list))
 
 
 def describe(value: Any) -> str:
-    """The value as a user would write it, without defaults and without columns; durations as `1m30s`."""
+    """The value as a user would write it, without defaults and schemas; durations as `1m30s`."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, str | PurePath):
@@ -60,7 +60,7 @@ def _argument(field: attrs.Attribute[Any], value: Any, first: bool) -> str:
 
 
 def _is_schema(value: Any) -> bool:
-    """Whether it is the columns of a declared source: pairs of name and type."""
+    """True if the value is the schema of a declared source: pairs of name and type."""
     pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
     return pairs and bool(value) and all(isinstance(dtype, pl.DataType) for _, dtype in value)
 
@@ -79,7 +79,7 @@ def function_name(function: Any) -> str:
 
 
 def aggregate_text(aggregate: Aggregate) -> str:
-    """`count()`, `mean(length, where=length > 3)`, `window_length()`, `combine(Median, length)`."""
+    """The aggregate as text: `count()`, `mean(length, where=length > 3)`, `combine(Median, length)`."""
     named = sorted(
         attrs.fields(type(aggregate)), key=lambda field: (field.kw_only, field.kw_only and field.name)
     )
@@ -93,7 +93,7 @@ def aggregate_text(aggregate: Aggregate) -> str:
 
 
 def _value(value: Any) -> str:
-    """What an aggregate is given: columns without quotes, of a function its name."""
+    """An argument of an aggregate as text: columns without quotes, a function by its name."""
     if isinstance(value, tuple):
         return f"[{', '.join(value)}]"
     written = isinstance(value, str | int | float | ExpressionOfRows)
@@ -101,7 +101,7 @@ def _value(value: Any) -> str:
 
 
 def windowing_choices(windowing: Windowing) -> dict[str, str]:
-    """All choices, each with its words."""
+    """All choices of a windowing as text."""
     return {
         "windows": describe(windowing.windows),
         "trigger": describe(windowing.trigger),

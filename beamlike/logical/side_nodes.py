@@ -16,7 +16,7 @@ from beamlike.steps.sides import Dropped, InPanes
 from stages.sides.operator import SideInputs
 
 
-def made_for(node: Node) -> Iterator[Node]:
+def nodes_named_after(node: Node) -> Iterator[Node]:
     """The nodes whose names begin with that of a step: its lookup, and what collects the panes of its sides."""
     stage = node.inputs[0] if has_looked_up(node) else node
     if stage is not node:

@@ -22,7 +22,7 @@ from beamlike.logical.sources import is_read_again
 from beamlike.logical.windowing import emits_meanwhile, has_one_pane
 from beamlike.steps.infer import Shape
 from beamlike.steps.python import PythonStep
-from beamlike.steps.sides import CONTENT, ROW, AsContent, Called, InPanes, View
+from beamlike.steps.sides import CONTENT, ROW, AsContent, CallWithSides, InPanes, View
 from stages.sides.declarations import IS_ROW, LIMIT, Feed, Side
 from stages.sides.operator import SideInputs, Use
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_START
@@ -53,7 +53,7 @@ class Looked:
 def called(before: Node, step: PythonStep, sides: Mapping[str, Looked], base: str, free: Free) -> Made:
     """What a step makes of rows whose function is called with sides, too, by keyword."""
     fed = Fed.of(before, [(one.node, one.limit) for one in sides.values()], step.name, free)
-    use = Called(step, {keyword: one.view(fed.names[one.node]) for keyword, one in sides.items()})
+    use = CallWithSides(step, {keyword: one.view(fed.names[one.node]) for keyword, one in sides.items()})
     return fed.made(use, step.schema, step.name, base)
 
 

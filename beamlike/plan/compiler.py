@@ -12,7 +12,7 @@ import polars as pl
 
 from beamlike.errors import PlanError, listed
 from beamlike.io.base import Source
-from beamlike.io.sources import ReadInSteps, ToldOfCommits
+from beamlike.io.sources import AcceptsCommits, ReadInSteps
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, Group, OfStage, Read
 from beamlike.logical.overlaps import require_apart
@@ -28,9 +28,9 @@ from stages.operator import MAIN, Operator
 from stages.sides.declarations import Side
 from stages.sides.operator import SideInputs
 from stages.stage import Stage
+from windowing.clocks import percentile_clock
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_START
 from windowing.custom import CustomWindows
-from windowing.triggers.base import percentile_clock
 
 
 @attrs.frozen
@@ -339,7 +339,7 @@ def require_read_once(plan: Plan) -> None:
     """What is told of commits has one reader: two would each get a part of a queue."""
     seen: list[tuple[str, Source]] = []
     for name, source in plan.sources.items():
-        if not isinstance(source.source, ToldOfCommits):
+        if not isinstance(source.source, AcceptsCommits):
             continue
         if before := [other for other, one in seen if one is source.source or one == source.source]:
             raise PlanError(

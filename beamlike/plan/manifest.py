@@ -27,9 +27,9 @@ from stages.aggregates.base import Aggregate
 from stages.declared import Said, choices_of
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
+from windowing.clocks import PROCESSING_TIME
 from windowing.identity import identity_of, kind_of
 from windowing.time import Microseconds, format_duration
-from windowing.triggers.base import PROCESSING_TIME
 from windowing.windowing import Windowing
 
 VERSION: Final = 2

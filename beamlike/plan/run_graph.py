@@ -23,7 +23,7 @@ from stages.operator import MAIN
 from stages.process.keyed import Keyed
 from stages.sides.operator import SideInputs
 from windowing.calendars import CalendarWindows
-from windowing.triggers.base import WATERMARK
+from windowing.clocks import WATERMARK
 from windowing.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
 
 
@@ -52,10 +52,10 @@ def _source(plan: SourcePlan) -> SourceDescription:
     return SourceDescription(
         describe(plan.source),
         describe(strategy) if plan.timed else "no event time",
-        None if strategy.per_split is None else str(strategy.per_split),
-        strategy.idle_after,
-        strategy.percentiles,
-        type(plan.source).__name__,
+        per_split=None if strategy.per_split is None else str(strategy.per_split),
+        idle_after=strategy.idle_after,
+        percentiles=strategy.percentiles,
+        kind=type(plan.source).__name__,
     )
 
 
@@ -66,13 +66,13 @@ def _stage(plan: StagePlan) -> StageDescription:
         plan.inputs,
         plan.level,
         table.keys,
-        {},
-        {}
+        aggregates={},
+        choices={}
         if isinstance(operator, Grouping | Keyed | TimeJoin | SideInputs)
         else {"operator": describe(operator)},
-        None,
-        0,
-        operator.clocks,
+        spacing=None,
+        allowed_lateness=0,
+        clocks=operator.clocks,
         key_types=tuple(str(table.schema[key]) for key in table.keys),
         row=table.row,
         waits=table.waits,

@@ -8,7 +8,7 @@ from typing import TypeVar
 import attrs
 
 from beamlike.io.in_process import InProcess
-from beamlike.io.sources import ReadBySpark, ToldOfCommits
+from beamlike.io.sources import AcceptsCommits, ReadBySpark
 from beamlike.logical.node import Node, inputs_first
 from beamlike.logical.origins import Apply, Read
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
@@ -45,7 +45,7 @@ def is_table(side: Node, sources: Mapping[str, Node], is_whole: Callable[[Node],
         if path.output != "main" or not isinstance(source.origin, Read) or not is_whole(source):
             return False
         read = source.origin.source
-        if not isinstance(read, InProcess) or isinstance(read, ToldOfCommits | ReadBySpark):
+        if not isinstance(read, InProcess) or isinstance(read, AcceptsCommits | ReadBySpark):
             return False
     return True
 

@@ -13,22 +13,22 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.errors import ResultError, UnreadableState
 from stages.operator import PENDING
 from stages.process.calls import Call
 from stages.process.cells import CellState
 from stages.process.declarations import Process, TimestampedValue
-from stages.process.keyed import Clocks
 from stages.process.layout import Layout
 from stages.process.moments import from_datetime
 from stages.process.timers import SOON, Family, Single
 from windowing.time import MAX_TIME, MIN_TIME, format_duration, format_time
 
 MOST_HOPS: Final = 10_000
-"""The firings that may set each other at the end of input, or while time hardly goes on."""
+"""The length of a chain of firings that set each other at the end of input, or while time hardly advances, at most."""
 
 MOST_IN_A_STEP: Final = 1_000_000
-"""The firings of one key in a step that other firings of the step have set: what they emit is in memory."""
+"""The firings of one key in a step that were set by other firings of the step, at most: emitted rows are in memory."""
 
 _CHUNK: Final = 10_000  # rows as dicts at a time
 
@@ -38,7 +38,7 @@ Firing = tuple[str, str | None, int]
 """The name of a timer, its tag, if it is of a family, and its time (us)."""
 
 Check = Callable[[Sequence[Any]], Mapping[int, str]]
-"""Which of these results do not fit the declared columns, by their number, and why."""
+"""Returns the results that do not fit the declared columns, by their number, with the reason."""
 
 
 Invoke = Callable[[Any, tuple[Any, ...], "Firing | int"], None]
@@ -46,7 +46,7 @@ Invoke = Callable[[Any, tuple[Any, ...], "Firing | int"], None]
 
 
 class RunawayTimer(ResultError):
-    """A timer fires again and again."""
+    """A timer that fires again and again without end."""
 
 
 _NO_FAULT_OF_ROWS: Final = (MemoryError, RunawayTimer, UnreadableState)
@@ -54,9 +54,10 @@ _NO_FAULT_OF_ROWS: Final = (MemoryError, RunawayTimer, UnreadableState)
 
 @attrs.frozen
 class Script:
-    """What is to be played: `rows` of the cells of `state`, which has a row for each, null where there was none.
+    """The calls of a step: `rows` by cell, and `state` with a row for each cell, null for a new one.
 
-    Rows `begins[i]` up to `turns[i]` of cell i come at once, from there to `begins[i + 1]` in their turn, by time.
+    Rows `begins[i]` up to `turns[i]` of cell i are processed at once, rows from there to `begins[i + 1]` in order of
+    time.
     """
 
     state: pl.DataFrame
@@ -69,7 +70,7 @@ class Script:
 
 @attrs.define
 class Played:
-    """What came of it: emitted `items` with the time (us) and the cell of each, and what could not be played."""
+    """The results of the calls: emitted `items` with the time (us) and cell of each, and refused rows and firings."""
 
     items: list[Any] = attrs.field(factory=list)
     times: list[int] = attrs.field(factory=list)
@@ -79,21 +80,21 @@ class Played:
     fired: int = 0
 
     def mark(self) -> tuple[int, int, int, int]:
-        """How far it has come."""
+        """The current position, for `back_to`."""
         return len(self.items), len(self.refused_rows), len(self.refused_firings), self.fired
 
     def back_to(self, mark: tuple[int, int, int, int]) -> None:
-        """Forgets all since."""
+        """Removes everything after a position."""
         items, rows, firings, self.fired = mark
         del self.items[items:], self.times[items:], self.cells[items:]
         del self.refused_rows[rows:], self.refused_firings[firings:]
 
 
 class Player:
-    """Plays the cells of a step.
+    """Runs the methods for the cells of a step.
 
-    A cell on which a method raises is played again, call by call, as are `careful` ones: what a call that raises has
-    changed is taken back, and what it gives is looked at before it counts. So no other cell pays for that.
+    If a method raises, its cell is run again, call by call, as are `careful` cells: the changes of a call that raises
+    are undone, and its results are checked before they count. Other cells do not pay for that.
     """
 
     def __init__(
@@ -101,14 +102,17 @@ class Player:
         process: Process,
         layout: Layout,
         script: Script,
-        clocks: Clocks,
+        clock: StepClock,
         check: Check,
         careful: frozenset[int],
     ) -> None:
-        self.script, self.clocks, self.check, self.careful = script, clocks, check, careful
+        self.script, self.check, self.careful = script, check, careful
+        # Read for each row: the clock's times are plain numbers here.
+        self.input_before, self.watermark, self.at_end = clock.input_before, clock.watermark, clock.at_end
+        self.processing_time = clock.processing_time
         self.played = Played()
         keys = [script.state[key].to_list() for key in layout.keys]
-        self.call = Call(layout.key_type, keys, clocks.processing_time, clocks.at_end)
+        self.call = Call(layout.key_type, keys, self.processing_time, self.at_end)
         self.state = CellState(process, layout, script.state, self.call)
         self.methods = {name: getattr(self.state.process, f"on_{name}") for name in layout.timers}
         self.timers = self.state.timers
@@ -127,7 +131,7 @@ class Player:
         self._touched = False
 
     def play(self) -> Played:
-        """All cells."""
+        """Runs all cells."""
         for cell in range(len(self.starts)):
             if cell in self.careful:
                 self._play(cell, self._checked, self.known[cell])
@@ -144,20 +148,20 @@ class Player:
         return self.played
 
     def _play(self, cell: int, invoke: Invoke, touched: bool) -> None:
-        """`touched`: there is something of the cell, so that it is no trace of rows on which the method raises."""
+        """Runs one cell. `touched`: the cell is kept; otherwise it is kept only if a call succeeds."""
         self._invoke, self._touched = invoke, touched
-        script, call, clocks = self.script, self.call, self.clocks
+        script, call = self.script, self.call
         call.cell, call.start, call.end = cell, self.starts[cell], self.ends[cell]
         call.expiry = self.expiries[cell]
         self._chained, call.endless = 0, False
         self.state.load(cell)
         begin, turn, end = script.begins[cell], script.turns[cell], script.begins[cell + 1]
         if begin < turn:
-            call.watermark = clocks.before
+            call.watermark = self.input_before
             for row, given in enumerate(self._given(begin, turn), begin):
                 self._row(row, script.times[row], given)
-                self._fire_until(clocks.before, self.event_timers)
-        call.watermark, call.late = clocks.now, False
+                self._fire_until(self.input_before, self.event_timers)
+        call.watermark, call.late = self.watermark, False
         for row, given in enumerate(self._given(turn, end), turn):
             time = script.times[row]
             self._fire_until(time, self.event_timers)
@@ -168,23 +172,23 @@ class Player:
             self.dead.append(cell)
 
     def _move(self) -> None:
-        """Time goes on to where the clocks stand, and over the end of the window, perhaps."""
-        call, clocks = self.call, self.clocks
+        """Advances time to the clocks of the step, which may be past the end of the window."""
+        call = self.call
         firing = self.event_timers
-        call.endless = clocks.at_end
-        if clocks.at_end:
+        call.endless = self.at_end
+        if self.at_end:
             firing = [timer for timer in firing if not timer.drops]
-        self._fire_until(clocks.now, firing)
+        self._fire_until(self.watermark, firing)
         if self.processing_timers:
             self._by_processing_time(firing)
-        if call.expiry <= clocks.now:
+        if call.expiry <= self.watermark:
             call.now = call.stamp = call.expiry
             if self.expires and self._touched:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
             self.dead.append(call.cell)
 
     def _given(self, begin: int, end: int) -> Iterable[dict[str, Any]]:
-        """These rows as dicts, of which a chunk is made at a time: as a rule it has them all."""
+        """Yields these rows as dicts, made in chunks that usually contain all of them."""
         first = self._first
         if first <= begin and end <= first + len(self._chunk):
             return self._chunk[begin - first : end - first]
@@ -201,13 +205,13 @@ class Player:
     def _row(self, row: int, time: int, given: dict[str, Any]) -> None:
         call = self.call
         call.now = call.stamp = time
-        call.late, call.hops = time < self.clocks.before, 0
+        call.late, call.hops = time < self.input_before, 0
         if self.script.retracted is not None:
             call.retracted = self.script.retracted[row]
         self._invoke(self.element, (given,), row)
 
     def _fire_until(self, limit: int, timers: Sequence[Single | Family]) -> None:
-        """Event timers up to this time, in order of time, those among them that others set."""
+        """Fires event timers up to this time, in order of time, with those that other firings set."""
         while True:
             found = None
             for timer in timers:
@@ -231,7 +235,7 @@ class Player:
         self._invoke(self.methods[timer.name], () if tag is None else (tag,), (timer.name, tag, time))
 
     def _count(self, timer: Single | Family, time: int, hops: int) -> None:
-        """Raises `RunawayTimer` for a chain of firings that would not end, or fill the memory."""
+        """Raises `RunawayTimer` for a chain of firings that would not end, or would fill the memory."""
         if not hops:
             return
         self._chained += 1
@@ -252,8 +256,8 @@ class Player:
         raise RunawayTimer(f"{runs} {why}, the last time for {format_time(time)}; {hint}")
 
     def _by_processing_time(self, event_timers: Sequence[Single | Family]) -> None:
-        """Each timer that is due fires once: what it sets for now is for the next step."""
-        latest = MAX_TIME if self.clocks.at_end else self.clocks.processing_time
+        """Fires each due timer once; a timer that is set for the current time then fires in the next step."""
+        latest = MAX_TIME if self.at_end else self.processing_time
         done = set[tuple[int, str | None]]()
         while due := self._due(latest, done):
             for _, number, tag in due:
@@ -266,8 +270,8 @@ class Player:
                     if output is not None and (hold is not None or stamp <= MIN_TIME):
                         stamp = output
                     self._fire(timer, tag, stamp, stamp, time, hops)
-                    self._fire_until(self.clocks.now, event_timers)
-            if not self.clocks.at_end:
+                    self._fire_until(self.watermark, event_timers)
+            if not self.at_end:
                 return
 
     def _due(self, latest: int, done: set[tuple[int, str | None]]) -> list[tuple[int, int, str | None]]:
@@ -281,9 +285,9 @@ class Player:
         return sorted(due, key=lambda firing: (*firing[:2], firing[2] or ""))
 
     def _output_watermark(self) -> int:
-        """Where the stage stood before the step, as far as this key alone holds it: the same on any shard."""
+        """The output watermark before the step, as this key alone holds it, which is the same on any shard."""
         holds = [timer.least_hold() for timer in self.timers]
-        return min([self.clocks.before, *(hold for hold in holds if hold is not None)])
+        return min([self.input_before, *(hold for hold in holds if hold is not None)])
 
     def _trusted(self, method: Any, args: tuple[Any, ...], origin: Firing | int) -> None:
         result = method(*args)
@@ -309,7 +313,7 @@ class Player:
                 self.played.refused_firings.append((self.call.cell, origin, error))
 
     def _give_up(self, error: Exception) -> None:
-        """Raises what is no fault of a row or firing, so that nothing may become a dead letter for it."""
+        """Raises errors that no row or firing has caused, so that none becomes a dead letter for them."""
         if self.state.unreadable is not None:
             raise self.state.unreadable
         if isinstance(error, _NO_FAULT_OF_ROWS):

@@ -8,17 +8,17 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from stages.clock import Watermarks
 from stages.facts import SPARSE
 from stages.keys import key_shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Table
 from stages.parted import together
-from stages.progress.watermarks import Times, Watermarks
 from stages.state.buckets import BUCKET, inside
 from stages.state.chunks import Written
 from stages.state.store import StateStore, decode, encode
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
+from windowing.clocks import PROCESSING_TIME, Times
 from windowing.time import MIN_TIME, format_time
-from windowing.triggers.base import PROCESSING_TIME
 
 KEY: Final = "index"
 DEADLINE: Final = "deadline."

@@ -17,13 +17,13 @@ import numpy.typing as npt
 import polars as pl
 
 from stages.parted import together
-from stages.progress.watermarks import Times
 from stages.state.buckets import BUCKET, partition
 from stages.state.chunks import Patch
 from stages.state.directory import NEVER
 from stages.state.index import COUNTS, SIZES, Index, Size, folded
 from stages.state.storage import LARGE_BYTES, Content, Storage, holds_of
 from stages.strategies.histogram import Histogram, merge_histograms
+from windowing.clocks import Times
 
 MOST_PATCHES: Final = 16
 """With so many more chunks than its rows need, a bucket is written anew: each takes a while, however small it is."""

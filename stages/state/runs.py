@@ -14,12 +14,12 @@ import attrs
 import polars as pl
 
 from stages.keys import key_text
-from stages.progress.watermarks import Times
 from stages.sizes import size_of
 from stages.state import chunks
 from stages.state.buckets import BUCKET
 from stages.state.index import Index, Size, summarize
 from stages.state.storage import Storage
+from windowing.clocks import Times
 
 RUN: Final = "run"
 LEVEL: Final = "level"

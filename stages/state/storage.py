@@ -13,7 +13,6 @@ import polars as pl
 
 from stages.operator import HOLD, OUTSTANDING_HOLD, Kept, Table
 from stages.parted import together
-from stages.progress.watermarks import Times
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, partition
 from stages.state.directory import Directory
@@ -21,6 +20,7 @@ from stages.state.due_soon import NEAR, STALE, DueSoon
 from stages.state.index import DEADLINE, Index, Size, histograms, summarize
 from stages.state.store import StateStore
 from stages.strategies.histogram import Histogram
+from windowing.clocks import Times
 
 LARGE_BYTES: Final = 250_000
 """Of the rows of a bucket, in the store: a smaller one is looked at and written as a whole, which takes less time."""

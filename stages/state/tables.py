@@ -7,14 +7,15 @@ from collections.abc import Iterable
 import attrs
 import polars as pl
 
+from stages.clock import Watermarks
 from stages.operator import Kept
-from stages.progress.watermarks import Times, Watermarks
 from stages.state.index import Holder, Index
 from stages.state.patches import rows_with
 from stages.state.runs import Runs
 from stages.state.storage import Storage
 from stages.state.store import StateStore, Within
 from stages.state.working_set import WorkingSet, read_working_set
+from windowing.clocks import Times
 
 
 @attrs.define

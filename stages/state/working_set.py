@@ -9,14 +9,13 @@ import attrs
 import polars as pl
 
 from stages.parted import parted, together
-from stages.progress.watermarks import Times
 from stages.sizes import size_of
 from stages.state.buckets import BUCKET, inside, partition, touched
 from stages.state.due_soon import FROM_BYTES, NEAR, STALE, DueSoon, divide, mark_stale
 from stages.state.index import Index, Size
 from stages.state.patches import Change, Part, large, parts_of, placed_in, put_patches
 from stages.state.storage import Storage
-from windowing.triggers.base import WATERMARK
+from windowing.clocks import WATERMARK, Times
 
 SMALL_BYTES: Final = 64_000
 """A bucket that has less is looked at whenever something comes: that costs no more than to put it off."""

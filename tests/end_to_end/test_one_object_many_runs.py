@@ -85,10 +85,10 @@ class Numbered:
     def opened(self, position: Mapping[str, Any]) -> Opened:
         return Opened(self.path, position.get("greatest", 0))
 
-    def plan(self, position: Mapping[str, Any], rows: int) -> bl.Taken | None:
+    def plan(self, position: Mapping[str, Any], rows: int) -> bl.PlannedBatch | None:
         raise AssertionError("a run asks what it has opened")
 
-    def read(self, taken: bl.Taken) -> pl.DataFrame:
+    def read(self, taken: bl.PlannedBatch) -> pl.DataFrame:
         first, end = taken.input
         return frame(map(int, Path(self.path).read_text().split()[first:end]))
 
@@ -99,13 +99,13 @@ class Opened(Numbered):
 
     greatest: int
 
-    def plan(self, position: Mapping[str, Any], rows: int) -> bl.Taken | None:
+    def plan(self, position: Mapping[str, Any], rows: int) -> bl.PlannedBatch | None:
         first, lines = position.get("next", 0), Path(self.path).read_text().split()
         if first == len(lines):
             return None
         self.greatest = max(self.greatest, *map(int, lines[first:]))
         after = {"next": len(lines), "greatest": self.greatest}
-        return bl.Taken([first, len(lines)], after, watermark=self.greatest * 1_000_000)
+        return bl.PlannedBatch([first, len(lines)], after, watermark=self.greatest * 1_000_000)
 
 
 def put_lines(times: Sequence[int]) -> None:

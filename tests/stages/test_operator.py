@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.stage import Stage, StageResult
 from stages.state.due_soon import NEAR
 from stages.state.store import DictStore
 from tests.support.hold_back import HoldBack
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 
@@ -40,7 +40,7 @@ def played(
 ) -> Iterator[StageResult]:
     """Step after step; rows are numbered from `first`."""
     for rows, watermark, processing_time in bundles:
-        yield stage.step(store, {MAIN: arrivals(rows, first)}, Clock(watermark, processing_time))
+        yield stage.step(store, {MAIN: arrivals(rows, first)}, Times.of(watermark, processing_time))
         first += len(rows)
 
 

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal
 import attrs
 import polars as pl
 
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import WINDOW_END
 from windowing.identity import Declared
-from windowing.time import MIN_TIME
 
 Env = Mapping[str, pl.Expr]
 ROOT: Final = "__trigger"
@@ -28,8 +28,6 @@ ROOT: Final = "__trigger"
 ALL: Final = "|all"
 """In the environment of `on_merge`, `cell` is true if it was in any part, `cell|all` if it was in all."""
 
-WATERMARK: Final = "watermark"
-PROCESSING_TIME: Final = "processing_time"
 BARE: Final = "bare"
 """Metadata of an attribute that has a default, but is written without its name."""
 
@@ -54,37 +52,14 @@ class Cell:
         return pl.lit(self.default, self.dtype)
 
 
-def percentile_clock(percentile: int) -> str:
-    """The name of the clock that this share of the sources' event times has passed."""
-    return f"percentile_{percentile}"
-
-
-def clock_percentile(clock: str) -> int | None:
-    """The share of such a clock by its name; None of another clock."""
-    share = clock.removeprefix("percentile_")
-    return int(share) if share != clock else None
-
-
 @attrs.frozen
-class Moment:
-    """What a trigger may look at besides its cells: the clocks, in microseconds, and the kind of windows."""
+class TriggerContext(Times):
+    """The clocks that a trigger may read besides its cells, and whether windows of a key merge."""
 
-    times: Mapping[str, int]
-    merging: bool
-
-    def time(self, clock: str) -> int:
-        """Where the clock stands; one that has not been told stands at the beginning of time."""
-        return self.times.get(clock, MIN_TIME)
-
-    @property
-    def watermark(self) -> int:
-        return self.time(WATERMARK)
-
-    @property
-    def processing_time(self) -> int:
-        return self.time(PROCESSING_TIME)
+    merging: bool = False
 
     def window_is_over(self) -> pl.Expr:
+        """True for windows whose end the watermark has passed."""
         return pl.col(WINDOW_END) <= self.watermark
 
 
@@ -125,28 +100,28 @@ class Trigger(Declared):
         kept = {name: cell for name, cell in self.cells(at).items() if cell.fold != "any"}
         return _emptied(env, kept, mask)
 
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         """After `count` elements came to each window under the mask."""
         for index, child in enumerate(self.children()):
-            env = child.on_elements(env, f"{at}.{index}", mask, count, moment)
+            env = child.on_elements(env, f"{at}.{index}", mask, count, context)
         return env
 
     def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
         """With its own finished bit, if it has one, set so where the mask holds."""
         return env
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
         """Whether the window should emit now."""
         raise NotImplementedError
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         """After the windows under the mask, which were ready, have emitted."""
         return env
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         """After windows became one, where the mask holds; `env` has the cells folded over the parts."""
         for index, child in enumerate(self.children()):
-            env = child.on_merge(env, f"{at}.{index}", mask, moment)
+            env = child.on_merge(env, f"{at}.{index}", mask, context)
         return env
 
     def finished(self, env: Env, at: str) -> pl.Expr:
@@ -157,10 +132,10 @@ class Trigger(Declared):
         """The clocks that this trigger and those below it look at."""
         return frozenset().union(*(child.clocks() for child in self.children()))
 
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
+    def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
         """The time of this clock, in microseconds, at which the window needs a look; null for never."""
         due = [
-            child.deadline(env, f"{at}.{index}", moment, clock)
+            child.deadline(env, f"{at}.{index}", context, clock)
             for index, child in enumerate(self.children())
             if clock in child.clocks()
         ]
@@ -199,9 +174,9 @@ def where(mask: pl.Expr, new: pl.Expr, old: pl.Expr) -> pl.Expr:
     return pl.when(mask).then(new).otherwise(old)
 
 
-def end_of_window(moment: Moment, clock: str = WATERMARK) -> pl.Expr:
+def end_of_window(context: TriggerContext, clock: str = WATERMARK) -> pl.Expr:
     """The deadline of what waits for the end of the window; where that is over, null."""
-    return pl.when(pl.col(WINDOW_END) > moment.time(clock)).then(pl.col(WINDOW_END))
+    return pl.when(pl.col(WINDOW_END) > context.time(clock)).then(pl.col(WINDOW_END))
 
 
 def check_trigger(owner: str, name: str, value: object) -> None:
@@ -237,10 +212,10 @@ class Finishing(Trigger):
         done = f"{at}.done"
         return {**env, done: where(mask, pl.lit(finished), env[done])}
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         return self.mark(self.clear(env, at, mask), at, mask, True)
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         # Finished in any part is finished: the fold of the bit. Otherwise the folds of the other cells hold.
         return self.clear(env, at, mask & env[f"{at}.done"])
 
@@ -266,11 +241,11 @@ class Repeatedly(Trigger):
     def children(self) -> tuple[Trigger, ...]:
         return (self.trigger,)
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return self.trigger.ready(env, f"{at}.0", moment)
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        return self.trigger.ready(env, f"{at}.0", context)
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        env = self.trigger.on_fire(env, f"{at}.0", mask, moment)
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        env = self.trigger.on_fire(env, f"{at}.0", mask, context)
         return self.trigger.reset(env, f"{at}.0", mask & self.trigger.finished(env, f"{at}.0"))
 
     def continuation(self) -> Trigger:
@@ -299,14 +274,14 @@ class OrFinally(Finishing):
     def children(self) -> tuple[Trigger, ...]:
         return (self.actual, self.until)
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        actual, until = each_ready(self, env, at, moment)
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        actual, until = each_ready(self, env, at, context)
         return (actual | until) & ~env[f"{at}.done"]
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        last = self.until.ready(env, f"{at}.1", moment)
-        actual = self.actual.on_fire(env, f"{at}.0", EVERYWHERE, moment)
-        until = self.until.on_fire(env, f"{at}.1", EVERYWHERE, moment)
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        last = self.until.ready(env, f"{at}.1", context)
+        actual = self.actual.on_fire(env, f"{at}.0", EVERYWHERE, context)
+        until = self.until.on_fire(env, f"{at}.1", EVERYWHERE, context)
         cleared = self.actual.clear(env, f"{at}.0", EVERYWHERE)
         finished = where(last, self.until.finished(until, f"{at}.1"), self.actual.finished(actual, f"{at}.0"))
         # `until` is not cleared by what `actual` emits: it counts all elements.
@@ -317,8 +292,8 @@ class OrFinally(Finishing):
         }
         return all_where(mask, after, env)
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        env = Trigger.on_merge(self, env, at, mask, moment)
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        env = Trigger.on_merge(self, env, at, mask, context)
         return finish(env, at, mask, reduce(or_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
@@ -328,9 +303,9 @@ class OrFinally(Finishing):
         return Repeatedly(OrFinally(self.actual.continuation(), self.until.continuation()))
 
 
-def each_ready(trigger: Trigger, env: Env, at: str, moment: Moment) -> list[pl.Expr]:
+def each_ready(trigger: Trigger, env: Env, at: str, context: TriggerContext) -> list[pl.Expr]:
     """Of each child, whether it is ready."""
-    return [child.ready(env, f"{at}.{index}", moment) for index, child in enumerate(trigger.children())]
+    return [child.ready(env, f"{at}.{index}", context) for index, child in enumerate(trigger.children())]
 
 
 def each_finished(trigger: Trigger, env: Env, at: str) -> list[pl.Expr]:

@@ -7,18 +7,9 @@ from typing import Any
 import attrs
 import polars as pl
 
+from windowing.clocks import PROCESSING_TIME
 from windowing.time import Microseconds, format_duration, microseconds
-from windowing.triggers.base import (
-    BARE,
-    NO_DEADLINE,
-    PROCESSING_TIME,
-    Cell,
-    Env,
-    Finishing,
-    Moment,
-    Trigger,
-    where,
-)
+from windowing.triggers.base import BARE, NO_DEADLINE, Cell, Env, Finishing, Trigger, TriggerContext, where
 
 
 @attrs.frozen(repr=False)
@@ -32,22 +23,22 @@ class _AtTarget(Finishing):
         """The processing time that must be passed if the first element comes now, in microseconds."""
         raise NotImplementedError
 
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         target = env[f"{at}.target"]
-        new = pl.lit(self.target(moment.processing_time), pl.Int64)
+        new = pl.lit(self.target(context.processing_time), pl.Int64)
         return {**env, f"{at}.target": where(mask & target.is_null(), new, target)}
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return (env[f"{at}.target"] < moment.processing_time).fill_null(False) & ~env[f"{at}.done"]
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        return (env[f"{at}.target"] < context.processing_time).fill_null(False) & ~env[f"{at}.done"]
 
     def clocks(self) -> frozenset[str]:
         return frozenset({PROCESSING_TIME})
 
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
+    def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
         if clock != PROCESSING_TIME:
             return NO_DEADLINE
         target = env[f"{at}.target"]
-        return pl.when((target >= moment.processing_time) & ~env[f"{at}.done"]).then(target + 1)
+        return pl.when((target >= context.processing_time) & ~env[f"{at}.done"]).then(target + 1)
 
     def continuation(self) -> Trigger:
         return AfterSynchronizedProcessingTime()

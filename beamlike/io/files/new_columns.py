@@ -1,4 +1,4 @@
-"""Columns that come later than the part of the input from which columns are read, where `schema=` names none."""
+"""Detects columns beyond the part of the input from which the columns are inferred."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNREPORTED: Final[dict[str, dict[str, str]]] = {}
 """By path of a source: the columns that its files have and that it does not read, each with the first such file."""
 
 
-def tell_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -> None:
+def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -> None:
     """Logs which of the `names` in a file are none of the columns that are read, each once for a source at `path`."""
     left_out = [name for name in names if name not in {*known}]
     if not left_out:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from stages.joins.base import LEFT
 from stages.joins.lasting import Rows
 from stages.operator import HOLD, PENDING
-from stages.progress.watermarks import Times
 from stages.state.runs import FAN, LEVEL, RUN, Runs
 from stages.state.storage import Storage
 from stages.state.store import DictStore
 from stages.state.tables import storage
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
 KEPT = Rows(LEFT, ("key", "other"), pl.Schema({"key": pl.Int64(), "other": pl.String(), LEFT: pl.Int64()}))

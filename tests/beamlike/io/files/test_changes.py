@@ -15,7 +15,7 @@ from rich.console import Console
 import beamlike as bl
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.files.paths import list_files
-from beamlike.io.sources import Found
+from beamlike.io.sources import FoundFile
 from beamlike.observe.report import report
 from beamlike.observe.waiting.explain import why
 from beamlike.observe.watch import frame
@@ -96,7 +96,7 @@ def test_a_file_that_grew_is_told_or_fails_the_run_on_spark(
 def test_each_change_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     changes = Changes("ignore", {"a": Stamp(1, 2), "b": Stamp(1, 2)})
     for modified, size in (1, 2), (2, 2), (2, 2), (2, 3), (2, 3):
-        changes.look([Found("a", modified, size), Found("b", 1, 2), Found("new", modified, size)])
+        changes.look([FoundFile("a", modified, size), FoundFile("b", 1, 2), FoundFile("new", modified, size)])
     assert [record.message.split(" was changed")[0] for record in caplog.records] == ["file 'a'", "file 'a'"]
 
 
@@ -104,9 +104,9 @@ def test_what_was_listed_before_stamps_were_kept_is_compared_from_the_next_listi
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     changes = Changes.of(bl.CSV("in"), {"a": None})
-    changes.look([Found("a", 1, 2)])
+    changes.look([FoundFile("a", 1, 2)])
     assert not caplog.records
-    changes.look([Found("a", 1, 3)])
+    changes.look([FoundFile("a", 1, 3)])
     assert "'a' was changed" in caplog.text
 
 
