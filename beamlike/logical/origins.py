@@ -27,7 +27,7 @@ class EventTime:
 
 @attrs.frozen
 class Read:
-    """The rows of a source: after the `prelude` they get their event time, after the `interlude` `watermark` sees them.
+    """The rows of a source: after the `steps_before_time` they get their event time, after the `steps_after_time` `watermark` sees them.
 
     `time` is None where event time is assigned at ingest, or where there is none. `raw` has the source's own columns.
     `max_future`: how many microseconds after processing time event times may be; None if that does not matter.
@@ -37,8 +37,8 @@ class Read:
     raw: pl.Schema
     time: EventTime | None = None
     watermark: WatermarkStrategy = attrs.field(factory=NoEventTime)
-    prelude: tuple[Step, ...] = ()
-    interlude: tuple[Step, ...] = ()
+    steps_before_time: tuple[Step, ...] = ()
+    steps_after_time: tuple[Step, ...] = ()
     max_future: int | None = None
 
     @property

@@ -52,10 +52,14 @@ def _reread(
     shape = Shape(before.schema, (EVENT_TIME,))
     if timestamp is None and not strategy.assigns_event_time and origin.time is not None:
         require_no_unit(unit, step)
-        interlude = (*origin.interlude, *since)
-        return attrs.evolve(origin, watermark=fitted(strategy, shape, step), interlude=interlude)
+        steps_after_time = (*origin.steps_after_time, *since)
+        return attrs.evolve(
+            origin, watermark=fitted(strategy, shape, step), steps_after_time=steps_after_time
+        )
     time = event_time(before.schema, timestamp, unit, strategy, step)
-    steps = (_without_time(taken, step) for taken in (*origin.prelude, *origin.interlude, *since))
+    steps = (
+        _without_time(taken, step) for taken in (*origin.steps_before_time, *origin.steps_after_time, *since)
+    )
     strategy = fitted(strategy, shape, step)
     return Read(origin.source, origin.raw, time, strategy, tuple(steps), max_future=origin.max_future)
 

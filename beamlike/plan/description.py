@@ -116,7 +116,7 @@ def _source(source: SourcePlan) -> SourceFacts:
         event_time=_event_time(source.time),
         watermark=describe(source.watermark),
         ways=ways_into(source),
-        way_text=way_text(source.name, (*source.prelude, *source.interlude)),
+        way_text=way_text(source.name, (*source.steps_before_time, *source.steps_after_time)),
     )
 
 

@@ -70,7 +70,7 @@ def _source(source: SourceFacts) -> Tree:
         facts |= {"event time": source.event_time, "watermark": source.watermark}
     steps: Tree = {
         f"{when} event time": dict.fromkeys(map(_step, found))
-        for when, found in (("before", plan.prelude), ("after", plan.interlude))
+        for when, found in (("before", plan.steps_before_time), ("after", plan.steps_after_time))
         if found
     }
     return _facts(facts, {**steps, **_routes(plan.routes)})
@@ -115,7 +115,7 @@ def _step(step: Step) -> str:
 
 
 def _route_title(route: Route) -> str:
-    if route.silent:
+    if route.dead_letters_only:
         return f"-> table {route.consumer}"
     shipped = [column for column in route.columns if not column.startswith(RESERVED_PREFIX)]
     carried = _carried(route.columns)

@@ -32,8 +32,8 @@ from windowing.columns import EVENT_TIME
 class SourcePlan:
     """A source, how its rows get their event time, and where they go. `schema` has the user's columns.
 
-    `raw` are the columns of the source itself. Its rows go through the `prelude`; then their event time is read from
-    `time`, if there is one; then they go through the `interlude`, and the watermark sees them. No event time may be
+    `raw` are the columns of the source itself. Its rows go through the `steps_before_time`; then their event time is read from
+    `time`, if there is one; then they go through the `steps_after_time`, and the watermark sees them. No event time may be
     further than `max_future` microseconds after processing time, if that is given. `on_error` says what becomes of
     rows that cannot be used. `whole`: only side inputs read it, and need all of it, so it is read in the first batch,
     and is over then.
@@ -46,8 +46,8 @@ class SourcePlan:
     raw: pl.Schema
     schema: pl.Schema
     routes: tuple[Route, ...]
-    prelude: tuple[Step, ...] = ()
-    interlude: tuple[Step, ...] = ()
+    steps_before_time: tuple[Step, ...] = ()
+    steps_after_time: tuple[Step, ...] = ()
     max_future: int | None = None
     on_error: OnError = "dead_letters"
     whole: bool = False
@@ -67,12 +67,14 @@ class SourcePlan:
     @property
     def python(self) -> bool:
         """Whether functions of the user's are called with its rows, before a stage or sink has them."""
-        steps = chain(self.prelude, self.interlude, *(route.path for route in self.routes))
+        steps = chain(self.steps_before_time, self.steps_after_time, *(route.path for route in self.routes))
         return any(step.python for step in steps)
 
     def only(self, routes: Iterable[Route]) -> SourcePlan:
         """With these routes alone, and all that comes on them."""
-        return attrs.evolve(self, routes=tuple(attrs.evolve(route, silent=False) for route in routes))
+        return attrs.evolve(
+            self, routes=tuple(attrs.evolve(route, dead_letters_only=False) for route in routes)
+        )
 
     @cached_property
     def needed(self) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def prune_columns(
     for name, (node, side) in tables.items():
         columns = (*side.schema, *((EVENT_TIME,) if side.timed else ()))
         for path in paths_to(node):
-            routes[path.producer].append(attrs.evolve(path.route(name, columns), silent=True))
+            routes[path.producer].append(attrs.evolve(path.route(name, columns), dead_letters_only=True))
     return {name: tuple(sorted(own, key=lambda route: route.address)) for name, own in routes.items()}
 
 

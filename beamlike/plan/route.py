@@ -39,7 +39,7 @@ class Route:
     `output` is what the way begins with: the rows of the producer, those that a stage dropped, or dead letters. Those
     are what the producer could not use; or, where rows of its output `of` go through the steps `before`, what the last
     of these could not use of its rows, whose columns are `shown`. A consumer may be reached on several ways. `role`
-    says at which of its inputs, if that is a stage. A `silent` one delivers only dead letters of its
+    says at which of its inputs, if that is a stage. A `dead_letters_only` one delivers only dead letters of its
     steps: its rows are there already, in a table.
     """
 
@@ -51,7 +51,7 @@ class Route:
     of: Output = "main"
     shown: tuple[str, ...] = ()
     role: str = MAIN
-    silent: bool = False
+    dead_letters_only: bool = False
 
     @property
     def address(self) -> str:
@@ -153,7 +153,7 @@ def follow(
         name = wanted[index].address if index < len(wanted) else UNCLAIMED
         if len(part) and index < len(wanted):
             runner.mark_used(wanted[index].steps)
-        if index >= len(wanted) or not wanted[index].silent:
+        if index >= len(wanted) or not wanted[index].dead_letters_only:
             parts.setdefault(name, []).append(part)
     return {name: _whole(part) for name, part in parts.items()}
 

@@ -37,7 +37,7 @@ def texts_to(plan: Plan, consumer: str) -> list[str]:
 
 def ways_into(source: SourcePlan) -> list[Any]:
     """The steps of a source before and after its event time."""
-    return [_identities(source.prelude), _identities(source.interlude)]
+    return [_identities(source.steps_before_time), _identities(source.steps_after_time)]
 
 
 def renamed(identity: Any, name: Name) -> Any:

@@ -1,6 +1,6 @@
 """The elements of a chunk: its rows after the steps before the watermark, each with its event time.
 
-rows -> prelude (steps before the event time) -> event time -> interlude (steps before the watermark) -> elements
+rows -> steps before the event time -> event time -> steps before the watermark -> elements
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def read_elements(
     `now` is the processing time (us); `runner` applies the steps, and collects the dead letters.
     """
     # Counted before the steps, which may filter rows.
-    read = chunk.select(pl.len()).collect().item() if source.prelude else None
-    chunk = _through(source.prelude, chunk, runner)
+    read = chunk.select(pl.len()).collect().item() if source.steps_before_time else None
+    chunk = _through(source.steps_before_time, chunk, runner)
     if read:
-        runner.mark_reached(source.prelude)
+        runner.mark_reached(source.steps_before_time)
     # The text of a dead letter has all columns of the row.
     columns = (*source.system, *source.schema) if runner.row_by_row else source.needed
     if source.time is None:
@@ -42,12 +42,12 @@ def read_elements(
         return rows, read
     future = None if source.max_future is None else Future(now, source.max_future)
     timed = read_event_time(chunk, source.time.column, source.time.unit, future)
-    if any(step.python for step in source.interlude):
+    if any(step.python for step in source.steps_after_time):
         # A Python step collects its input; without this, the rows before it would be computed twice.
         timed = timed.collect().lazy()
     split = partial(split_dead_letters, timed, source.name, source.time.column, source.time.unit, future)
-    if source.interlude:
-        rest = _through(source.interlude, split()[0], runner).select(columns)
+    if source.steps_after_time:
+        rest = _through(source.steps_after_time, split()[0], runner).select(columns)
         rows, counts = pl.collect_all([rest, count_rows(timed)])
         total, lost = counts.row(0)
     else:
@@ -58,8 +58,8 @@ def read_elements(
         runner.set_aside(split()[1].collect())
     came, read = len(rows), total if read is None else read
     if total > lost:
-        runner.mark_reached(source.interlude)
-    if future is not None and any(isinstance(step, WithTimestamps) for step in source.interlude):
+        runner.mark_reached(source.steps_after_time)
+    if future is not None and any(isinstance(step, WithTimestamps) for step in source.steps_after_time):
         rows = _not_moved_too_far(source, rows, future, runner)
     _note_used(source, runner, rows, total, not came and (total > lost if total else read > 0))
     return rows, read
@@ -68,14 +68,14 @@ def read_elements(
 def _note_used(
     source: SourcePlan, runner: StepRunner, rows: pl.DataFrame, timed: int, left_out: bool
 ) -> None:
-    """Notes which steps have used a row: `timed` rows passed the prelude, and `rows` the interlude.
+    """Notes which steps have used a row: `timed` rows passed the steps before the event time, and `rows` those after it.
 
     The source has used a row also if steps have filtered or refused all its usable rows (`left_out`).
     """
     if timed:
-        runner.mark_used(source.prelude)
+        runner.mark_used(source.steps_before_time)
     if len(rows):
-        runner.mark_used(source.interlude)
+        runner.mark_used(source.steps_after_time)
     if len(rows) or left_out:
         runner.used.add(source.name)
 

@@ -35,7 +35,7 @@ def _told(way: list[tuple[str, Any]], why: str) -> str:
 def _parts_of(plan: Plan) -> Iterator[tuple[str, Any]]:
     """All that is sent, by the name of its step; steps before what they are part of."""
     for source in plan.sources.values():
-        yield from ((step.name, step) for step in (*source.prelude, *source.interlude))
+        yield from ((step.name, step) for step in (*source.steps_before_time, *source.steps_after_time))
     for producer in plan.producers.values():
         for route in producer.routes:
             yield from ((step.name, step) for step in (*route.before, *route.steps))

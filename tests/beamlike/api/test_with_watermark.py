@@ -64,8 +64,11 @@ def test_it_is_a_source_of_its_own_with_the_steps_in_front() -> None:
     rows = parsed(lines(1)).filter(bl.event_time().dt.second() < 9)
     plan = planned(rows.select("user"))
     (source,) = plan.sources.values()
-    assert (source.name, [step.name for step in source.prelude]) == ("raw.with_watermark", ["raw.map"])
-    assert source.interlude == ()
+    assert (source.name, [step.name for step in source.steps_before_time]) == (
+        "raw.with_watermark",
+        ["raw.map"],
+    )
+    assert source.steps_after_time == ()
     assert (list(source.raw), list(source.schema)) == (["line"], ["user", "at"])
     assert source.needed == (EVENT_TIME, "user")
     assert [step.name for route in source.routes for step in route.steps] == ["raw.filter", "raw.select"]
@@ -122,8 +125,8 @@ def test_without_a_timestamp_rows_keep_their_event_time() -> None:
     plan = planned(again.select(n=bl.lit(1)))
     (source,) = plan.sources.values()
     assert source.time is not None
-    assert (source.time.column, source.prelude) == ("at", ())
-    assert [step.name for step in source.interlude] == ["plays.filter", "plays.select"]
+    assert (source.time.column, source.steps_before_time) == ("at", ())
+    assert [step.name for step in source.steps_after_time] == ["plays.filter", "plays.select"]
     assert source.needed == (EVENT_TIME, "user")
     assert "after event time\n│     │  ├─ plays.filter" in rows.pipeline.explain()
 
@@ -167,13 +170,13 @@ def test_a_watermark_may_be_set_again_and_again() -> None:
         .with_watermark(bl.MonotonousTimestamps(), name="b")
     )
     (source,) = planned(rows).sources.values()
-    assert [step.name for step in source.prelude] == ["raw.map"]
-    assert [step.name for step in source.interlude] == ["raw.filter"]
+    assert [step.name for step in source.steps_before_time] == ["raw.map"]
+    assert [step.name for step in source.steps_after_time] == ["raw.filter"]
     anew = (
         parsed(lines(1)).select("user", "at").with_watermark(bl.MonotonousTimestamps(), "at", "ms", name="c")
     )
     (source,) = planned(anew).sources.values()
-    assert [step.name for step in source.prelude] == ["raw.map", "raw.select"]
+    assert [step.name for step in source.steps_before_time] == ["raw.map", "raw.select"]
     anew.pipeline.run()
 
 

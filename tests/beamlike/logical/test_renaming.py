@@ -101,4 +101,4 @@ def test_steps_before_a_watermark_have_their_latest_names() -> None:
     again = step.with_watermark(bl.MonotonousTimestamps(), name="again")
     again.write("out", bl.Memory())
     (source,) = again.pipeline.plan().sources.values()
-    assert [taken.name for taken in source.interlude] == ["it"]
+    assert [taken.name for taken in source.steps_after_time] == ["it"]
