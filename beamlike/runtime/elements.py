@@ -68,7 +68,7 @@ def read_elements(
 def _note_used(
     source: SourcePlan, runner: StepRunner, rows: pl.DataFrame, timed: int, left_out: bool
 ) -> None:
-    """Notes which steps have used a row: `timed` rows passed the steps before the event time, and `rows` those after it.
+    """Notes which steps have used a row: `timed` rows passed the steps before event time, and `rows` the later ones.
 
     The source has used a row also if steps have filtered or refused all its usable rows (`left_out`).
     """
