@@ -35,7 +35,7 @@ def require_one_clock(plan: Plan) -> None:
 
 
 def require_read_once(plan: Plan) -> None:
-    """Raises `PlanError` for a source that is told of commits and is read twice: each reader would get a part."""
+    """Raises `PlanError` for a source that accepts commits and is read twice: each reader would get a part."""
     seen: list[tuple[str, Source]] = []
     for name, source in plan.sources.items():
         if not isinstance(source.source, AcceptsCommits):
@@ -92,4 +92,4 @@ CHECKS: Final[tuple[Callable[[Plan], None], ...]] = (
     require_read_once,
     require_percentiles,
 )
-"""Each raises `PlanError` with the step at fault."""
+"""The checks in their order. Each raises `PlanError` with the step at fault."""

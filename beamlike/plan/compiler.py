@@ -90,9 +90,9 @@ class Compiled:
         )
 
     def lookups(self) -> dict[str, SideLookup]:
-        """Returns the stages that only look rows up, in sides that are the same for all rows: they can be steps.
+        """Returns the stages that only look rows up in sides that are the same for all rows, and so can be steps.
 
-        A stage of which dropped rows are read is none of them.
+        A stage stays a stage if some path reads the rows that it drops.
         """
         late, found = late_wanted(self.paths), dict[str, SideLookup]()
         for name in self.operators:

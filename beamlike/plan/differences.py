@@ -1,4 +1,4 @@
-"""The differences between the manifest of a run and that of a plan that is to go on with it, and their remedies."""
+"""The differences between the manifest of a run and that of a plan that continues it, and their remedies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowing.identity import as_text
 
 
 class Remedy(StrEnum):
-    """What a user can do about a plan that does not fit; the strongest is last."""
+    """The actions that make a plan fit a run; the strongest is last."""
 
     NAME = "give the step that name, which keeps its state whatever leads to it now, or another one to begin without"
     TABLE = "give the side another name, as with .named(...), to have it read anew, or go on with what it was"
@@ -24,7 +24,7 @@ class Remedy(StrEnum):
 
 @attrs.frozen
 class Difference:
-    """One way in which a plan does not fit a run that it is to go on with, and what can be done about it."""
+    """A fact in which a plan does not fit the run that it continues, and the remedy."""
 
     what: str
     remedy: Remedy
@@ -34,7 +34,7 @@ class Difference:
 
 
 TICKS: Final = "batches without input"
-"""The fact that there are some, as processing time must pass."""
+"""Fact: the run makes batches without input, as processing time must pass."""
 
 _OF_RUN: Final = ("runner", "encoding", "shards", "levels", TICKS)
 _OF_SOURCE: Final = {
@@ -49,20 +49,20 @@ _OF_STAGE: Final = {
     "kind": Remedy.ANEW,
     "keys": Remedy.ANEW,
 }
-"""The facts of which each must stay as it was, and what can be done about one that has changed."""
+"""Facts of a source or stage that must not change, each with the remedy for a change."""
 
 _SINCE: Final = {"files listed by": "Spark"}
-"""Facts that older manifests lack, as they were then."""
+"""Facts that older manifests lack, with the values that they had then."""
 
 PARTS: Final = {"aggregates": "aggregate", "fields": "state field or timer"}
-"""The parts of a stage of which more may be added, and what one is called."""
+"""The parts of a stage to which a plan may add, and the word for one part."""
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
-    """How a plan does not fit the run that a checkpoint or savepoint is of; nothing if it may go on with it.
+    """Compares a plan with the run of a checkpoint or savepoint; an empty list if it may continue that run.
 
-    Both have the same names for the same things (`matching`). What is not told may change: watermark delays, stages
-    that are new on a level that was there, aggregates that are new, and whatever has no state, such as steps and sinks.
+    Both manifests use the same names for the same things (`matching`). Everything else may change: watermark delays,
+    new stages on a level that exists, new aggregates, and all that has no state, such as steps and sinks.
     """
     if saved["encoding"] not in (now["encoding"], *BROUGHT_ALONG):
         # What else differs cannot be known: a manifest of another encoding may have other facts.
@@ -87,7 +87,7 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Differ
 
 
 def in_order(found: Iterable[Difference]) -> list[Difference]:
-    """Differences by remedy, then by the alphabet; each once."""
+    """Sorts differences by remedy, then by text, without repetitions."""
     return sorted({*found}, key=lambda difference: (list(Remedy).index(difference.remedy), difference.what))
 
 
@@ -112,7 +112,9 @@ def _of_all(
 
 
 def _of_tables(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
-    """What was read before the first batch stays as it was, and is not read again for a stage."""
+    """Yields changes of tables: a table that was read before the first batch must not change, and is not read again for
+    a stage.
+    """
     tables = now["tables"]
     for name, before in saved.get("tables", {}).items():
         if name in tables and tables[name]["columns"] != before["columns"]:
@@ -128,7 +130,9 @@ def _of_tables(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Dif
 
 
 def _of_stage(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
-    """Aggregates may be added: windows that are open then have of them what no elements give."""
+    """Yields changes of the state of a stage. Aggregates may be added: in open windows, they have the value of no
+    elements.
+    """
     before, after = saved["choices"], now["choices"]
     for name in sorted(before.keys() | after.keys()) if saved["kind"] == now["kind"] else ():
         if before.get(name) != after.get(name):
@@ -151,7 +155,7 @@ def _of_stage(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> I
 def _changed(
     where: str, what: str, part: str, name: str, saved: Mapping[str, Any], now: Mapping[str, Any]
 ) -> Difference:
-    """The texts of both; the data, where it differs and the texts do not."""
+    """Returns a difference with both texts, or with the data if the texts are equal."""
     before = saved["text"][part].get(name, "not there")
     after = now["text"][part].get(name, "gone")
     if before == after:
@@ -164,7 +168,7 @@ def _text(facts: Mapping[str, Any], fact: str) -> str:
 
 
 def ways_changed(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The ways to a stage or side as they were, and as they are: those that differ."""
+    """Describes the ways to a stage or side that differ, before and after."""
     before, after = saved["text"]["ways"], now["text"]["ways"]
     if before == after:
         before, after = ([as_text(one["ways"])] for one in (saved, now))
@@ -174,7 +178,7 @@ def ways_changed(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def shown(fact: Any) -> str:
-    """A fact for people."""
+    """Writes a fact for people."""
     if isinstance(fact, list):
         return ", ".join(map(shown, fact))
     if isinstance(fact, Mapping):
@@ -183,7 +187,7 @@ def shown(fact: Any) -> str:
 
 
 def refusal(found: Iterable[Difference], what: str, remedies: Mapping[Remedy, str]) -> str:
-    """The differences from `what`, by what can be done about them. `remedies` may say more of one."""
+    """Returns an error text: the differences from `what`, grouped by remedy. `remedies` replaces texts of remedies."""
     lines = [f"this plan does not fit {what}:"]
     by_remedy: dict[Remedy, list[str]] = {}
     for difference in found:

@@ -1,4 +1,4 @@
-"""The plan as text to read: names and no ids, in the order of the plan, so the same for the same pipeline."""
+"""The plan as text: names in place of ids, in the order of the plan, so equal pipelines have equal texts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stages.sides.declarations import side_name
 from windowing.columns import RESERVED_PREFIX
 
 Tree = Mapping[str, "Tree | None"]
-"""Lines by what stands on them, each with the lines below it."""
+"""Lines by their text, each with the lines below it."""
 
 _WIDTH = 12
-"""Facts begin in one column: `keys        user`."""
+"""The column at which facts begin: `keys user`."""
 
 
 def explain(plan: Plan) -> str:
@@ -39,12 +39,12 @@ def explain(plan: Plan) -> str:
 
 
 def _marked(part: SourcePlan | StagePlan | TablePlan) -> str:
-    """The name, and whether it was made: such a name depends on the order in which steps are declared."""
+    """Returns the name, with a mark if it is made: a made name depends on the order in which steps are declared."""
     return part.name if part.named else f"{part.name} (made name)"
 
 
 def _lines(tree: Tree, indent: str = "") -> Iterable[str]:
-    """The tree with its branches drawn."""
+    """Yields the lines of the tree with its branches."""
     for index, (text, below) in enumerate(tree.items(), start=1):
         last = index == len(tree)
         yield f"{indent}{'└─ ' if last else '├─ '}{text}"
@@ -52,7 +52,7 @@ def _lines(tree: Tree, indent: str = "") -> Iterable[str]:
 
 
 def _facts(facts: Mapping[str, str], rest: Tree | None = None) -> Tree:
-    """Named facts, aligned, with what else stands below."""
+    """Returns aligned facts, with the rest below them."""
     return {f"{name:{_WIDTH}}{text}": None for name, text in facts.items()} | dict(rest or {})
 
 
@@ -96,7 +96,7 @@ def _sink(sink: SinkFacts) -> Tree:
 
 
 def _routes(routes: Iterable[Route]) -> Tree:
-    """Where the rows go; two routes that read the same are told apart by a count."""
+    """Returns the routes with their steps. Routes with the same text are told apart by a number."""
     tree: dict[str, Tree | None] = {}
     for route in routes:
         text = _route_title(route)
@@ -109,7 +109,7 @@ def _routes(routes: Iterable[Route]) -> Tree:
 
 
 def _step(step: Step) -> str:
-    """Name, kind and detail; a derived name says the kind itself."""
+    """Returns the name, kind and detail of a step. A derived name contains the kind already."""
     derived = step.name.rpartition(".")[2].rstrip("_0123456789") == step.kind
     return f"{step.name}  {step.detail()}" if derived else f"{step.name}  {step.kind} {step.detail()}"
 
@@ -127,7 +127,7 @@ def _route_title(route: Route) -> str:
 
 
 def _carried(columns: Iterable[str]) -> list[str]:
-    """The system columns in words, those of a window and of a pane as one."""
+    """Returns words for the system columns; the columns of a window, or of a pane, are one word."""
     words = {"event_time": "event time", "window_start": "window", "window_end": "window"}
     words["pane_retracted"] = "retracted"
     plain = (column.removeprefix(RESERVED_PREFIX) for column in columns if column.startswith(RESERVED_PREFIX))
@@ -135,7 +135,7 @@ def _carried(columns: Iterable[str]) -> list[str]:
 
 
 def _operators(plan: Plan) -> Iterable[str]:
-    """One PySpark operator per line, in the order of the query."""
+    """Yields a line for each PySpark operator, in the order of the query."""
     read = {
         name: source for name, source in plan.sources.items() if not isinstance(source.source, ReadInSteps)
     }

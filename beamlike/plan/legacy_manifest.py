@@ -1,8 +1,8 @@
 """Manifests of version 1, in which facts are text: `repr` of windows and triggers, and words for the rest.
 
-Nothing is parsed. A plan is described in the same words (`_stage`), and each fact of the manifest that reads as it did
-becomes the fact of today; another one stays text, which is unlike all of today's. Only these functions know the words,
-so they must not change: `repr` of what has got a new attribute since is corrected here.
+Nothing is parsed. A plan is described in the same words (`_stage`). A fact of the manifest that equals its words
+becomes the fact of today; any other fact stays text, which differs from all facts of today. These functions must not
+change, as nothing else knows the words: a `repr` that has got a new attribute since is corrected here.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _CHOICES: Final = (
 )
 _MEAN: Final = "'sum': Float64, 'count': Int64"
 _GROWN: Final = (f"{{{_MEAN}, 'whole': Int128}}", f"{{{_MEAN}, 'whole': Int128, 'high': Int128}}")
-"""Fields of the mean of integers in a `Combining`. Rows without `whole` and `high` are read."""
+"""Fields of the mean of integers in a `Combining`. Rows without `whole` and `high` can be read."""
 
 
 def upgraded(saved: Mapping[str, Any], plan: Plan, now: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest of version 1 as one of today, where `now` is that of the plan which it is compared with."""
+    """Returns a manifest of version 1 as one of today; `now` is the manifest of the plan with which it is compared."""
     stages = {
         name: _upgraded(facts, _stage(plan.stages[name]), now["stages"][name])
         if name in plan.stages
@@ -65,7 +65,9 @@ def _source(saved: Mapping[str, Any], then: Mapping[str, str], now: Mapping[str,
 
 
 def _upgraded(saved: Mapping[str, Any], then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a stage; `then` and `now` are those of the plan, in the words of version 1 and as data of today."""
+    """Upgrades the facts of a stage; `then` and `now` are those of the plan, in the words of version 1 and as data of
+    today.
+    """
     same_kind = _kind(saved) == _kind(then)
     accumulators = {
         column: today if _as_it_was(today := now["accumulators"].get(column, dtype)) == dtype else dtype
@@ -105,7 +107,7 @@ def _shown(words: str) -> str:
 
 
 def _table(plan: Plan, name: str, facts: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """A table: the ways to it were not told."""
+    """Upgrades the facts of a table. Version 1 does not contain the ways to it."""
     found: dict[str, Any] = {"sources": facts["sources"].split(", ")}
     if name in plan.tables:
         own = plan.tables[name].side.schema

@@ -1,4 +1,4 @@
-"""The manifest of a run: the facts on which its state depends, as plain data, by which a plan is compared with it.
+"""The manifest of a run: plain data with the facts on which its state depends, with which a plan is compared.
 
 Spark binds state to the position of an operator and would accept a plan whose stages were swapped.
 """
@@ -28,18 +28,20 @@ from windowing.identity import identity_of, kind_of
 from windowing.windowing import Windowing
 
 VERSION: Final = 2
-"""Of the form of manifests. Version 1, which says none, has text in place of data (`legacy_manifest`)."""
+"""The version of the format of manifests. Version 1, which has no such number, has text in place of data
+(`legacy_manifest`).
+"""
 
 
 class Runner(StrEnum):
-    """Whose checkpoint it is, as the command line calls it."""
+    """The runner of a checkpoint, by the name that the command line uses."""
 
     LOCAL = "local"
     SPARK = "spark"
 
 
 _RUN_SINCE: Final = {"runner": Runner.SPARK, "version": 1}
-"""Facts of a run that older manifests lack, as they were then."""
+"""Facts of a run that older manifests lack, with the values that they had then."""
 
 _STATES: Final = ("begun", "whole", "restoring", "draining", "drained")
 _SHAPE: Final[Mapping[str, type]] = {
@@ -52,11 +54,11 @@ _SHAPE_OF_STAGE: Final = ("level", "aggregates", "accumulators", "state")
 _PUT_BACK: Final = "put it back from a copy, or start anew with another checkpoint"
 
 _USUAL: Final = {**choices_of(Windowing()), "windows": None}
-"""Choices at their default, which are left out; so are those that are false, zero or empty."""
+"""Choices at their default, which are left out, as are choices that are false, zero or empty."""
 
 
 def describe(plan: Plan, shards: int, runner: Runner = Runner.SPARK) -> dict[str, Any]:
-    """The manifest of a plan on so many shards."""
+    """Returns the manifest of a plan on this number of shards."""
     described = describe_plan(plan)
     return {
         "version": VERSION,
@@ -73,17 +75,17 @@ def describe(plan: Plan, shards: int, runner: Runner = Runner.SPARK) -> dict[str
 
 
 def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
-    """That of a run that begins.
+    """Returns the manifest of a new run.
 
-    `begun`: its sinks were made ready; `whole`: it was stopped between two batches; `restoring`: its state is still
-    being put back; `draining` and `drained`: its sources were ended, and its windows closed. One of
-    a savepoint that was put back has `restored`, too.
+    Its states are `begun` (the sinks are prepared), `whole` (the run was stopped between two batches), `restoring` (the
+    state is still being restored), `draining` and `drained` (the sources were ended, and all windows closed). A
+    restored savepoint also has `restored`.
     """
     return {**described, **dict.fromkeys(_STATES, False), "run": uuid.uuid4().hex[:8]}
 
 
 def parse(text: str, what: str) -> dict[str, Any]:
-    """The manifest of what is meant in words. Raises `CheckpointError` where it is none, or of an unknown encoding."""
+    """Parses a manifest; `what` names it in errors. Raises `CheckpointError` for other text or an unknown encoding."""
     try:
         found = unsealed(json.loads(text))
     except NotAsWritten as error:
@@ -94,7 +96,7 @@ def parse(text: str, what: str) -> dict[str, Any]:
 
 
 def checked(read: Any, what: str) -> dict[str, Any]:
-    """The same, of what was read as JSON."""
+    """Checks a manifest that was read as JSON. Raises `CheckpointError` as `parse` does."""
     found: dict[str, Any] = read if isinstance(read, dict) else {}
     if not isinstance(encoding := found.get("encoding"), int):
         raise CheckpointError(f"{what} has a manifest that names no encoding of state: {_PUT_BACK}")
@@ -126,7 +128,7 @@ def _is_stage(facts: object) -> bool:
 
 
 def needs_processing_time(plan: Plan) -> bool:
-    """Whether a stage or a source waits for processing time, which must then pass also when nothing comes."""
+    """True if a stage or a source waits for processing time, which must then pass without input, too."""
     waits = any(PROCESSING_TIME in stage.stage.operator.clocks for stage in plan.stages.values())
     waits = waits or any(source.watermark.needs_time for source in plan.sources.values())
     return waits and steps_of(plan) is None
@@ -162,13 +164,13 @@ def _source(facts: SourceFacts) -> dict[str, Any]:
 
 
 def _watermark(strategy: WatermarkStrategy) -> dict[str, Any]:
-    """The kind of strategy, and the column by which it is cut: on nothing else the state of a source depends."""
+    """Returns the kind of strategy and the column of its splits. The state of a source depends on nothing else."""
     split = {} if strategy.per_split is None else {"per split": identity_of(strategy.per_split)}
     return {"kind": kind_of(type(strategy)), **split}
 
 
 def texts_of(source: SourcePlan) -> dict[str, str]:
-    """The event time and the watermark of a source for people; manifests of version 1 have these as facts."""
+    """Returns the event time and the watermark of a source for people, which are facts in manifests of version 1."""
     time, strategy = source.time, source.watermark
     kind = type(strategy).__name__
     return {
@@ -217,11 +219,11 @@ def _value(fact: object) -> object:
 
 
 def stem(name: str) -> str:
-    """A name without the number that a made one has where others are declared before."""
+    """Returns a name without the number that a made name has if earlier steps have the same one."""
     rest, _, number = name.rpartition("_")
     return rest if rest and number.isdecimal() else name
 
 
 def types_of(schema: Mapping[str, pl.DataType]) -> dict[str, str]:
-    """Columns with their types."""
+    """Returns the columns with their types as text."""
     return {name: str(dtype) for name, dtype in schema.items()}

@@ -1,7 +1,8 @@
-"""Which source, stage and table of a run each of a plan is: by the names that users have given, else by what it is.
+"""The match of a plan with a run: the names of the run for the sources, stages and tables of the plan.
 
-A name that nobody has given depends on the order in which steps are declared. Something without a given name is known
-again by its declaration and by the ways to it, and then has the name that the run has for it, under which its state is.
+A name that the user has not given depends on the order in which steps are declared. A part without a given name is
+recognized by its declaration and by the ways to it. It then has the name that the run has for it, under which its state
+is stored.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from beamlike.plan.ways import renamed
 from windowing.identity import as_text
 
 _KINDS: Final = ("sources", "tables", "stages")
-"""In this order: the ways to each are from those before it."""
+"""The kinds of parts in the order of matching: ways to one kind begin at the kinds before it."""
 
 _OF_SOURCE: Final = ("stem", "kind", "event time", "ways")
 _OF_TABLE: Final = ("columns", "ways")
 _OF_STAGE: Final = ("kind", "keys", "choices", "does", "ways")
-"""The facts by which something without a given name is known again."""
+"""The facts by which a part without a given name is recognized."""
 
 
 @attrs.frozen
 class Fit:
-    """A plan with the names that a run has for its stages, its manifest, and how it differs from that of the run."""
+    """A plan with the names of a run for its stages, its manifest, and its differences from that run."""
 
     plan: Plan
     described: dict[str, Any]
@@ -39,7 +40,7 @@ class Fit:
 
 
 def fitted(plan: Plan, saved: Mapping[str, Any] | None, shards: int, runner: Runner = Runner.SPARK) -> Fit:
-    """The plan as one that is to go on with the run of this manifest; without one, as it is."""
+    """Fits the plan to the run of this manifest, which it continues. Without a manifest, the plan stays as it is."""
     described = describe(plan, shards, runner)
     if saved is None:
         return Fit(plan, described)
@@ -56,7 +57,7 @@ def fitted(plan: Plan, saved: Mapping[str, Any] | None, shards: int, runner: Run
 
 @attrs.define
 class _Match:
-    """Names of the run, by those of the plan: `names` of what is alike, and `changed` of stages that are not."""
+    """Names of the run by names of the plan: `names` of parts that are alike, `changed` of parts that have changed."""
 
     saved: Mapping[str, Any]
     now: Mapping[str, Any]
@@ -67,7 +68,7 @@ class _Match:
 
     @classmethod
     def of(cls, saved: Mapping[str, Any], now: Mapping[str, Any], beside: Iterable[str]) -> _Match:
-        """`beside`: names that are taken in the plan by something without state."""
+        """Matches two manifests; `beside` are names of the plan that parts without state have."""
         match = cls(saved, now, frozenset(beside))
         given = {name for kind in _KINDS for name, facts in now[kind].items() if facts["named"]}
         match.names = {name: name for name in given}
@@ -85,7 +86,7 @@ class _Match:
         return match
 
     def _free(self, kind: str) -> dict[str, Any]:
-        """Those of the run that have no name of the user's, and that nothing has been found to be."""
+        """Returns the parts of the run without a given name that are not matched yet."""
         taken = {*self.names.values(), *self.changed.values(), *self.beside}
         return {
             name: facts
@@ -100,7 +101,7 @@ class _Match:
         facts: Iterable[str],
         fits: Callable[[Any, Any], bool] = lambda before, after: True,
     ) -> None:
-        """Those of the run that have the same facts, where one of the plan is like one of the run, and no other."""
+        """Matches parts that have the same facts, if exactly one part of the plan is like exactly one of the run."""
         facts = tuple(facts)
         before = [(name, each, _key(each, facts)) for name, each in self._free(kind).items()]
         alike: dict[str, list[str]] = {}
@@ -116,12 +117,12 @@ class _Match:
                 self.unsure.add(old)
 
     def _translated(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Facts with the names that the run has. What is new has none, and makes its ways unlike all others."""
+        """Returns facts with the names of the run. A new part has no such name, so ways from it equal no others."""
         known = {**self.names, **self.changed}
         return {**facts, "ways": renamed(facts["ways"], lambda name: known.get(name, f"@new {name}"))}
 
     def _pair(self, kind: str) -> None:
-        """What is left of the plan: each with the one of the run that is most like it, as having changed."""
+        """Pairs each part of the plan that is left with the part of the run that is most like it, as changed."""
         for name, facts in self.now[kind].items():  # those before others first
             if name in self.names or not (free := self._free(kind)):
                 continue
@@ -132,7 +133,7 @@ class _Match:
                 self.changed[name] = best
 
     def told(self) -> Iterator[Difference]:
-        """What has no given name and has changed, and given names that hide one of the run."""
+        """Yields changes of parts without a given name, and given names that hide a part of the run."""
         for name, old in self.changed.items():
             kind = "stages" if name in self.now["stages"] else "sources"
             before, after = self.saved[kind][old], self._translated(self.now[kind][name])
@@ -152,7 +153,7 @@ class _Match:
         return Difference(f"{called} {what} (name={step!r} keeps its state)", Remedy.NAME)
 
     def _hinted(self) -> dict[str, str]:
-        """Stages of the run by a given name that is new for what is the same."""
+        """Returns stages of the run by the new given name of an equal stage."""
         new = {name: facts for name, facts in self.now["stages"].items() if name not in self.saved["stages"]}
         named = {
             name: _key(self._translated(facts), _OF_STAGE) for name, facts in new.items() if facts["named"]
@@ -162,7 +163,7 @@ class _Match:
         return {old: names[0] for old, names in found.items() if len(names) == 1}
 
     def without_hinted(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """The manifest without the stages of which `told` says more than that they are gone."""
+        """Returns the manifest without the stages of which `told` reports more than that they are gone."""
         hinted = self._hinted()
         return {
             **saved,
@@ -170,7 +171,7 @@ class _Match:
         }
 
     def all_names(self) -> dict[str, str]:
-        """For all of the plan: what is new has a name that nothing of the run has."""
+        """Returns names for all parts of the plan. A new part gets a name that no part of the run has."""
         names = {**self.names, **self.changed}
         of_run = (name for kind in _KINDS for name in self.saved.get(kind, ()))
         taken = {*names.values(), *of_run, *self.beside}
@@ -186,12 +187,12 @@ def _key(facts: Mapping[str, Any], which: Iterable[str]) -> str:
 
 
 def _only_added(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether aggregates and fields are as they were, and others beside them."""
+    """True if aggregates and fields have not changed, other than by additions."""
     return all(before[part].items() <= after[part].items() for part in PARTS)
 
 
 def _likeness(before: Mapping[str, Any], after: Mapping[str, Any], same_name: bool) -> int:
-    """How like two of one kind are, 0 for those that have too little in common to be the same but for a change."""
+    """Returns how like two parts of one kind are; 0 if they have too little in common to be the same part."""
     if before["kind"] != after["kind"] or before.get("keys") != after.get("keys"):
         return 0
     facts = ("ways", "aggregates", "fields", "choices", "does")
@@ -199,7 +200,7 @@ def _likeness(before: Mapping[str, Any], after: Mapping[str, Any], same_name: bo
 
 
 def _unused(step: str, name: str, taken: Container[str]) -> str:
-    """The name of a part of a step, with a number after that of the step if it is taken."""
+    """Returns the name of a part of a step, with a number after that of the step if the name is taken."""
     part, base, last = name.removeprefix(step), stem(step), 1
     while name in taken:
         last += 1
@@ -208,9 +209,9 @@ def _unused(step: str, name: str, taken: Container[str]) -> str:
 
 
 def require_told_apart(plan: Plan) -> None:
-    """Nothing without a given name is like another: a later run could not tell which state is whose.
+    """Raises `PlanError`, with names to give, if two parts without a given name are alike.
 
-    Raises `PlanError`, which says what to name.
+    A later run could not tell which state belongs to which.
     """
     described = describe(plan, 1)
     for kind, facts in (("sources", _OF_SOURCE), ("stages", ("stem", *_OF_STAGE, *PARTS))):
@@ -240,7 +241,7 @@ def require_told_apart(plan: Plan) -> None:
 
 
 def _require_own_state(plan: Plan, stage: StagePlan) -> None:
-    """State is stored under the name of the stage, a / and the name of one of its tables."""
+    """Raises `PlanError` if states would overlap: their keys are the stage's name, a / and a table's name."""
     tables = (kept.table.name for kept in stage.stage.operator.tables)
     for table in (f"{stage.name}/{table}" for table in tables if table):
         for other in plan.stages:

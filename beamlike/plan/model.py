@@ -1,4 +1,4 @@
-"""The plan: what both runners run. Sources, stages and sinks, with routes between them."""
+"""The plan that both runners run: sources, stages and sinks, with routes between them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen(kw_only=True)
 class SourcePlan:
-    """A source, how its rows get their event time, and where they go. `schema` has the user's columns.
+    """A source, the event time of its rows, and the routes on which they are sent.
 
-    `raw` are the columns of the source itself. Its rows go through the `steps_before_time`; then their event time is read from
-    `time`, if there is one; then they go through the `steps_after_time`, and the watermark sees them. No event time may be
-    further than `max_future` microseconds after processing time, if that is given. `on_error` says what becomes of
-    rows that cannot be used. `whole`: only side inputs read it, and need all of it, so it is read in the first batch,
-    and is over then.
+    Attributes:
+        time: The column with the event time; None if it is assigned at ingest or the rows have none.
+        raw: The columns of the source itself.
+        schema: The user's columns after all steps.
+        steps_before_time: Steps before the event time is read.
+        steps_after_time: Steps between the event time and the watermark.
+        max_future: The microseconds that an event time may be after processing time; None for no limit.
+        on_error: The treatment of rows that cannot be used.
+        whole: True if only side inputs read it, and need all of it. It is then read to its end in the first batch.
     """
 
     name: str
@@ -52,65 +56,68 @@ class SourcePlan:
     on_error: OnError = "dead_letters"
     whole: bool = False
     named: bool = True
-    """Whether the user has given the name."""
+    """True if the user has given the name."""
 
     @property
     def timed(self) -> bool:
-        """Whether its rows have an event time."""
+        """True if the rows have an event time."""
         return not isinstance(self.watermark, NoEventTime)
 
     @property
     def system(self) -> tuple[str, ...]:
-        """The system columns of its rows."""
+        """The system columns of the rows."""
         return (EVENT_TIME,) if self.timed else ()
 
     @property
     def python(self) -> bool:
-        """Whether functions of the user's are called with its rows, before a stage or sink has them."""
+        """True if functions of the user's are called with the rows before a stage or sink receives them."""
         steps = chain(self.steps_before_time, self.steps_after_time, *(route.path for route in self.routes))
         return any(step.python for step in steps)
 
     def only(self, routes: Iterable[Route]) -> SourcePlan:
-        """With these routes alone, and all that comes on them."""
+        """Returns the source with these routes alone, which carry all their rows."""
         return attrs.evolve(
             self, routes=tuple(attrs.evolve(route, dead_letters_only=False) for route in routes)
         )
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The event time, then those of the user's columns that its routes or its watermark need."""
+        """The event time, then the user's columns that the routes or the watermark need."""
         wanted = frozenset(self.watermark.columns).union(*(route.needed for route in self.routes))
         return (*self.system, *(column for column in self.schema if column in wanted))
 
 
 @attrs.frozen
 class TablePlan:
-    """A side that is the same for all rows of a run, and so is read once, before the first batch.
+    """A side that is the same for all rows of a run, and is read once, before the first batch.
 
-    `sources` are those of the plan from which it is made, with the routes that lead to it, by its name; they are read
-    in the first batch, too, where what they have is counted. Looking a row up in it takes no state, only the table.
+    `sources` are the sources of its rows, with the routes to the table. The first batch reads them, too, and counts
+    their rows. A lookup in a table needs no state.
     """
 
     name: str
     side: Side
     sources: tuple[SourcePlan, ...]
     named: bool = True
-    """Whether the user has given the name."""
+    """True if the user has given the name."""
 
     @property
     def schema(self) -> pl.Schema:
-        """The columns of the side, and the event time of its rows, null where they have none."""
+        """The columns of the side, and the event time of its rows, which is null if they have none."""
         return pl.Schema({**self.side.schema, EVENT_TIME: pl.Int64()})
 
 
 @attrs.frozen(kw_only=True)
 class StagePlan:
-    """A stage, the names of what it reads from, and where its panes go. `schema` has their user columns.
+    """A stage, the names of the parts that it reads from, and the routes of its panes.
 
-    `level` is the length of the longest way from a source. `keyed` says that shards can share the work. `skews`: by
-    how many microseconds event times may be set back on the way from an input, where that is so at all. `on_error`
-    says what becomes of rows that it cannot use, and of panes that a step after it cannot use. `roles`: what it reads
-    at which of its inputs, if it has several.
+    Attributes:
+        level: The length of the longest path from a source.
+        keyed: True if shards can share the work.
+        schema: The user's columns of the panes.
+        skews: The microseconds by which event times may be set back on the way from an input, if any.
+        on_error: The treatment of rows that the stage cannot use, and of panes that a step after it cannot use.
+        roles: The names of the parts that it reads at each input, if it has several.
     """
 
     name: str
@@ -124,24 +131,24 @@ class StagePlan:
     on_error: OnError = "dead_letters"
     roles: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     named: bool = True
-    """Whether the user has given the name."""
+    """True if the user has given the name."""
     part: str = ""
-    """What its name has after that of its step, if that makes several things: `.pairs`."""
+    """The end of the name after that of the step, such as `.pairs`, if the step makes several parts."""
 
     @property
     def python(self) -> bool:
-        """Whether its steps, or those after it, call functions of the user's."""
+        """True if the stage, or a step after it, calls functions of the user's."""
         steps = chain.from_iterable(route.path for route in self.routes)
         return self.stage.operator.python or any(step.python for step in steps)
 
     def reads(self, role: str) -> tuple[str, ...]:
-        """The names of what it reads at this input."""
+        """Returns the names of the parts that the stage reads at this input."""
         return self.roles.get(role, self.inputs if role == MAIN else ())
 
 
 @attrs.frozen
 class SinkPlan:
-    """A sink and the names of what it is fed from. `schema` has the user's columns, then the system's."""
+    """A sink and the names of the parts that feed it. `schema` has the user's columns, then the system's."""
 
     name: str
     sink: Sink
@@ -151,10 +158,14 @@ class SinkPlan:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What both runners run. `stages` are in order: a stage comes after all that it reads from.
+    """The plan of a pipeline, which both runners run.
 
-    `graph` has sources and stages; `levels` has the names of the stages, level 1 first. More than `max_dead_letters`,
-    a count or a share of the rows that were read, fail the run. `tables` are the sides that steps look rows up in.
+    Attributes:
+        stages: The stages in order: each is after all parts that it reads from.
+        graph: Sources and stages.
+        levels: The names of the stages by level, from level 1.
+        max_dead_letters: The number of dead letters, or their share of all rows, above which the run fails.
+        tables: The sides in which steps look rows up.
     """
 
     name: str
@@ -167,33 +178,33 @@ class Plan:
     tables: Mapping[str, TablePlan] = attrs.field(factory=dict)
 
     def drains(self, *, asked: bool) -> bool:
-        """True if the end of a run may come before that of its input: it was `asked` to, or a source has no end."""
+        """True if a run may end before its input does: a drain was `asked` for, or a source has no end."""
         return asked or not all(
             one.source.bounded or isinstance(one.source, Refreshed) for one in self.sources.values()
         )
 
     @property
     def ends(self) -> bool:
-        """True if a run without a checkpoint can come to the end of all sources, as none is Spark's own without one."""
+        """True if a run without a checkpoint can reach the end of all sources: Spark reads no endless source itself."""
         sources = [plan.source for plan in self.sources.values()]
         own = [one for one in sources if isinstance(one, ReadBySpark) and not isinstance(one, InProcess)]
         return all(one.bounded for one in own)
 
     @property
     def producers(self) -> dict[str, SourcePlan | StagePlan]:
-        """All that has routes, by name: sources, then stages in order."""
+        """The sources, then the stages in order, by name."""
         return {**self.sources, **self.stages}
 
 
 class Planned(Protocol):
-    """Something that has a plan, as a pipeline has."""
+    """An object that has a plan, such as a pipeline."""
 
     def plan(self) -> Plan:
-        """The plan."""
+        """Returns the plan."""
 
 
 def plan_of(given: Plan | Planned, taker: str) -> Plan:
-    """The plan that `taker` is given, itself or as that of a pipeline. Raises `WrongType` for anything else."""
+    """Returns the plan, or that of a pipeline. Raises `WrongType`, with the name of the `taker`, for anything else."""
     if isinstance(given, Plan):
         return given
     made = given.plan() if callable(getattr(given, "plan", None)) else None

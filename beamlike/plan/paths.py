@@ -1,4 +1,4 @@
-"""Paths: every way of rows from a source or a grouping, over stateless steps, to a node."""
+"""Paths: the ways of rows from a source or a grouping, over stateless steps, to a node."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from stages.operator import MAIN
 
 @attrs.frozen
 class Path:
-    """The steps after what produces the rows of a node, or `before` makes dead letters of them.
+    """The steps from a producer to a node. With `before`, the path begins with the dead letters of these steps.
 
-    `role`: at which input of a stage it ends.
+    `role` is the input of the stage at which it ends.
     """
 
     producer: str
@@ -32,12 +32,12 @@ class Path:
     role: str = MAIN
 
     def route(self, consumer: str, columns: tuple[str, ...]) -> Route:
-        """The path, continued to a consumer."""
+        """Returns the path, continued to a consumer."""
         return Route(consumer, self.steps, columns, self.output, self.before, self.of, self.shown, self.role)
 
 
 def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
-    """Every path from a source or grouping to the node, in the order of declaration."""
+    """Yields every path from a source or grouping to the node, in the order of declaration."""
     ahead = [(node, after)]
     while ahead:
         node, after = ahead.pop()
@@ -53,7 +53,7 @@ def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
 
 
 def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
-    """Every path to what a source or a grouping, or else a step, cannot use."""
+    """Yields every path to the dead letters of a source, a grouping or a step."""
     if isinstance(node.origin, Read | OfStage):
         yield Path(node.name, after, "dead_letters")
         return
@@ -67,7 +67,7 @@ def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
 
 
 def _steps(node: Node, before: Node) -> tuple[Step, ...]:
-    """What happens to the rows of `before` on their way into the node."""
+    """Returns the steps that rows of `before` pass on their way to the node."""
     origin = node.origin
     if isinstance(origin, Step):
         return parts(origin)

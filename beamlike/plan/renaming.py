@@ -1,4 +1,4 @@
-"""A plan in which sources, stages and tables have other names."""
+"""The renaming of a plan's sources, stages and tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ T = TypeVar("T")
 
 
 def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
-    """The plan with these names, by those that it has; a name that is missing stays. All is in the order of names."""
+    """Returns the plan with new names, by old ones. A missing name stays. All parts are in the order of their new
+    names.
+    """
     if all(before == after for before, after in names.items()):
         return plan
     change = _Change(names)

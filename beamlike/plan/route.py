@@ -1,4 +1,4 @@
-"""Routes: the way of rows from a source or stage, over stateless steps, to a stage or sink."""
+"""Routes of rows from a source or stage, over stateless steps, to a stage or sink."""
 
 from __future__ import annotations
 
@@ -18,29 +18,31 @@ from stages.operator import MAIN
 Output = Literal["main", "dead_letters", "late"]
 
 UNIT: Final = "\x1f"
-"""Between the parts of a name of ours; no name of a user's has it."""
+"""The separator of the parts of an internal name; no user's name contains it."""
 
 
 def address(consumer: str, role: str = MAIN) -> str:
-    """Where rows go: to a sink or to the main input of a stage by its name, to another input with its role."""
+    """Returns the address of an input: the name of the sink or stage, with the role unless it is the main input."""
     return consumer if role == MAIN else f"{consumer}{UNIT}{role}"
 
 
 def addressed(where: str) -> tuple[str, str]:
-    """The consumer of an address, and the role."""
+    """Returns the consumer and the role of an address."""
     consumer, _, role = where.partition(UNIT)
     return consumer, role or MAIN
 
 
 @attrs.frozen
 class Route:
-    """The steps on one way to a consumer, and exactly the columns that it gets, in this order.
+    """The steps of one way to a consumer, and the columns that it receives, in this order.
 
-    `output` is what the way begins with: the rows of the producer, those that a stage dropped, or dead letters. Those
-    are what the producer could not use; or, where rows of its output `of` go through the steps `before`, what the last
-    of these could not use of its rows, whose columns are `shown`. A consumer may be reached on several ways. `role`
-    says at which of its inputs, if that is a stage. A `dead_letters_only` one delivers only dead letters of its
-    steps: its rows are there already, in a table.
+    Attributes:
+        output: The rows at the beginning: those of the producer, those that a stage dropped, or dead letters.
+        before: For dead letters of a step, the steps from the producer up to it; empty for those of the producer.
+        of: The output of the producer that goes through the steps `before`.
+        shown: The columns of the rows of the last step in `before`, which its dead letters have.
+        role: The input of the stage at which the route ends. Several routes may lead to one consumer.
+        dead_letters_only: True if it delivers only dead letters of its steps, as its rows are in a table already.
     """
 
     consumer: str
@@ -55,12 +57,12 @@ class Route:
 
     @property
     def address(self) -> str:
-        """Where its rows go."""
+        """The address to which the rows are sent."""
         return address(self.consumer, self.role)
 
     @property
     def carries_letters(self) -> bool:
-        """Whether it begins with dead letters."""
+        """True if it begins with dead letters."""
         return self.output == "dead_letters"
 
     @property
@@ -70,7 +72,7 @@ class Route:
 
     @cached_property
     def wanted(self) -> tuple[frozenset[str], ...]:
-        """The columns that are needed before the first step of the path, ..., after the last one."""
+        """The columns that are needed before the first step of the path, ..., and after the last one."""
         path = list(self.path)
         wanted = [frozenset() if self.carries_letters else frozenset(self.columns)]
         if self.before:
@@ -82,26 +84,26 @@ class Route:
 
     @property
     def needed(self) -> frozenset[str]:
-        """The columns of the producer's rows that it must begin with to give its own."""
+        """The columns that the producer's rows must have."""
         return self.wanted[0]
 
     def takes(self, output: Output) -> bool:
-        """Whether rows of this output go on its path."""
+        """True if rows of this output go on the path."""
         return (self.of if self.before else self.output) == output
 
     def of_letters(self) -> Route:
-        """The route as the dead letters see it, from where they are made."""
+        """Returns the route of the dead letters, from the step that makes them."""
         return Route(self.consumer, self.steps, self.columns, role=self.role)
 
     @property
     def skew(self) -> int:
-        """By how many microseconds event times may be behind where they were at its beginning."""
+        """The microseconds by which steps may set event times back."""
         return sum(step.skew for step in self.steps)
 
 
 @attrs.frozen
 class Routed:
-    """What each consumer gets, by address, with dead letters among it; and how many of these there were."""
+    """The rows for each consumer, by address, with dead letters; and the counts of dead letters."""
 
     frames: Mapping[str, pl.DataFrame]
     letters: DeadLetterCounts = attrs.field(factory=DeadLetterCounts)
@@ -114,12 +116,12 @@ def apply_routes(
     output: Output = "main",
     on_error: OnError = "dead_letters",
 ) -> Routed:
-    """What each consumer gets of a producer's rows; routes of another output are left out.
+    """Returns the rows for each consumer of one output of a producer.
 
-    Steps that routes share at their beginning run once. All is lazy up to a Python step and to the end,
-    where the routes are collected together: of a scanned file, only the rows and columns that some route
-    needs are read. Where an expression fails, all of it is done again, step by step. Dead letters that no
-    route takes go to `UNCLAIMED`. Raises `StepError` for what a step cannot use, if that fails the run.
+    Steps that routes share at their beginning run once. Frames are lazy up to a Python step and to the end, where all
+    routes are collected together, so only the rows and columns that some route needs are read from a scanned file. If
+    an expression fails, all steps run again one by one. Dead letters without a route go to `UNCLAIMED`. Raises
+    `StepError` for rows that a step cannot use, if they fail the run.
     """
     routes = list(routes)
     try:
@@ -137,7 +139,7 @@ def follow(
     *,
     output: Output = "main",
 ) -> dict[str, pl.DataFrame]:
-    """What each consumer gets, in one attempt; `runner` has the dead letters."""
+    """Returns the rows for each consumer, in one attempt; `runner` collects the dead letters."""
     wanted = [route for route in routes if route.takes(output)]
     if not (wanted or output == "dead_letters"):
         return {}
@@ -159,7 +161,7 @@ def follow(
 
 
 def join(parts: Iterable[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    """What each consumer gets of several outputs of a producer."""
+    """Concatenates the rows of each consumer from several outputs of a producer."""
     joined: dict[str, list[pl.DataFrame]] = {}
     for part in parts:
         for name, frame in part.items():
@@ -172,28 +174,28 @@ def _whole(parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 Numbered = list[tuple[int, Route]]
-"""Routes, each with its place among those of the producer."""
+"""Routes, each with its index among the routes of the producer."""
 
 _LAST: Final = sys.maxsize
-"""The place of what no route takes."""
+"""The index of rows without a route."""
 
 
 @attrs.define
 class _Walk:
-    """From the producer to the ends of its routes; `ends` has the lazy results, each with the number of its route."""
+    """A walk from the producer to the ends of its routes; `ends` has lazy results with the indices of their routes."""
 
     runner: StepRunner
     ends: list[tuple[int, pl.LazyFrame]] = attrs.field(factory=list)
 
     def begin(self, frame: pl.DataFrame | pl.LazyFrame, routes: Numbered) -> None:
-        """From the producer's rows, or from dead letters that are made."""
+        """Begins with the producer's rows, or with dead letters."""
         self.go(frame.lazy(), routes, depth=0)
         if isinstance(frame, pl.DataFrame) and len(frame):
             for _, route in routes:
                 self.runner.mark_reached(route.path)
 
     def go(self, frame: pl.LazyFrame, routes: Numbered, depth: int) -> None:
-        """On along these routes, which all have taken the same first `depth` steps to `frame`."""
+        """Continues along routes that share the first `depth` steps, which lead to `frame`."""
         arrived = [
             (index, route)
             for index, route in routes
@@ -216,7 +218,7 @@ class _Walk:
             self.go(rows, branch, depth + 1)
 
     def deliver(self, letters: pl.DataFrame | pl.LazyFrame, routes: Numbered) -> None:
-        """Dead letters to the routes that take them, if there are any."""
+        """Sends dead letters along the routes that carry them, if there are any."""
         if routes:
             self.begin(letters, [(index, route.of_letters()) for index, route in routes])
         else:
@@ -224,11 +226,11 @@ class _Walk:
 
 
 def _made_by(route: Route, depth: int) -> bool:
-    """Whether it carries the dead letters of its step at this depth."""
+    """True if the route carries the dead letters of its step at this depth."""
     return route.carries_letters and len(route.before) == depth + 1
 
 
 def _step(routes: list[Route], depth: int) -> Step:
-    """The step that all these routes take next, without what none of them needs of it."""
+    """Returns the next step of all these routes, without columns that none of them needs."""
     wanted = frozenset[str]().union(*(route.wanted[depth + 1] for route in routes))
     return routes[0].path[depth].narrowed(wanted)

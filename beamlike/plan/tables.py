@@ -1,4 +1,4 @@
-"""Lookups that need no stage: in sides that are the same for all rows, which a run reads before its first batch."""
+"""Lookups without a stage, in sides that are the same for all rows and are read before the first batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ P = TypeVar("P", SourcePlan, StagePlan)
 
 
 def sides_of(node: Node) -> Iterator[Node]:
-    """What a node looks up in, if it is a lookup in sides that are read whole, by rows that are never late."""
+    """Yields the sides of a lookup if they are read to their ends, and its rows are never late; nothing for other
+    nodes.
+    """
     lookup = node.origin.lookup if isinstance(node.origin, Apply) else None
     if lookup is None:
         return
@@ -37,7 +39,7 @@ def sides_of(node: Node) -> Iterator[Node]:
 
 
 def is_table(side: Node, sources: Mapping[str, Node], is_whole: Callable[[Node], bool]) -> bool:
-    """Whether rows of a side come from sources that are there for sides alone, over steps without state."""
+    """True if all rows of a side are from sources that feed sides alone, over stateless steps."""
     for path in paths_to(side):
         source = sources[path.producer]
         if path.output != "main" or not isinstance(source.origin, Read) or not is_whole(source):
@@ -49,7 +51,7 @@ def is_table(side: Node, sources: Mapping[str, Node], is_whole: Callable[[Node],
 
 
 def as_step(node: Node, known: dict[Node, Node], lookups: Container[str]) -> Node:
-    """The node, in which the lookups of these names are steps; each node is one object, however it is reached."""
+    """Returns the node, in which the lookups of these names are steps. A node on several paths stays one object."""
     for one in inputs_first(node):
         if one not in known:
             known[one] = _as_step(one, tuple(known[before] for before in one.inputs), lookups)
@@ -57,7 +59,7 @@ def as_step(node: Node, known: dict[Node, Node], lookups: Container[str]) -> Nod
 
 
 def _as_step(node: Node, inputs: tuple[Node, ...], lookups: Container[str]) -> Node:
-    """The node with these inputs in place of its own, as a step if it is one of the lookups."""
+    """Returns the node with these inputs, as a step if it is one of the lookups."""
     if node.name not in lookups or not isinstance(node.origin, Apply) or node.origin.lookup is None:
         same = all(one is other for one, other in zip(inputs, node.inputs, strict=True))
         return node if same else attrs.evolve(node, inputs=inputs)
@@ -69,7 +71,7 @@ def _as_step(node: Node, inputs: tuple[Node, ...], lookups: Container[str]) -> N
 
 
 def with_tables(plan: Plan, tables: Mapping[str, Seen]) -> Plan:
-    """The plan once its tables, by their names, have been read."""
+    """Returns the plan with the contents of its tables, by name."""
     if not plan.tables:
         return plan
     sources = {name: _found(source, tables) for name, source in plan.sources.items()}
@@ -90,7 +92,7 @@ def _steps(steps: Iterable[Step], tables: Mapping[str, Seen]) -> tuple[Step, ...
 
 
 def tables_on(route: Route) -> frozenset[str]:
-    """The names of the tables that rows are looked up in on a route."""
+    """Returns the names of the tables in which rows are looked up on a route."""
     return frozenset(
         table
         for step in (*route.steps, *route.before)

@@ -1,4 +1,4 @@
-"""How rows come to a stage or a table, as plain data: from which producers, and through which steps.
+"""The ways of rows to a stage or a table, as plain data: their producers and the steps from there.
 
 Steps are reduced to the columns that are needed at their end, so a column that is added for another consumer changes
 nothing here.
@@ -16,14 +16,14 @@ from beamlike.steps.lookup import TABLE
 from windowing.identity import as_text
 
 FROM: Final = "@from"
-"""The key of a way under which the name of its producer is; that of a table is under `TABLE`."""
+"""The key in a way for the name of its producer; the key for a table is `TABLE`."""
 
 Way = dict[str, Any]
 Name = Callable[[str], str]
 
 
 def ways_to(plan: Plan, consumer: str, needed: Callable[[str], frozenset[str]]) -> dict[str, list[Way]]:
-    """The ways to each input of a consumer, by role; `needed` gives the columns that an input depends on."""
+    """Returns the ways to each input of a consumer, by role; `needed` returns the columns on which an input depends."""
     found: dict[str, list[Way]] = {}
     for producer, route in _routes(plan, consumer):
         found.setdefault(route.role, []).append(_way(producer, route, needed(route.role)))
@@ -31,17 +31,17 @@ def ways_to(plan: Plan, consumer: str, needed: Callable[[str], frozenset[str]]) 
 
 
 def texts_to(plan: Plan, consumer: str) -> list[str]:
-    """The same ways in words."""
+    """Returns the ways to a consumer in words."""
     return sorted(_text(producer, route) for producer, route in _routes(plan, consumer))
 
 
 def ways_into(source: SourcePlan) -> list[Any]:
-    """The steps of a source before and after its event time."""
+    """Returns the steps of a source before and after its event time."""
     return [_identities(source.steps_before_time), _identities(source.steps_after_time)]
 
 
 def renamed(identity: Any, name: Name) -> Any:
-    """Ways in which producers and tables have other names."""
+    """Returns ways with other names of producers and tables."""
     if isinstance(identity, list):
         return [renamed(each, name) for each in identity]
     if not isinstance(identity, Mapping):
@@ -86,5 +86,5 @@ def _text(producer: str, route: Route) -> str:
 
 
 def way_text(producer: str, steps: Iterable[Step]) -> str:
-    """Steps after a producer in words."""
+    """Writes the steps after a producer in words."""
     return " -> ".join([producer, *(f"{step.kind} {step.detail()}".rstrip() for step in steps)])
