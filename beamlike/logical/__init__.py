@@ -1,4 +1,4 @@
-"""Declarations between the steps: where collections come from, how they are windowed and joined, and what must hold.
+"""Declarations: sources, windows, groupings, joins and other steps of a pipeline, and the checks of each.
 
 May import `steps`, `records` and all below them.
 """

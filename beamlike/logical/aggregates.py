@@ -23,7 +23,7 @@ from windowing.columns import EVENT_TIME, SYSTEM_COLUMNS
 def fitted(
     schema: pl.Schema, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any], step: str
 ) -> dict[str, Aggregate]:
-    """The aggregates of a grouping over these columns, whose names, columns and types are checked."""
+    """Checks the aggregates of a grouping against these columns, and returns them by name."""
     if unnamed:
         raise PlanError("give every aggregate a name: aggregate(plays=bl.count())", step=step)
     if not aggregates:
@@ -60,7 +60,7 @@ def _fitted(schema: pl.Schema, name: str, aggregate: Any, step: str) -> Aggregat
 
 
 def under_condition(schema: pl.Schema, name: str, aggregate: Aggregate, step: str) -> Aggregate:
-    """The aggregate, of which a condition is over columns that are there, row by row."""
+    """Checks that the `where=` condition of the aggregate uses existing columns, row by row."""
     given = aggregate.where
     if given is None:
         return aggregate
@@ -82,7 +82,7 @@ def under_condition(schema: pl.Schema, name: str, aggregate: Aggregate, step: st
 
 
 def _shown(given: Any) -> str:
-    """What was given in place of an aggregate, with what was perhaps meant."""
+    """Writes a value that is no aggregate, with the aggregate that may have been meant."""
     if isinstance(given, str):
         hint = nearest(given, aggregates.__all__).replace("'", "")
         return f"{given!r}{hint}; a step is named with .named({given!r})"

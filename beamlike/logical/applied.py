@@ -1,4 +1,4 @@
-"""Operators of a user's own: the checks of one where it is applied, and the node of the rows that it emits."""
+"""Operators of a user's own: their checks at `apply`, and the node of the rows that they emit."""
 
 from __future__ import annotations
 

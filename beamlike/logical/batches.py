@@ -1,4 +1,4 @@
-"""Functions of frames with state and timers, and running aggregates, as they are declared."""
+"""Declarations of functions of frames with state and timers, and of running aggregates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stages.process.layout import Layout
 from stages.process.running import Running
 
 _OWN = (TIME, TIMER, "time", *SHOWN_WINDOW)
-"""Columns that a function is given beside the user's."""
+"""Columns that a function receives beside the user's."""
 
 
 def batched(
@@ -39,7 +39,7 @@ def batched(
     order: Order,
     keep_forever: bool,
 ) -> Node:
-    """What a function of frames makes of the rows of each key and window."""
+    """Returns the rows that a function of frames makes of the rows of each key and window."""
     require_placed(before, order, step)
     if not callable(function):
         raise WrongType(f"expected a function of rows, state and due timers, got {function!r}", step=step)
@@ -76,7 +76,7 @@ def run_up(
     order: Order,
     keep_forever: bool,
 ) -> Node:
-    """The rows, with cumulative aggregates of their key and window."""
+    """Returns the rows with cumulative aggregates of their key and window."""
     require_placed(before, order, step)
     if unnamed or not aggregates:
         raise PlanError("give each aggregate a name, and at least one: running(plays=bl.count())", step=step)
@@ -157,7 +157,7 @@ def _require_timers(timers: object, step: str) -> None:
 def _require_apart(
     schema: pl.Schema, keys: Sequence[str], fields: pl.Schema, timers: Mapping[str, Timer], step: str
 ) -> None:
-    """State and timers are columns of one frame, beside the keys."""
+    """Raises an error if names of keys, state and timers collide: they are columns of one frame."""
     for name in (*fields, *timers):
         if name in keys or name in _OWN or (name in fields and name in timers):
             raise DuplicateName(

@@ -1,4 +1,4 @@
-"""Rows that a source or a step cannot use, as rows of their own."""
+"""Dead letters of a source or a step, as a collection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stages.aggregates.combine_fn import Combine
 
 
 def dead_letters(before: Node, name: str, base: str) -> Node:
-    """Those of a source or step."""
+    """Returns the dead letters of a source or step."""
     _require_letters(before, name)
     shape = Shape(DEAD_LETTERS, ())
     after: Node = attrs.evolve(
@@ -24,12 +24,12 @@ def dead_letters(before: Node, name: str, base: str) -> Node:
 
 
 def has_dead_letters(node: Node) -> bool:
-    """Whether its rows are dead letters, or some of them."""
+    """True if some of its rows are dead letters."""
     return any(isinstance(one.origin, DeadLetters) for one in inputs_first(node))
 
 
 def _require_letters(node: Node, step: str) -> None:
-    """Sources and steps have dead letters, unless their rows are dead letters themselves."""
+    """Raises `PlanError` for nodes without dead letters: all but sources and steps, and steps of dead letters."""
     if not _looks_at_rows(node.origin):
         raise PlanError(
             "only a source and a step that computes something of each row have dead letters, such as map or filter, a "
@@ -45,7 +45,7 @@ def _require_letters(node: Node, step: str) -> None:
 
 
 def _looks_at_rows(origin: Origin) -> bool:
-    """Whether there may be rows that it cannot use."""
+    """True if there may be rows that it cannot use."""
     match origin:
         case WindowInto():
             return origin.python

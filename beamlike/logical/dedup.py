@@ -1,4 +1,4 @@
-"""Rows that are there once: without those that repeat an earlier one, or only the newest of each key."""
+"""Rows without repetitions: without those that repeat an earlier one, or only the newest of each key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stages.process.dedup import By, Dedup
 
 
 def deduplicated(before: Node, ids: Sequence[Any], within: Any, by: object, step: str) -> Node:
-    """The rows that no earlier one of the same id covers."""
+    """Returns the rows that no earlier row of the same id covers."""
     if not ids:
         raise PlanError(
             'give it the column with the id, or several: dedup("id", within="1h"); for whole rows there is distinct()',
@@ -42,7 +42,7 @@ def deduplicated(before: Node, ids: Sequence[Any], within: Any, by: object, step
 
 
 def distinct(before: Node, step: str) -> Node:
-    """The rows that are not there already, in their window."""
+    """Returns the rows that are not in their window already."""
     for column, dtype in before.schema.items():
         if dtype.is_nested() or dtype == pl.Object:
             raise WrongType(
@@ -63,7 +63,7 @@ def _dedup(before: Node, ids: Sequence[str], within: int | None, by: Any, title:
 
 
 def newest(before: Node, keys: Sequence[Any], step: str, free: Free) -> Node:
-    """The row with the greatest event time of each key and window; of equals, the one that came last."""
+    """Returns the row with the greatest event time of each key and window; of equals, the one that arrived last."""
     require_event_time(before, step)
     require_some(keys, step)
     require_keys(before.schema, keys, step)

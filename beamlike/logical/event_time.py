@@ -1,4 +1,4 @@
-"""Where the event time of rows is, and what must hold where it is needed."""
+"""The event time of rows: the column that contains it, and the checks of steps that need it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windowing.columns import EVENT_TIME, WINDOW_START
 def event_time(
     schema: pl.Schema, column: Any, unit: str | None, strategy: WatermarkStrategy, step: str
 ) -> EventTime | None:
-    """Where it is: in a column that is there, and whose type can be read as a time, unless it is assigned."""
+    """Returns the column with the event time; None if the strategy assigns it. Raises `PlanError` for other columns."""
     if strategy.assigns_event_time:
         if column is not None:
             kind = type(strategy).__name__
@@ -39,7 +39,7 @@ def event_time(
 
 
 def event_time_column(schema: pl.Schema, column: Any, unit: str | None, step: str) -> EventTime:
-    """The event time in a column, which must be there and have a type that can be read as a time."""
+    """Returns the event time in a column, which must exist and have a type that can be read as a time."""
     if column not in schema:
         note = "; timestamp= names the column with the event time"
         raise unknown_column(column, schema, step, note=note)
@@ -48,13 +48,13 @@ def event_time_column(schema: pl.Schema, column: Any, unit: str | None, step: st
 
 
 def require_no_unit(unit: str | None, step: str) -> None:
-    """A unit is that of a column."""
+    """Raises `PlanError` for a unit without a column."""
     if unit is not None:
         raise PlanError(f"timestamp_unit={unit!r} is that of a timestamp=, which is not given", step=step)
 
 
 def require_event_time(node: Node, step: str) -> None:
-    """Windows and groupings need one; dead letters have none, and some rows have none yet."""
+    """Raises `PlanError` if rows have no event time, such as dead letters: windows and groupings need one."""
     if EVENT_TIME in node.shape.system:
         return
     if has_dead_letters(node):
@@ -68,7 +68,7 @@ def require_event_time(node: Node, step: str) -> None:
 
 
 def require_no_windows(shape: Shape, step: str) -> None:
-    """Windows follow from event times, so the times come first."""
+    """Raises `PlanError` if rows are in windows: windows follow from event times, so times are set first."""
     if WINDOW_START in shape.system:
         raise PlanError(
             "its rows are in windows already, by the event time that they have; set the time before window_into(...) "

@@ -1,4 +1,4 @@
-"""Several collections as one."""
+"""The union of several collections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windowing.columns import EVENT_TIME, PANE_RETRACTED
 
 
 def flattened(inputs: Sequence[Node], name: str) -> Node:
-    """The rows of all, which must be `require_alike`."""
+    """Returns the rows of all nodes, which must be `require_alike`."""
     first = inputs[0]
     common = [
         column for column in first.shape.system if all(column in other.shape.system for other in inputs)
@@ -37,7 +37,7 @@ def flattened(inputs: Sequence[Node], name: str) -> Node:
 
 
 def require_alike(nodes: Sequence[Node], step: str) -> None:
-    """The same windowing and the same columns, in any order."""
+    """Raises an error unless nodes have the same windowing and the same columns, in any order."""
     first, *others = nodes
     for other in others:
         _require_same_columns(first, other, step)
@@ -61,7 +61,7 @@ def _require_same_columns(first: Node, other: Node, step: str) -> None:
 
 
 def require_same_windowing(first: Node, other: Node, step: str) -> None:
-    """The same windows, and the same choices of when and how they emit."""
+    """Raises an error unless nodes have the same windows, and the same choices for panes."""
     ours, theirs = windowing_choices(first.windowing), windowing_choices(other.windowing)
     differences = [
         f"{choice} {ours[choice]} in {first.name!r} but {theirs[choice]} in {other.name!r}"

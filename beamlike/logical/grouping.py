@@ -1,4 +1,4 @@
-"""Groupings: their keys and aggregates, the columns that they give, and the elements that they drop."""
+"""Groupings: their keys and aggregates, the columns that they emit, and the elements that they drop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_C
 def grouped(
     before: Node, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any], step: str
 ) -> Node:
-    """A row per key, window and pane."""
+    """Returns a row per key, window and pane."""
     fitting = fitted(before.schema, keys, unnamed, aggregates, step)
     require_groupable(before, fitting, step)
     results = {name: aggregate.dtype(before.schema) for name, aggregate in fitting.items()}
@@ -50,7 +50,7 @@ def has_looked_up(node: Node) -> bool:
 
 
 def late(grouping: Node, name: str, base: str) -> Node:
-    """The elements that a grouping dropped, in the windows that dropped them."""
+    """Returns the elements that a grouping dropped, in the windows that dropped them."""
     if isinstance(grouping.origin, Matched | Newest | Paired) or has_looked_up(grouping):
         (grouping,) = grouping.inputs
     if not isinstance(grouping.origin, OfStage):
@@ -78,7 +78,10 @@ def late(grouping: Node, name: str, base: str) -> Node:
 
 
 def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:
-    """Keys are columns whose values are equal exactly when their text, or number, is: shards are chosen by it."""
+    """Raises an error unless keys are columns whose values are equal exactly if their text or number is.
+
+    Shards are chosen by that text or number.
+    """
     if not keys:
         raise PlanError(
             "group_by needs a key; to aggregate all rows of a window call .aggregate(...)", step=step
@@ -106,7 +109,7 @@ def _require_key_type(key: str, dtype: pl.DataType, step: str) -> None:
 
 
 def dropped_shape(before: Shape, step: str) -> Shape:
-    """The columns of what a grouping of such rows drops: theirs and the reason, with event time and window."""
+    """Returns the columns of the rows that a grouping drops: their own, the reason, event time and window."""
     if "reason" in before.user:
         raise DuplicateName(
             "late() gives a column 'reason', and the input of the grouping has one; rename that before the grouping",

@@ -1,4 +1,4 @@
-"""Rows that are collected into batches, as it is declared."""
+"""Declaration of rows that are collected into batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST: Final = 2**40
 
 
 def collected(before: Node, keys: Sequence[str], size: Any, bytes: Any, max_wait: Any, step: str) -> Node:
-    """A row for each batch."""
+    """Returns a row for each batch."""
     require_placed(before, "arrival", step)
     for name, limit in (("size", size), ("bytes", bytes)):
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):

@@ -24,14 +24,14 @@ from stages.joins.base import LEFT, RIGHT
 from windowing.panes import Accumulation
 
 Free = Callable[[str], str]
-"""A name that is free, derived from this one."""
+"""Returns a free name that is derived from the given one."""
 
 Keys = Mapping[str, Mapping[str, str]]
-"""For each side its own column for each key."""
+"""The column of each key, by side."""
 
 
 def cogrouped(sides: Mapping[str, Node], keys: Sequence[Any], step: str, free: Free) -> Node:
-    """A row per key, window and pane, with a list of the rows of each side."""
+    """Returns a row per key, window and pane, with a list of the rows of each side."""
     require_some(keys, step)
     for side, node in sides.items():
         require_column_name(side, step)
@@ -54,7 +54,7 @@ def joined(
     step: str,
     free: Free,
 ) -> Node:
-    """The rows of two collections that have the same keys and are in the same window."""
+    """Returns the rows of two collections that have the same keys and are in the same window."""
     _require_how(how, step)
     own, theirs = keys_of(on, left_on, right_on, step)
     require_some(own, step)
@@ -84,7 +84,7 @@ def joined(
 
 
 def join_nodes(node: Node) -> Iterator[Node]:
-    """The nodes that a cogroup or a join has made for itself, and is one of."""
+    """Returns the nodes that a cogroup or a join has made for itself, with the join."""
     yield node
     if not isinstance(node.origin, AsSide):
         for before in node.inputs:
@@ -92,7 +92,7 @@ def join_nodes(node: Node) -> Iterator[Node]:
 
 
 def _grouped(sides: Mapping[str, Node], keys: Keys, step: str, stage: str, free: Free) -> Node:
-    """The grouping, which is named `stage`; who is told of what is wrong has asked for `step`."""
+    """Returns the grouping with the name `stage`; errors name the `step` that the user has declared."""
     first, *others = sides.values()
     for side, node in sides.items():
         require_event_time(node, step)
@@ -109,7 +109,7 @@ def _grouped(sides: Mapping[str, Node], keys: Keys, step: str, stage: str, free:
 
 
 def tagged(node: Node, side: str, keys: Mapping[str, str], sides: Mapping[str, pl.Schema], name: str) -> Node:
-    """Rows of a side as structs, beside their keys."""
+    """Returns the rows of a side as structs, beside their keys."""
     key_types = {key: node.schema[own] for key, own in keys.items()}
     user = pl.Schema({**key_types, **{each: pl.Struct(columns) for each, columns in sides.items()}})
     shape = Shape(user, node.shape.system)
@@ -119,7 +119,7 @@ def tagged(node: Node, side: str, keys: Mapping[str, str], sides: Mapping[str, p
 
 
 def keys_of(on: Any, left_on: Any, right_on: Any, step: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The keys of the left side, and those of the right side."""
+    """Returns the keys of the left side, and those of the right side."""
     if (on is None) == (left_on is None and right_on is None) or (left_on is None) != (right_on is None):
         raise PlanError(
             "give on=, the columns that both sides have, or left_on= and right_on= where their names differ",
@@ -137,7 +137,7 @@ def keys_of(on: Any, left_on: Any, right_on: Any, step: str) -> tuple[tuple[str,
 def right_columns(
     left: pl.Schema, right: pl.Schema, keys: Sequence[str], suffix: Any, step: str
 ) -> dict[str, str]:
-    """The columns of the right side but for its keys, by the name that each gets."""
+    """Returns the columns of the right side without its keys, by the names that they get."""
     if not isinstance(suffix, str):
         raise WrongType(f"suffix must be text such as '_right', not {suffix!r}", step=step)
     columns: dict[str, str] = {}
@@ -165,7 +165,7 @@ def _require_how(how: object, step: str) -> None:
 
 
 def require_same_types(sides: Mapping[str, Node], keys: Keys, step: str) -> None:
-    """Keys of different types are never equal."""
+    """Raises `WrongType` for keys of different types, which are never equal."""
     first, *others = sides
     for other in others:
         for key, own in keys[first].items():
@@ -181,7 +181,7 @@ def require_same_types(sides: Mapping[str, Node], keys: Keys, step: str) -> None
 
 
 def require_fresh(node: Node, side: str, step: str) -> None:
-    """No row takes back an earlier one, or has it again: lists of rows would have both."""
+    """Raises `PlanError` if a row may retract or repeat an earlier one: lists of rows would contain both."""
     if node.retracting:
         raise PlanError(
             f"rows of {node.name!r} ({side}) may take back earlier ones (accumulation retracting), which are in the "
@@ -204,7 +204,7 @@ def require_fresh(node: Node, side: str, step: str) -> None:
 
 
 def require_whole(node: Node, step: str, what: str) -> None:
-    """A pane that has only what is new would know nothing of the others."""
+    """Raises `PlanError` for panes that contain only what is new, and so would not meet earlier rows."""
     if node.windowing.accumulation is Accumulation.DISCARDING and not has_one_pane(node.windowing):
         raise PlanError(
             f"a window may have several panes here, early or late ones, and with accumulation discarding {what}; give "
@@ -215,6 +215,6 @@ def require_whole(node: Node, step: str, what: str) -> None:
 
 
 def require_some(keys: Sequence[Any], step: str) -> None:
-    """At least one key."""
+    """Raises `PlanError` without a key."""
     if not keys:
         raise PlanError("give it at least one column as the key", step=step)

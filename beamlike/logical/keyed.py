@@ -1,4 +1,4 @@
-"""What is declared of all operators over keys and windows: what must hold of their input, and what comes of them."""
+"""The common part of all operators over keys and windows: checks of their input, and the node of their output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windowing.windows import GlobalWindows
 
 
 def keyed(before: Node, operator: Keyed, user: pl.Schema, step: str) -> Node:
-    """What an operator gives, with these columns, in the windows that its rows are in."""
+    """Returns the rows that an operator emits, with these columns, in the windows of the input."""
     windowing = before.windowing
     windows = tuple(column for column in WINDOW_COLUMNS if column in before.shape.system)
     if windowing.timestamp_combiner.columns:
@@ -42,7 +42,10 @@ def keyed(before: Node, operator: Keyed, user: pl.Schema, step: str) -> Node:
 
 
 def require_placed(before: Node, order: object, step: str, *, retractions: bool = False) -> None:
-    """Rows have an event time and windows of their own, and are not taken back unless that is meant."""
+    """Raises an error unless rows have an event time, windows that do not merge, and no retractions.
+
+    Retractions are allowed with `retractions`.
+    """
     require_event_time(before, step)
     if order not in get_args(Order):
         hint = nearest(order, get_args(Order))
@@ -62,7 +65,7 @@ def require_placed(before: Node, order: object, step: str, *, retractions: bool 
 
 
 def require_bound(before: Node, what: str, remedy: str, step: str) -> None:
-    """State of an input without end goes some time."""
+    """Raises `UnboundedGrouping` if the state of an input without end would never be removed."""
     if not before.bounded and isinstance(before.windowing.windows, GlobalWindows):
         raise UnboundedGrouping(
             f"the input has no end and it is in the global window, so {what} would keep the state of every key for "
@@ -72,7 +75,7 @@ def require_bound(before: Node, what: str, remedy: str, step: str) -> None:
 
 
 def given_columns(schema: SchemaLike, step: str) -> pl.Schema:
-    """The columns that a function is to give."""
+    """Returns the columns that a function declares to return."""
     user = as_schema(schema, step)
     if not user:
         raise PlanError("schema= has no columns; give at least one", step=step)
@@ -81,7 +84,7 @@ def given_columns(schema: SchemaLike, step: str) -> pl.Schema:
 
 
 def require_not_shown(names: object, step: str) -> None:
-    """No column has the name under which sinks get one of the engine's."""
+    """Raises `PlanError` for a column with the name that one of the engine's columns has at sinks."""
     for name in names:  # type: ignore[attr-defined]
         if name in SHOWN:
             raise PlanError(

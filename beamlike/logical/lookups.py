@@ -1,4 +1,4 @@
-"""Looking columns of a side up in expressions: names of columns that say where they are looked up."""
+"""Lookups of side columns in expressions: names of columns that contain the place of the lookup."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ from beamlike.steps.infer import without_wildcards
 from stages.sides.lookup import LookedUp, Lookup
 
 LOOKUP: Final = ".lookup"
-"""How the stage is called that is made for a step of expressions: as the step, and this."""
+"""The end of the name of the stage that is made for a step of expressions, after the name of the step."""
 
 
 @attrs.frozen(eq=False)
 class Place:
-    """Where something is looked up: the row of a side whose keys `theirs` are what rows have in `own`.
+    """The place of a lookup: the row of a side whose keys `theirs` equal the columns `own` of a row.
 
-    Without keys it is the only row of the side. `default` has values for columns where there is no such row. At most
-    `limit` bytes of the side are kept in a shard. `owner` is the pipeline of the side.
+    Attributes:
+        own: The key columns of the rows. Without keys, the place is the only row of the side.
+        default: Values for columns if there is no such row.
+        limit: The bytes of the side that a shard may store.
+        owner: The pipeline of the side.
     """
 
     owner: Registry
@@ -40,7 +43,7 @@ class Place:
 
 
 class Sought(str):
-    """The name of a column that is looked up at a place; without a `column`, whether there is something."""
+    """The name of a column that is looked up at a place; without a `column`, of whether a row is found."""
 
     place: Place
     column: str | None
@@ -50,7 +53,7 @@ class Sought(str):
 
     @classmethod
     def at(cls, place: Place, column: str | None) -> Sought:
-        """It reads as the side and the column."""
+        """Makes the name, which consists of the side and the column."""
         made = cls(f"{place.side.base}.{column or 'found'}")
         made.place, made.column = place, column
         return made
@@ -58,9 +61,9 @@ class Sought(str):
 
 @attrs.frozen
 class Found:
-    """Rows beside which everything is that expressions look up, and the expressions, which read it there.
+    """The node whose rows have all columns that are looked up, and the expressions, which read them there.
 
-    `hidden` are the names of what was looked up.
+    `hidden` are the names of these columns.
     """
 
     made: Made
@@ -69,7 +72,7 @@ class Found:
 
 
 def looked_up(before: Node, expressions: Sequence[nw.Expr], step: str, pipeline: Registry) -> Found | None:
-    """What the expressions look up; None where that is nothing."""
+    """Adds the lookups of expressions to the rows; None if they look nothing up."""
     if not any(isinstance(name, Sought) for one in expressions for name in columns_read(one)):
         return None
     whole = [without_wildcards(before.shape, one, step) for one in expressions]
@@ -111,7 +114,7 @@ def _lookup(place: Place, side: str, names: Mapping[tuple[Place, str | None], st
 
 
 def _require_place(before: Node, place: Place, step: str) -> None:
-    """Rows have the keys that are looked up, of the same types."""
+    """Raises an error unless rows have the keys of the lookup, with the types that the side has."""
     if place.own:
         require_keys(before.schema, place.own, step)
     for own, theirs in zip(place.own, place.theirs, strict=True):
@@ -125,13 +128,13 @@ def _require_place(before: Node, place: Place, step: str) -> None:
 
 
 def require_column(side: Node, column: str) -> None:
-    """A column that is looked up is one of the side's."""
+    """Raises an error if the side does not have the column."""
     if column not in side.schema:
         raise unknown_column(column, side.schema, f"lookup in {side.name}")
 
 
 def require_default(side: Node, default: Mapping[str, Any]) -> None:
-    """Its columns are the side's, and its values are of their types."""
+    """Raises an error unless the columns of a default are the side's, and its values have their types."""
     for column, value in default.items():
         require_column(side, column)
         try:

@@ -1,4 +1,4 @@
-"""Names that users give: to pipelines, sources, steps and sinks."""
+"""The names that users choose for pipelines, sources, steps and sinks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from beamlike.errors import PlanError, ReservedName, WrongType
 
 
 def require_name(name: object, what: str) -> None:
-    """Names are one line of text: they appear in plans, metrics and the keys of state."""
+    """Raises an error unless the name is one line of text: names appear in plans, metrics and keys of state."""
     if not isinstance(name, str):
         raise WrongType(f"the name of a {what} must be a string, not {name!r}")
     if not name.strip() or not name.isprintable() or name != name.strip():
@@ -18,6 +18,6 @@ def require_name(name: object, what: str) -> None:
 
 
 def require_named(name: object, given: object, method: str, example: str) -> None:
-    """Raises `WrongType` where the name of what is read or written was left out, or comes second."""
+    """Raises `WrongType` if the name of a source or sink is missing, or is the second argument."""
     if given is None or (isinstance(given, str) and not isinstance(name, str)):
         raise WrongType(f"{method} takes a name, then what it is the name of: {method}('plays', {example})")

@@ -1,4 +1,4 @@
-"""Nodes of what is declared: each says what makes its rows, of which inputs, and what they are. Nothing runs."""
+"""The nodes of a declared pipeline. Nothing runs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from windowing.windowing import Windowing
 
 @attrs.frozen(eq=False)
 class Node:
-    """Rows with a schema, an event time and a windowing, that come from a source or from a step.
+    """Rows with a schema, an event time and a windowing, from a source or a step.
 
-    `origin` is the declaration that makes them from `inputs`; `base` begins the derived names of steps after it.
+    `origin` is the declaration that makes them of `inputs`; `base` begins the derived names of later steps.
     """
 
     name: str
@@ -28,14 +28,14 @@ class Node:
     windowing: Windowing
     base: str
     merged: bool = False
-    """Whether its windows are those that an earlier grouping has merged."""
+    """True if an earlier grouping has merged its windows."""
     bounded: bool = True
-    """Whether its rows come to an end."""
+    """True if its rows have an end."""
     repeats: bool = False
-    """Whether a row may have again what an earlier one had, as an accumulating pane does."""
+    """True if a row may repeat the content of an earlier one, as an accumulating pane does."""
 
     def called(self, name: str) -> Node:
-        """The node by another name."""
+        """Returns the node with another name."""
         origin = attrs.evolve(self.origin, name=name) if isinstance(self.origin, Step) else self.origin
         renamed: Node = attrs.evolve(self, name=name, origin=origin)
         return renamed
@@ -47,16 +47,16 @@ class Node:
 
     @property
     def retracting(self) -> bool:
-        """Whether a row may take back an earlier one."""
+        """True if a row may retract an earlier one."""
         return PANE_RETRACTED in self.shape.system
 
 
 def inputs_first(
     node: Node, inputs: Callable[[Node], Sequence[Node]] = lambda node: node.inputs
 ) -> Iterator[Node]:
-    """The node and all that it is made from, each once and after its `inputs`.
+    """Yields the nodes from which the node is made, then itself: each once, after its `inputs`.
 
-    It calls nothing of itself, as a pipeline may have more steps in a row than Python allows calls in each other.
+    There is no recursion, as a pipeline may have more steps in a row than Python allows nested calls.
     """
     done, ahead = set[Node](), [node]
     while ahead:

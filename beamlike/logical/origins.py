@@ -1,4 +1,4 @@
-"""What rows come from: a declaration for each kind of node."""
+"""Origins of nodes: a declaration for each kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen
 class EventTime:
-    """The column with the event time, its type, and the unit if it has numbers."""
+    """The column with the event time, its type, and its unit if it contains numbers."""
 
     column: str
     dtype: pl.DataType
@@ -27,10 +27,15 @@ class EventTime:
 
 @attrs.frozen
 class Read:
-    """The rows of a source: after the `steps_before_time` they get their event time, after the `steps_after_time` `watermark` sees them.
+    """The rows of a source.
 
-    `time` is None where event time is assigned at ingest, or where there is none. `raw` has the source's own columns.
-    `max_future`: how many microseconds after processing time event times may be; None if that does not matter.
+    Attributes:
+        raw: The columns of the source itself.
+        time: The column with the event time; None if it is assigned at ingest, or the rows have none.
+        watermark: The strategy of the watermark.
+        steps_before_time: Steps before the event time is read.
+        steps_after_time: Steps between the event time and the watermark.
+        max_future: The microseconds that an event time may be after processing time; None for no limit.
     """
 
     source: Source
@@ -43,7 +48,7 @@ class Read:
 
     @property
     def system(self) -> tuple[str, ...]:
-        """The system columns of its rows."""
+        """The system columns of the rows."""
         return () if isinstance(self.watermark, NoEventTime) else (EVENT_TIME,)
 
 
@@ -59,7 +64,7 @@ class Flatten:
 
 @attrs.frozen
 class Configure:
-    """The same rows in the same windows, with other choices of when and how they are emitted."""
+    """The rows of a node in the same windows, with other choices for panes."""
 
 
 @attrs.frozen
@@ -97,4 +102,4 @@ class Late:
 Origin = Read | DeadLetters | Flatten | Configure | Group | Apply | Late | Step
 
 OfStage = Group | Apply
-"""What makes a stage of the plan: it looks at rows that have come before."""
+"""The origins that make a stage of the plan, as they need earlier rows."""

@@ -1,4 +1,4 @@
-"""Places that are written and read: no sink writes where another one does, nor where a source would read it."""
+"""Checks of paths: no sink writes to the place of another one, nor to one that a source reads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ _WILD: Final = re.compile(r"[*?\[]")
 _S3: Final = re.compile(r"^s3[an]://")
 
 Names = tuple[str, ...]
-"""A path, name by name: of what is written with `ANY` in some, of what is read perhaps with patterns."""
+"""A path as names. A written name may contain `ANY`; a read one may be a pattern."""
 
 
 def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
-    """Files are named by run, batch and task, so two sinks of one folder would replace each other's; so with tables."""
+    """Raises `PlanError` if two sinks share a folder or table: names of files are run, batch and task, so they would
+    collide.
+    """
     if isinstance(getattr(sink, "path", None), tuple):
         raise PlanError(f"writes to one directory, not to several paths: {describe(sink)}", step=step)
     place = _place(sink)
@@ -50,7 +52,7 @@ def _require_beside(mine: str, theirs: str, other: str, step: str) -> None:
 
 
 def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
-    """What a source reads is not for sinks: what they write would be its input, and be removed by them."""
+    """Raises `PlanError` if a sink writes where a source reads: its output would be input, and sinks remove files."""
     for name, sink in sinks.items() if _paths(source) else ():
         if path := _read_of(source, list(_written(sink))):
             raise PlanError(
@@ -60,7 +62,7 @@ def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
 
 
 def require_outside(sources: Mapping[str, Any], place: str, files: Iterable[str], what: str) -> None:
-    """What a run keeps for itself is not for sources either: such files, by path below a place."""
+    """Raises `PlanError` if a source reads files that a run stores for itself, by their paths below a place."""
     written = [(*folder, *_names(file)) for folder in _spellings(place) for file in files]
     for name, source in sources.items():
         if path := _read_of(source, written):
@@ -68,7 +70,7 @@ def require_outside(sources: Mapping[str, Any], place: str, files: Iterable[str]
 
 
 def _is_in(inner: str, outer: str) -> bool:
-    """Whether a folder is another one or in that, and its readers do not pass over it."""
+    """True if a folder equals or is inside another one, and readers of that one would not skip it."""
     return any(
         one[: len(other)] == other and not any(map(is_hidden, one[len(other) :]))
         for one, other in product(_spellings(inner), _spellings(outer))
@@ -76,7 +78,7 @@ def _is_in(inner: str, outer: str) -> bool:
 
 
 def _read_of(source: Any, written: Iterable[Names]) -> str | None:
-    """The path of a source by which it would read some of these."""
+    """Returns the path with which a source would read some of these files."""
     for path in _paths(source):
         if any(_leads(pattern, names) for pattern, names in product(_patterns(path), written)):
             return path
@@ -84,14 +86,14 @@ def _read_of(source: Any, written: Iterable[Names]) -> str | None:
 
 
 def _paths(place: Any) -> tuple[str, ...]:
-    """Those of a source or sink, which may be a user's own class."""
+    """Returns the paths of a source or sink, which may be of a user's class."""
     path = getattr(place, "path", None)
     paths = path if isinstance(path, tuple) else (path,)
     return tuple(os.fspath(path) for path in paths if isinstance(path, str | os.PathLike))
 
 
 def _place(sink: Any) -> Place:
-    """Where a sink writes, as it says itself; else the directory that is its `path`, if it has one."""
+    """Returns the place to which a sink writes: its own answer, else the directory in its `path`."""
     if isinstance(sink, HasLocation):
         return sink.place()
     path = "".join(_paths(sink))
@@ -99,21 +101,21 @@ def _place(sink: Any) -> Place:
 
 
 def _written(sink: Any) -> Iterator[Names]:
-    """What its files are named."""
+    """Yields the names of the files of a sink."""
     place = _place(sink)
     if place.path:
         yield from ((*folder, *place.names) for folder in _spellings(place.path))
 
 
 def _patterns(path: str) -> Iterator[Names]:
-    """The names of a path that is read."""
+    """Yields the names of a path that is read."""
     root = root_of(path) if is_pattern(path) else path
     for folder in _spellings(root):
         yield (*map(_literal, folder), *_names(path[len(root) :]))
 
 
 def _spellings(path: str) -> list[Names]:
-    """The names of a path as it is spelt, and of where it leads."""
+    """Returns the names of a path as it is written, and with links resolved."""
     if is_remote(path):
         return [_names(_S3.sub("s3://", path))]
     return [*{_names(absolute(path)), _names(os.path.realpath(path))}]
@@ -128,9 +130,9 @@ def _literal(name: str) -> str:
 
 
 def _leads(pattern: Names, written: Names, found: str = "") -> bool:
-    """Whether a pattern finds these, or some folder above them in which nothing on the way is hidden.
+    """True if a pattern matches these names, or a folder above them with no hidden name between.
 
-    `found` is what its last wildcard stands for.
+    `found` is the match of its last wildcard.
     """
     if not pattern:
         return not any(map(is_hidden, (found, *written)))
@@ -148,7 +150,7 @@ def _leads(pattern: Names, written: Names, found: str = "") -> bool:
 
 
 def _may_be_alike(read: str, written: str) -> bool:
-    """Whether a pattern finds a name; of names with `ANY` in them, whether beginnings and ends allow that."""
+    """True if a pattern matches a name; of a name with `ANY`, if its beginning and end allow it."""
     if written.startswith(".") and not read.startswith((".", "[.]")):
         return False  # wildcards find no such names
     if ANY not in written:

@@ -1,4 +1,4 @@
-"""Keyed state and timers as they are declared: what must hold of a user's `Process`, and the operator that plays it."""
+"""Declaration of keyed state and timers: the checks of a user's `Process`, and its operator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OPTIONS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "watermark": (object, "read(..., watermark=...)"),
     "at_end": (object, "the timer: bl.EventTimer(at_end=...)"),
 }
-"""The options that do nothing as attributes of a class: the values that are taken for one, and where it belongs."""
+"""Options that have no effect as attributes of a class: the types that reveal one, and the right place."""
 
 
 def processed(
@@ -58,7 +58,7 @@ def processed(
     retractions: bool,
     keep_forever: bool,
 ) -> Node:
-    """What a process makes of the rows of each key and window."""
+    """Returns the rows that a process makes of the rows of each key and window."""
     require_placed(before, order, step, retractions=retractions)
     _require_process(process, step)
     own = type(process)
@@ -94,7 +94,7 @@ def processed(
 
 
 def _require_process(process: object, step: str) -> None:
-    """It is one, and its timers and its methods belong together."""
+    """Raises an error unless it is a `Process` whose timers have methods, and whose methods have timers."""
     if isinstance(process, type) and issubclass(process, Process):
         raise WrongType(f"{process.__name__} is a class; make one of it: {process.__name__}()", step=step)
     if not isinstance(process, Process):
@@ -117,7 +117,7 @@ def _require_process(process: object, step: str) -> None:
 
 
 def _require_no_options(kind: type[Process], step: str) -> None:
-    """Raises `PlanError` for a plain attribute of the class that is meant as an option, or hides what a Process has."""
+    """Raises `PlanError` for a plain class attribute that is meant as an option, or hides a member of Process."""
     for base in kind.__mro__[: kind.__mro__.index(Process)]:
         for name, value in vars(base).items():
             if isinstance(value, Field | Timer | property) or callable(value):
@@ -137,7 +137,7 @@ def _require_no_options(kind: type[Process], step: str) -> None:
 
 
 def _require_parameters(process: Process, declared: Mapping[str, object], step: str) -> None:
-    """What a constructor sets is no state."""
+    """Raises `PlanError` if the constructor sets a state field or a timer."""
     own = type(process).__name__
     for name, value in _set_attributes(process):
         if isinstance(value, Field | Timer) and declared.get(name) is not value:

@@ -1,4 +1,4 @@
-"""Markers as users declare them: by expressions on the row, as in `filter`."""
+"""Markers as users declare them, by expressions of a row as in `filter`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stages.strategies.punctuated import RowExpression
 
 
 def _of_rows(given: Any) -> RowExpression:
-    """What the user gave: a column name or an expression."""
+    """Returns the expression of a column name or an expression."""
     if isinstance(given, str):
         given = nw.col(given)
     if isinstance(given, nw.Expr):
@@ -32,11 +32,17 @@ def _of_rows(given: Any) -> RowExpression:
 
 @attrs.frozen
 class Punctuated(stages.strategies.punctuated.Punctuated):
-    """Rows for which `predicate` is true are markers: the watermark is the newest `timestamp` of a marker.
+    """A strategy in which some rows are markers: the watermark is the newest time of a marker.
 
-    A marker promises that no element before its timestamp, a Datetime or Date, is still to come; without `timestamp`
-    that is its event time. Both are columns or expressions; for another, `WrongType` is raised. Markers are elements
-    like others: where they should not be counted, filter them out after the source.
+    A marker promises that no later row has an event time before its own time. Markers are elements, too; if they must
+    not be counted, filter them out after the source.
+
+    Args:
+        predicate: The Boolean column or expression that is true for markers.
+        timestamp: The column or expression with the time of a marker, a Datetime or Date; by default, its event time.
+
+    Raises:
+        WrongType: An argument is neither a column name nor an expression.
 
     Example:
         >>> rows = bl.Rows([{"at": 50, "mark": False}, {"at": 70, "mark": True}, {"at": 40, "mark": False}], None, 1)
@@ -60,7 +66,7 @@ class TimeOrderedLogs(stages.progress.logs.TimeOrderedLogs):
 
 
 def checked(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
-    """The strategy with expressions over columns that are there, row by row, and of the types that they must have."""
+    """Returns the strategy with expressions that are checked: existing columns, row by row, of the right types."""
     if isinstance(strategy, TimeOrderedLogs) and strategy.ends is not None:
         return attrs.evolve(strategy, ends=_marker(strategy.ends, shape, step, "ends of TimeOrderedLogs"))
     if not isinstance(strategy, Punctuated):

@@ -1,4 +1,4 @@
-"""What a pipeline knows of what was declared in it: names that are taken, steps that were renamed, and sinks."""
+"""The declarations of a pipeline: names in use, renamed steps, and sinks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SINKS: Final = {"Kafka": "KafkaSink", "SparkSource": "SparkSink"}
 
 @attrs.frozen
 class Write:
-    """Rows that go to a sink."""
+    """The rows of a sink."""
 
     name: str
     sink: Sink
@@ -32,7 +32,7 @@ class Write:
 
 @attrs.define(eq=False)
 class Registry:
-    """The names of a pipeline, its sinks, and what is chosen for it as a whole."""
+    """The names of a pipeline, its sinks, and its options."""
 
     name: str = attrs.field()
     on_error: OnError = attrs.field(default="dead_letters", kw_only=True)
@@ -41,11 +41,11 @@ class Registry:
     _names: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
     _renamed: dict[Node, Node] = attrs.field(factory=dict, init=False, repr=False)
     _given: dict[str, bool] = attrs.field(factory=dict, init=False, repr=False)
-    """Names by whether the user has given them."""
+    """Names, with True for those that the user has given."""
     _nodes: dict[str, Node] = attrs.field(factory=dict, init=False, repr=False)
-    """Nodes by their names, of those that steps have made."""
+    """Nodes of steps by name."""
     parts: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
-    """Of the name of a part of a step what comes after that of the step: `.pairs`."""
+    """The end of the name of a part of a step, after that of the step: `.pairs`."""
 
     @name.validator
     def _is_a_name(self, attribute: attrs.Attribute[str], value: object) -> None:
@@ -60,7 +60,7 @@ class Registry:
         _require_limit(value, self.on_error, f"pipeline {self.name!r}")
 
     def new_name(self, name: str | None, derived: str) -> str:
-        """A name that is free: the given one, else the derived one, with a number where that is taken."""
+        """Returns a free name: the given one, else the derived one, with a number if it is taken."""
         if name is not None:
             require_name(name, "step")
             if name in self._nodes and not self._given.get(name, True):
@@ -79,14 +79,14 @@ class Registry:
         return free
 
     def _make_way(self, node: Node) -> None:
-        """A name that nobody has given goes to the step that is given it: a user may ask for one of a checkpoint."""
+        """Renames a node without a given name if a step is given its name: users may name steps after a checkpoint."""
         other = self.new_name(None, node.name)
         self._given.pop(node.name)
         self._replace(node, node.called(other))
         self._given[other] = False
 
     def free(self, derived: str) -> str:
-        """A free name for a part of a step, such as `pairs.left`; as good as given, if that of the step is."""
+        """Returns a free name for a part of a step, such as `pairs.left`; it counts as given if the step's name does."""
         owner = max((name for name in self._given if derived.startswith(f"{name}.")), key=len, default="")
         given = self._given.get(owner, False)
         if given and not self._given.get(derived, True) and derived in self._nodes:
@@ -102,16 +102,16 @@ class Registry:
         return frozenset(name for name, given in self._given.items() if not given)
 
     def keep(self, node: Node) -> None:
-        """The name of a node that a step has made is taken from now on."""
+        """Registers the name of a node that a step has made."""
         self.register(node.name)
         self._nodes[node.name] = node
 
     def register(self, name: str, by: str = "a step") -> None:
-        """The name is taken from now on, by something of this kind."""
+        """Registers a name, with the kind of its owner for errors."""
         self._names[name] = by
 
     def rename(self, before: Node, after: Node) -> None:
-        """A step gives up its name for another: `after` takes its place, also where it has been used already."""
+        """Replaces a step by the same step with another name, also where it is already used."""
         self.new_name(after.name, "")
         self._replace(self.latest(before), after)
 
@@ -122,13 +122,13 @@ class Registry:
         self._renamed[latest] = after
 
     def latest(self, node: Node) -> Node:
-        """The node as it is called now."""
+        """Returns the node with its current name."""
         while node in self._renamed:
             node = self._renamed[node]
         return node
 
     def add_sink(self, name: str, sink: Sink, node: Node, columns: Iterable[str] | None = None) -> None:
-        """The rows of a node go to a sink of this name, with all their columns or with these."""
+        """Adds a sink of this name for the rows of a node, with all their columns or with these."""
         self.new_name(name, "")
         if isinstance(sink, type) or not isinstance(sink, WrittenInFrames | WrittenBySpark):
             raise WrongType(
@@ -146,13 +146,15 @@ class Registry:
         self.writes.append(Write(name, sink, node))
 
     def written(self) -> list[Write]:
-        """What goes to sinks, in the order of their names, made of nodes as they are called now."""
+        """Returns the sinks with their rows in the order of their names, made of nodes with their current names."""
         known: dict[Node, Node] = {}
         writes = sorted(self.writes, key=lambda write: write.name)
         return [attrs.evolve(write, node=self._renewed(write.node, known)) for write in writes]
 
     def _renewed(self, node: Node, known: dict[Node, Node]) -> Node:
-        """The node, and all that it is made from; each is one object, however it is reached."""
+        """Returns the node, with all that it is made from, under current names. A node on several paths stays one
+        object.
+        """
         for one in inputs_first(self.latest(node), self._latest_inputs):
             if one not in known:
                 inputs = tuple(known[before] for before in self._latest_inputs(one))
@@ -165,7 +167,7 @@ class Registry:
 
 
 def _got(given: object) -> str:
-    """The object that is no sink, and the class that may have been meant."""
+    """Writes an object that is no sink, with the class that may have been meant."""
     kind = type(given).__name__
     if kind in _SINKS:
         return f"the source {kind}; did you mean bl.{_SINKS[kind]}(...)?"
@@ -173,14 +175,14 @@ def _got(given: object) -> str:
 
 
 def _require_choice(name: str, given: object, choices: Sequence[str], what: str) -> None:
-    """One of a few words."""
+    """Raises `UnknownName` unless the value is one of the choices."""
     if given not in choices:
         known = " or ".join(map(repr, choices))
         raise UnknownName(f"{what}: {name} must be {known}, not {given!r}{nearest(given, choices)}")
 
 
 def _require_limit(given: object, on_error: str, what: str) -> None:
-    """How many dead letters are too many: a count, or a share of the rows below 1; None for no limit."""
+    """Raises an error unless a limit of dead letters is a count, a share of the rows below 1, or None for no limit."""
     if given is None:
         return
     if isinstance(given, bool) or not isinstance(given, int | float):

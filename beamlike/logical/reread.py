@@ -1,4 +1,4 @@
-"""A source once more, with steps in front of its watermark: what `with_watermark` declares."""
+"""A second reading of a source, with steps before its watermark: the declaration of `with_watermark`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from stages.strategies.announced import AnnouncedWatermark
 from windowing.columns import EVENT_TIME
 
 Latest = Callable[[Node], Node]
-"""Gives a node as it is called now."""
+"""Returns a node with its current name."""
 
 
 def reread(
     before: Node, latest: Latest, watermark: object, timestamp: Any, unit: str | None, step: str, base: str
 ) -> Node:
-    """The rows of `before` as those of a source of their own, with the steps since its source in front."""
+    """Returns the rows of `before` as those of a source of their own, whose steps are the ones since its source."""
     origin = _reread(before, _since_read(before, latest, step), watermark, timestamp, unit, step)
     shape = attrs.evolve(before.shape, system=origin.system)
     again: Node = attrs.evolve(before, name=step, base=base, origin=origin, inputs=(), shape=shape)
@@ -65,7 +65,7 @@ def _reread(
 
 
 def _require_own_time(origin: Read, timestamp: Any, step: str) -> None:
-    """What such a source announces goes by the event time that it reads itself, in a column of its own."""
+    """Raises `PlanError` unless the event time is a column of the source, by which it announces its watermark."""
     if timestamp is not None or origin.time is None:
         kind = type(origin.source).__name__
         raise PlanError(
@@ -76,7 +76,7 @@ def _require_own_time(origin: Read, timestamp: Any, step: str) -> None:
 
 
 def _since_read(node: Node, latest: Latest, step: str) -> tuple[Read, tuple[Step, ...]]:
-    """The source of a node, and the steps from there; what is no step in between is refused."""
+    """Returns the source of a node and the steps since then. Raises `PlanError` for anything but steps of rows."""
     steps: tuple[Step, ...] = ()
     node = latest(node)
     while not isinstance(node.origin, Read):
@@ -90,7 +90,7 @@ def _since_read(node: Node, latest: Latest, step: str) -> tuple[Read, tuple[Step
 
 
 def _refusal(origin: Origin, name: str) -> str:
-    """Why no watermark can be set after it."""
+    """Returns the reason for which a node can have no watermark of its own."""
     match origin:
         case Group() | Apply() | Late():
             return (
@@ -106,7 +106,7 @@ def _refusal(origin: Origin, name: str) -> str:
 
 
 def _without_time(taken: Step, step: str) -> Step:
-    """The step as it is before there is an event time, which it must not read."""
+    """Returns the step as it runs before there is an event time. Raises `PlanError` if it reads the event time."""
     if isinstance(taken, Select):
         taken = attrs.evolve(taken, kept=())
     gives = frozenset(chain(*taken.gives)) if isinstance(taken, Select | WithColumns) else frozenset[str]()

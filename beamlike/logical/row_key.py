@@ -1,4 +1,4 @@
-"""What tells the rows of a node apart for a sink that replaces them, followed from the grouping on."""
+"""The key of rows for a sink that replaces them, followed from the grouping to the sink."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _REMEDY = "write it to a sink that appends, such as bl.Table(..., mode='append')
 
 
 def fitted(sink: Sink, node: Node, step: str, *, chosen: bool = False) -> Sink:
-    """The sink of `step`, told its columns and, if it replaces rows, what tells them apart.
+    """Returns the sink of `step` with its columns and, if it replaces rows, with the key of the rows.
 
-    With `chosen`, the rows have all columns that the user wants as their own; others only tell rows apart.
+    If `chosen`, the rows have all columns that the user wants under names of their own; other columns are only keys.
     """
     if not isinstance(sink, AcceptsSchema):
         return sink
@@ -39,7 +39,7 @@ def fitted(sink: Sink, node: Node, step: str, *, chosen: bool = False) -> Sink:
 
 
 def _always_null(node: Node) -> frozenset[str]:
-    """The columns of the engine that are null in all rows of a table of current values: those of global windows."""
+    """Returns the columns of global windows, which are null in all rows of a table of current values."""
     if not isinstance(node.windowing.windows, GlobalWindows):
         return frozenset()
     at_end = node.windowing.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
@@ -48,7 +48,7 @@ def _always_null(node: Node) -> frozenset[str]:
 
 
 def row_key(node: Node, step: str, *, per_pane: bool) -> RowKey:
-    """The key of rows that come from one grouping, with its keys and windows still in them; `PlanError` for others."""
+    """Returns the key of rows of one grouping: its keys and windows. Raises `PlanError` for other rows."""
     way = list(_since_grouping(node, step))
     group, *after = reversed(way)
     (before,), origin = group.inputs, group.origin
@@ -76,7 +76,7 @@ def row_key(node: Node, step: str, *, per_pane: bool) -> RowKey:
 
 
 def _since_grouping(node: Node, step: str) -> Iterator[Node]:
-    """The node and those that it was made from, back to the grouping."""
+    """Yields the node and the ones before, back to the grouping. Raises `PlanError` if there is none."""
     while not isinstance(node.origin, Group):
         if reason := _refusal(node.origin):
             raise PlanError(
@@ -107,7 +107,7 @@ def _refusal(origin: Origin) -> str | None:
 
 
 def _require_replaceable(before: Node, group: str, step: str) -> None:
-    """Where a window may have several panes, the last one must have everything, and take the place of the others."""
+    """Raises `PlanError` if the last pane of a window does not replace the earlier ones."""
     windowing = before.windowing
     if has_one_pane(windowing):
         return
@@ -127,7 +127,7 @@ def _require_replaceable(before: Node, group: str, step: str) -> None:
 
 
 def _followed(names: Mapping[str, str], taken: Node) -> dict[str, str]:
-    """User columns after a step, by name, that have what the grouping's keys and the system's columns have."""
+    """Returns user columns after a step that have the values of the grouping's keys or of system columns."""
     origin = taken.origin
     if isinstance(origin, Select | WithColumns):
         kept = dict(names) if isinstance(origin, WithColumns) else {}
@@ -144,7 +144,7 @@ def _followed(names: Mapping[str, str], taken: Node) -> dict[str, str]:
 
 
 def _system_column(column: str, carriers: Mapping[str, str], node: Node) -> str | None:
-    """How `output_frame` calls a system column, or the user's copy of it; None if it is not in there."""
+    """Returns the name of a system column in `output_frame`, or of the user's copy of it; None if it is missing."""
     plain = column.removeprefix(RESERVED_PREFIX)
     if plain in node.schema:
         return carriers.get(column)
@@ -152,7 +152,7 @@ def _system_column(column: str, carriers: Mapping[str, str], node: Node) -> str 
 
 
 def _carrier(column: str, carriers: Mapping[str, str], node: Node, group: Node, step: str) -> str:
-    """The column of the output that has a key, or an end of the window."""
+    """Returns the output column that has a key, or an end of the window."""
     if column in WINDOW_COLUMNS:
         name = _system_column(column, carriers, node)
         if name is None:

@@ -1,4 +1,4 @@
-"""The nodes that were made for a step that looks at sides: under which names, and which rows of a side were late."""
+"""The nodes that are made for a step with sides, and the late rows of a side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stages.sides.declarations import side_name
 
 
 def nodes_named_after(node: Node) -> Iterator[Node]:
-    """The nodes whose names begin with that of a step: its lookup, and what collects the panes of its sides."""
+    """Yields the nodes whose names begin with that of a step: its lookup, and the groupings of its sides."""
     stage = node.inputs[0] if has_looked_up(node) else node
     if stage is not node:
         yield stage
@@ -27,7 +27,7 @@ def nodes_named_after(node: Node) -> Iterator[Node]:
 
 
 def _panes_of(stage: Node) -> Iterator[Node]:
-    """What feeds a step with sides that come in panes."""
+    """Yields the nodes that feed a step with sides in panes."""
     if isinstance(stage.origin, Apply):
         yield from (feed for feed in stage.inputs[1:] if isinstance(feed.origin, InPanes))
 
@@ -35,7 +35,7 @@ def _panes_of(stage: Node) -> Iterator[Node]:
 def late_of_side(
     node: Node, side: Node, name: str, base: str, free: Free, latest: Callable[[Node], Node]
 ) -> Made:
-    """The rows of a side that came when their window was over, as a step has dropped them."""
+    """Returns the rows of a side that a step has dropped, as they arrived after the end of their window."""
     stage = node.inputs[0] if has_looked_up(node) else node
     if not isinstance(stage.origin, Apply) or not stage.inputs[1:]:
         raise PlanError(f"{node.name!r} looks at no side; late() gives the rows that it drops", step=name)

@@ -1,4 +1,4 @@
-"""Side inputs, as they are declared: which window of a side rows see, how it comes, and what must hold for that."""
+"""Declarations of side inputs: the window that rows see, the way in which its content arrives, and the checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from windowing.windows import GlobalWindows
 
 @attrs.frozen
 class Made:
-    """A node, and those that were made for it alone, by whose names others must not be called."""
+    """A node, and the nodes that are made for it alone and whose names are reserved."""
 
     node: Node
     others: tuple[Node, ...]
@@ -40,9 +40,9 @@ class Made:
 
 @attrs.frozen
 class Looked:
-    """What a function looks at: a side by its node, how much of it may be kept in a shard (bytes), and as what.
+    """A side of a function: its node, the bytes of it that a shard may store, and its view.
 
-    `view` is told the name of the side.
+    `view` is called with the name of the side.
     """
 
     node: Node
@@ -51,7 +51,7 @@ class Looked:
 
 
 def called(before: Node, step: PythonStep, sides: Mapping[str, Looked], base: str, free: Free) -> Made:
-    """What a step makes of rows whose function is called with sides, too, by keyword."""
+    """Returns the rows that a step makes of rows with a function that is also called with sides, by keyword."""
     fed = Fed.of(before, [(one.node, one.limit) for one in sides.values()], step.name, free)
     use = CallWithSides(step, {keyword: one.view(fed.names[one.node]) for keyword, one in sides.items()})
     return fed.made(use, step.schema, step.name, base)
@@ -59,7 +59,7 @@ def called(before: Node, step: PythonStep, sides: Mapping[str, Looked], base: st
 
 @attrs.frozen
 class Fed:
-    """The sides of a step, by the nodes that they are, and the nodes that feed them. `others` were made for that."""
+    """The sides of a step by their nodes, and the nodes that feed them. `others` are made for that."""
 
     before: Node
     sides: Mapping[Node, Side]
@@ -68,12 +68,12 @@ class Fed:
 
     @property
     def names(self) -> dict[Node, str]:
-        """What they are called."""
+        """The names of the sides."""
         return {node: side.name for node, side in self.sides.items()}
 
     @classmethod
     def of(cls, before: Node, looked: Iterable[tuple[Node, int]], step: str, free: Free) -> Fed:
-        """Of rows that look at these nodes, with how many bytes of each may be kept. Each counts once."""
+        """Declares the sides of rows, with the bytes of each that may be stored. A node used twice is one side."""
         require_event_time(before, step)
         if before.retracting:
             raise PlanError(
@@ -113,7 +113,7 @@ class Fed:
 
 
 def require_owner(side: Node, owner: Registry, pipeline: Registry, step: str) -> None:
-    """A side is of the same pipeline."""
+    """Raises `PlanError` for a side of another pipeline."""
     if owner is not pipeline:
         raise PlanError(
             f"side {side.name!r} is of pipeline {owner.name!r}, and the rows that look at it are of {pipeline.name!r}",
@@ -122,7 +122,7 @@ def require_owner(side: Node, owner: Registry, pipeline: Registry, step: str) ->
 
 
 def require_limit(limit: object, what: str) -> int:
-    """How many bytes; None is what is usual."""
+    """Returns the number of bytes that may be stored; None stands for the default."""
     if limit is None:
         return LIMIT
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -133,7 +133,7 @@ def require_limit(limit: object, what: str) -> int:
 def _side(
     before: Node, node: Node, name: str, limit: int, step: str, free: Free
 ) -> tuple[Side, Node, tuple[Node, ...]]:
-    """The side, the node that feeds it, and the nodes that are made for that."""
+    """Returns the side, the node that feeds it, and the nodes that are made for that."""
     _require_windows(before, node, step)
     if node.retracting:
         raise PlanError(
@@ -150,7 +150,7 @@ def _side(
 
 
 def _require_windows(before: Node, node: Node, step: str) -> None:
-    """There is one window of the side for each window of rows."""
+    """Raises `PlanError` unless each window of rows has one window of the side."""
     windows = node.windowing.windows
     if windows.merging or isinstance(windows, CustomWindows):
         kind = "merge, each key having its own" if windows.merging else "are a user's own"
@@ -188,7 +188,7 @@ def _feed(node: Node, step: str) -> Feed:
 
 
 def _in_panes(node: Node, side: str, step: str, free: Free) -> tuple[Node, ...]:
-    """Its rows as a list for each window and pane, and these as rows again."""
+    """Groups the rows into a list for each window and pane, and makes rows of the lists."""
     columns, system = tuple(node.schema), node.shape.system
     row = pl.Schema({ROW: pl.Struct({**node.schema, EVENT_TIME: pl.Int64()})})
     # That a row comes again is no matter: a pane takes the place of the one before.

@@ -1,4 +1,4 @@
-"""Where rows begin: a source, its event time, and its watermark."""
+"""Declarations of sources, with event time and watermark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def source_node(
     watermark: object,
     max_future: Duration | None,
 ) -> Node:
-    """The rows of a source, in the global window."""
+    """Returns the rows of a source, in the global window."""
     source, schema = require_source(source, name)
     if timestamp is not None and timestamp in schema:
         timed = with_event_time(source, timestamp, unit)
@@ -50,7 +50,7 @@ def source_node(
 
 
 def readings_node(name: str, source: Refreshed, timestamp: Any, unit: str | None, watermark: object) -> Node:
-    """The rows of a source that is read again and again; its only input is a node of the readings."""
+    """Returns the rows of a source that is read again and again; its only input is a node of the readings."""
     if (timestamp, unit, watermark) != (None, None, None):
         raise PlanError(
             "the event time of a bl.Refreshed(...) is when it was read; leave out timestamp= and watermark=",
@@ -70,14 +70,16 @@ def readings_node(name: str, source: Refreshed, timestamp: Any, unit: str | None
 
 
 def is_read_again(node: Node) -> bool:
-    """Whether its rows are those of readings, each of which takes the place of the one before."""
+    """True if its rows are those of readings, each of which replaces the one before."""
     while isinstance(node.origin, Step | Configure):
         node = node.inputs[0]
     return isinstance(node.origin, Read) and isinstance(node.origin.source, Refreshed)
 
 
 def require_source(source: Any, step: str) -> tuple[Any, pl.Schema]:
-    """The source with its columns as a part of its declaration, and these. Raises `PlanError` for what is no source."""
+    """Returns the source with its columns as a part of its declaration, and the columns. Raises `PlanError` for another
+    object.
+    """
     if (
         isinstance(source, type)
         or not callable(getattr(source, "schema", None))
@@ -101,7 +103,7 @@ def require_source(source: Any, step: str) -> tuple[Any, pl.Schema]:
 
 
 def _got(source: object) -> str:
-    """What was given, and what may have been meant."""
+    """Writes an object that is no source, with the class that may have been meant."""
     if isinstance(source, str | os.PathLike):
         return f"{source!r}; did you mean bl.Parquet(...)?"
     if isinstance(source, list) or hasattr(source, "columns"):
@@ -133,7 +135,7 @@ def read(
     step: str,
     max_future: Duration | None = None,
 ) -> Read:
-    """What `pipeline.read` declares; without timestamp and watermark, rows that have no event time yet."""
+    """Returns the node of `pipeline.read`. Without timestamp and watermark, its rows have no event time yet."""
     limit = None if max_future is None else not_negative("max_future", max_future, step)
     if isinstance(source, ReadInSteps):
         limit = None  # its processing time is its own, and need have nothing to do with its event time

@@ -1,4 +1,4 @@
-"""Joins by time, of an interval and as of, as they are declared."""
+"""Declarations of joins by time: of an interval, and as of."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Within = tuple[Duration, Duration | nw.Expr]
 
 @attrs.frozen
 class Sides:
-    """The two sides of a join, their keys, and the columns that are taken of the right one, by the name they get."""
+    """The two sides of a join, their keys, and the columns of the right side by the names that they get."""
 
     left: Node
     right: Node
@@ -55,7 +55,7 @@ class Sides:
     def of(
         cls, left: Node, right: Node, on: Any, left_on: Any, right_on: Any, suffix: str, step: str
     ) -> Sides:
-        """What must hold of them."""
+        """Checks both sides."""
         own, theirs = keys_of(on, left_on, right_on, step)
         require_some(own, step)
         for side, node, keys in ((LEFT, left, own), (RIGHT, right, theirs)):
@@ -75,7 +75,7 @@ class Sides:
         return cls(left, right, own, theirs, columns)
 
     def flattened(self, step: str, free: Free) -> Node:
-        """The rows of both as structs, in one collection."""
+        """Returns the rows of both sides as structs, in one collection."""
         keys = {LEFT: {key: key for key in self.own}, RIGHT: dict(zip(self.own, self.theirs, strict=True))}
         schemas = {LEFT: self.left.schema, RIGHT: self.right.schema}
         nodes = {LEFT: self.left, RIGHT: self.right}
@@ -85,7 +85,7 @@ class Sides:
         return flattened(parts, free(f"{step}.flatten"))
 
     def rows(self, before: Node, operator: TimeJoin, stage: str, step: str) -> Node:
-        """The pairs of the operator, as rows."""
+        """Returns the pairs of the operator, as rows."""
         shape = Shape(
             pl.Schema({name: operator.given[name] for name in (*self.own, LEFT, RIGHT)}), (EVENT_TIME,)
         )
@@ -106,7 +106,7 @@ class Sides:
 
 
 def within(sides: Sides, bounds: Within, how: str, time_of: str, step: str, free: Free) -> Node:
-    """Pairs of rows whose times are within bounds of each other."""
+    """Returns pairs of rows whose times are within bounds of each other."""
     low, high = _bounds(bounds, sides.left, step)
     _require_how(how, get_args(HowWithin), "within=", step)
     if time_of not in get_args(TimeOf):
@@ -128,7 +128,7 @@ def within(sides: Sides, bounds: Within, how: str, time_of: str, step: str, free
 
 
 def lasting(sides: Sides, how: str, step: str, free: Free) -> Node:
-    """Pairs of rows with equal keys, whenever they come."""
+    """Returns pairs of rows with equal keys, at any times."""
     if how != "inner":
         raise PlanError(
             f"how must be 'inner' with keep_forever=True, not {how!r}: that a row matches nothing is never certain, as "
@@ -141,7 +141,7 @@ def lasting(sides: Sides, how: str, step: str, free: Free) -> Node:
 
 
 def as_of(sides: Sides, tolerance: Duration | None, how: str, step: str, free: Free) -> Node:
-    """Left rows with the newest version of their key."""
+    """Returns left rows with the newest version of their key."""
     _require_how(how, get_args(HowAsOf), "join_asof", step)
     us = None if tolerance is None else _duration("tolerance", tolerance, step)
     if us is not None and us < 0:
@@ -175,7 +175,7 @@ def _bounds(bounds: object, left: Node, step: str) -> tuple[int, int | Expressio
 
 
 def _length(given: nw.Expr, left: Node, step: str) -> ExpressionOfRows:
-    """A duration that is computed of each left row."""
+    """Returns a duration that is computed of each left row."""
     columns = Shape(left.schema, ())
     (expression,) = expressions(columns, [given], {}, step=step)
     (dtype,) = outputs(columns, [expression], step=step)[0].dtypes()

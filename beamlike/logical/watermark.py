@@ -1,4 +1,4 @@
-"""How far a source is complete: the strategy in a declaration, checked against what it reads and who reads it."""
+"""Watermark strategies in declarations, checked against the source and its columns."""
 
 from __future__ import annotations
 
@@ -22,28 +22,25 @@ from windowing.time import MAX_TIME, is_duration
 
 @attrs.frozen
 class NoEventTime(WatermarkStrategy):
-    """The strategy of rows without event time: none with an event time is to come, so nobody waits for them."""
+    """The strategy of rows without event time: nothing waits for them."""
 
     assigns_event_time: ClassVar[bool] = False
 
     def observe(self, frame: pl.DataFrame) -> Summary:
-        """Nothing."""
         return {}
 
     def merge(self, one: Summary, other: Summary) -> Summary:
-        """Nothing."""
         return {}
 
     def watermark(self, state: Summary, processing_time: int) -> int:
-        """The end of time."""
         return MAX_TIME
 
 
 def source_file() -> SourceFile:
-    """For `per_split=` of a strategy: each file of the source is a split, and leaves the minimum when it was read.
+    """Splits a source by file, as `per_split=` of a strategy. A file leaves the minimum when it has been read.
 
-    A file that is known and was not read yet holds the watermark, so it does not matter in which order they come.
-    `Pipeline.read` raises `PlanError` where the source has no files.
+    A file that is known and not read yet holds the watermark, so the order of files does not matter. `Pipeline.read`
+    raises `PlanError` if the source has no files.
 
     Example:
         >>> logs = bl.TimeOrderedLogs(bl.source_file())
@@ -57,9 +54,10 @@ def source_file() -> SourceFile:
 def by_split(
     source: object, strategy: WatermarkStrategy, columns: Container[str], step: str
 ) -> WatermarkStrategy:
-    """The strategy for each split of a source that has some, unless it names other ones or looks at no event time.
+    """Returns the strategy for each split of a source that has splits.
 
-    Raises `PlanError` where steps have left out the column that tells the splits apart.
+    The strategy stays if it names other splits, or does not use the event time of rows. Raises `PlanError` if steps
+    have removed the column that tells the splits apart.
     """
     if strategy.per_split is not None or isinstance(strategy, IngressTimestamps | ProcessingTimeLag):
         return strategy
@@ -75,13 +73,13 @@ def by_split(
 
 
 def own_watermark(source: object) -> WatermarkStrategy | None:
-    """The strategy that a source brings: how what it announces is understood."""
+    """Returns the strategy of the source itself, by which its announcements are read."""
     own = getattr(source, "watermark", None)
     return own if isinstance(own, WatermarkStrategy) else None
 
 
 def require_watermark(source: Any, given: object, step: str) -> WatermarkStrategy:
-    """The given strategy; without one that of a source that has its own."""
+    """Returns the given strategy; without one, that of the source."""
     own = own_watermark(source)
     if own is not None and given is None:
         return own
@@ -124,7 +122,7 @@ def _require_files(source: Any, given: WatermarkStrategy, step: str) -> None:
 
 
 def _require_observable(source: ReadInSteps, given: WatermarkStrategy, step: str) -> None:
-    """A test stream is looked at like any source only if it announces nothing; it cannot be throttled."""
+    """Raises `PlanError` if a test stream that announces watermarks has another strategy, or is throttled."""
     kind = type(source).__name__
     if source.announces:
         raise PlanError(
@@ -139,7 +137,7 @@ def _require_observable(source: ReadInSteps, given: WatermarkStrategy, step: str
 
 
 def fitted(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
-    """The strategy over these columns, which must have those that it reads, in types that it can use."""
+    """Returns the strategy over these columns, after a check that they exist in types that it can use."""
     strategy = punctuated.checked(strategy, shape, step)
     for column in strategy.columns:
         if column not in shape.user:
@@ -157,7 +155,7 @@ def fitted(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStr
 
 
 def require_alignable(watermarks: Mapping[str, WatermarkStrategy]) -> None:
-    """Raises `PlanError` where a source has a `max_drift`, for a runner that cannot let sources wait: Spark."""
+    """Raises `PlanError` if a source has a `max_drift` and the runner, Spark, cannot let sources wait."""
     for name, watermark in watermarks.items():
         if watermark.max_drift is not None:
             raise PlanError(

@@ -1,4 +1,4 @@
-"""What a windowing becomes at `window_into` and at a grouping, and what must hold of it there."""
+"""The windowing of a collection after `window_into` and after a grouping, and its checks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from windowing.windowing import Windowing
 from windowing.windows import GlobalWindows, WindowFn
 
 _MANY: Final = 2**62
-"""More elements than any trigger waits for."""
+"""A number of elements above that of any trigger."""
 
 
 def rewindowed(before: Node, changes: Mapping[str, Any], step: str) -> Windowing:
-    """The windowing with those changes that are given, not None; allowed lateness never shrinks."""
+    """Returns the windowing with the changes that are not None; allowed lateness never shrinks."""
     given = {name: value for name, value in changes.items() if value is not None}
     if not given:
         raise PlanError("give it windows such as bl.FixedWindows('2m'), or another choice", step=step)
@@ -43,7 +43,7 @@ def rewindowed(before: Node, changes: Mapping[str, Any], step: str) -> Windowing
 
 
 def continued(windowing: Windowing, step: str) -> Windowing:
-    """The windowing of what a grouping gives: the trigger goes on, and no row is a chosen one any more."""
+    """Returns the windowing of a grouping's output: the trigger continues, and no row is chosen as timestamp."""
     changes: dict[str, Any] = {"trigger": windowing.trigger.continuation()}
     if windowing.timestamp_combiner.columns:
         changes["timestamp_combiner"] = TimestampCombiner.EARLIEST
@@ -63,7 +63,7 @@ def _evolved(before: Windowing, changes: dict[str, Any], step: str) -> Windowing
 
 
 def _at_least(before: int, given: Any) -> str:
-    """The larger of the two. A negative one is left as it is, for its own check."""
+    """Returns the larger value. A negative one is returned as it is, for its own check."""
     lateness = microseconds(given)
     return f"{lateness if lateness < 0 else max(before, lateness)}us"
 
@@ -84,7 +84,7 @@ def _require_windows(before: Node, windows: object, step: str) -> None:
 
 
 def _require_chosen(before: Node, windowing: Windowing, step: str) -> None:
-    """What `timestamp_of` reads is there, and says yes or no."""
+    """Raises an error unless `timestamp_of` reads an existing column that is Boolean."""
     for column in windowing.timestamp_combiner.columns:
         if column not in before.schema:
             note = f"; {describe(windowing.timestamp_combiner)} reads it"
@@ -98,13 +98,13 @@ def _require_chosen(before: Node, windowing: Windowing, step: str) -> None:
 
 
 def pane_columns(windowing: Windowing) -> tuple[str, ...]:
-    """The pane columns that a grouping's output shows: whether a pane is taken back only where one may be."""
+    """Returns the pane columns of a grouping's output; the one for retractions only if there may be some."""
     retracts = windowing.accumulation is Accumulation.RETRACTING
     return tuple(column for column in PANE_COLUMNS if retracts or column != PANE_RETRACTED)
 
 
 def has_one_pane(windowing: Windowing) -> bool:
-    """Whether no window emits twice, as far as one can see."""
+    """True if no window emits twice, as far as the plan shows."""
     match windowing.trigger:
         case DefaultTrigger() | AfterWatermark(early=None, percentile=None):
             return windowing.allowed_lateness == 0 and windowing.closing == IF_NON_EMPTY
@@ -112,7 +112,7 @@ def has_one_pane(windowing: Windowing) -> bool:
 
 
 def require_groupable(before: Node, aggregates: Mapping[str, Aggregate], step: str) -> None:
-    """The trigger emits, the chosen elements can be told, and what is taken back can be subtracted."""
+    """Raises an error if the trigger never emits, a chosen element is unknown, or an aggregate cannot retract."""
     _require_end(before, step)
     _require_chosen(before, before.windowing, step)
     if before.retracting:
@@ -154,7 +154,7 @@ def _require_idempotent(aggregates: Mapping[str, Aggregate], step: str) -> None:
 
 
 def _require_end(before: Node, step: str) -> None:
-    """The global window ends with the input: a trigger must emit before where the input has no end."""
+    """Raises an error for an input without end in the global window, unless the trigger emits before its end."""
     trigger = before.windowing.trigger
     if before.bounded or not isinstance(before.windowing.windows, GlobalWindows) or emits_meanwhile(trigger):
         return
@@ -167,9 +167,9 @@ def _require_end(before: Node, step: str) -> None:
 
 
 def emits_meanwhile(trigger: Trigger) -> bool:
-    """Whether elements and processing time make the trigger ready while the watermark stands still.
+    """True if elements and processing time make the trigger ready while the watermark does not move.
 
-    It is asked for a window that got a great many elements in the beginning of time, at the end of time.
+    The trigger is evaluated for a window that received very many elements at the beginning of time, at the end of time.
     """
     first, last = (
         TriggerContext({WATERMARK: MIN_TIME, PROCESSING_TIME: now}, merging=False) for now in (0, MAX_TIME)

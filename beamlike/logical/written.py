@@ -1,4 +1,4 @@
-"""The columns of a sink that the user has chosen with `write(..., columns=)`, of rows and of the engine."""
+"""The columns that the user has chosen for a sink with `write(..., columns=)`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MOMENTS: Final = {
 
 
 def with_columns_of(node: Node, columns: Iterable[str], sink: Sink, step: str, name: str) -> Node:
-    """The rows of `node` with these columns as their only ones, in this order; `name` is that of the new node.
+    """Returns the rows of `node` with these columns only, in this order; `name` is that of the new node.
 
-    Columns of the engine that a sink needs to replace rows stay beside them. Raises `PlanError` for a column that is
-    not there or is named twice, and for a key that a sink with `upserts` would lack.
+    Columns of the engine that a sink needs to replace rows stay beside them. Raises `PlanError` for a column that does
+    not exist or is named twice, and for a key that a sink with `upserts` would lack.
     """
     known = output_schema(node.shape.everything())
     chosen = _names(columns, known, step)
@@ -82,7 +82,7 @@ def _require_key(node: Node, sink: AcceptsSchema, chosen: Sequence[str], step: s
 
 
 def _column(node: Node, name: str) -> nw.Expr:
-    """A column of the user's, or of the engine's as sinks get it: a moment that a datetime cannot show is null."""
+    """Returns a column of the user's, or of the engine's as sinks get it: null for a time that no datetime can show."""
     if name in node.schema:
         return nw.col(name)
     system = RESERVED_PREFIX + name
