@@ -86,7 +86,7 @@ class Registry:
         self._given[other] = False
 
     def free(self, derived: str) -> str:
-        """Returns a free name for a part of a step, such as `pairs.left`; it counts as given if the step's name does."""
+        """Returns a free name for a part of a step, such as `pairs.left`; it counts as given if the step's does."""
         owner = max((name for name in self._given if derived.startswith(f"{name}.")), key=len, default="")
         given = self._given.get(owner, False)
         if given and not self._given.get(derived, True) and derived in self._nodes:
