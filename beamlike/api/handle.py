@@ -18,7 +18,7 @@ from beamlike.logical.node import Node
 from beamlike.logical.origins import Read
 from beamlike.logical.registry import Registry
 from beamlike.logical.side_nodes import nodes_named_after
-from beamlike.logical.sides import Made
+from beamlike.logical.sides import NodeWithParts
 from beamlike.rows.dtypes import schema_text
 from beamlike.steps.base import Step
 from beamlike.steps.infer import run_empty
@@ -122,7 +122,7 @@ class Handle:
             self.pipeline.keep(node)
         return type(self)(self.pipeline, made)
 
-    def _made_beside(self, made: Made) -> Self:
+    def _made_beside(self, made: NodeWithParts) -> Self:
         """Registers a node after the nodes that were made only for it, and returns its collection."""
         for node in made.others:
             self.pipeline.keep(node)

@@ -15,9 +15,9 @@ from beamlike.errors import PlanError, WrongType
 from beamlike.expressions.describe import function_name
 from beamlike.logical.grouping import require_keys
 from beamlike.logical.joins import keys_of, require_some
-from beamlike.logical.lookups import Place, Sought, require_column, require_default
+from beamlike.logical.lookups import LookupColumn, LookupRequest, require_column, require_default
 from beamlike.logical.registry import Registry
-from beamlike.logical.sides import Looked, require_limit, require_owner
+from beamlike.logical.sides import SideArgument, require_limit, require_owner
 from beamlike.steps.infer import flat
 from beamlike.steps.sides import DictView, ListView, SingletonView, View
 
@@ -42,10 +42,10 @@ class SideInput:
     def __repr__(self) -> str:
         return f"<{self._kind} of {self.collection.name!r}>"
 
-    def _looked(self) -> Looked:
+    def _looked(self) -> SideArgument:
         """The side input as a declaration of steps."""
         node = self.collection.node
-        return Looked(node, self._limit, self._view)
+        return SideArgument(node, self._limit, self._view)
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
@@ -62,11 +62,11 @@ class LookupTable:
         [36, None, 36]
     """
 
-    _place: Place
+    _place: LookupRequest
 
     def __getitem__(self, column: str) -> nw.Expr:
         require_column(self._place.side, column)
-        return nw.col(Sought.at(self._place, column)).alias(column)
+        return nw.col(LookupColumn.at(self._place, column)).alias(column)
 
     def __getattr__(self, column: str) -> nw.Expr:
         if column.startswith("__"):
@@ -85,7 +85,7 @@ class LookupTable:
             >>> plays.filter(bl.lookup(ages, on="user").found()).collect()["user"].to_list()
             ['ada', 'ada']
         """
-        return nw.col(Sought.at(self._place, None)).alias("found")
+        return nw.col(LookupColumn.at(self._place, None)).alias("found")
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
@@ -140,7 +140,7 @@ def as_singleton(
         view=partial(SingletonView, column=column, default=given),
         kind="singleton",
         limit=limit,
-        place=Place(collection.pipeline, node, (), (), columns, limit),
+        place=LookupRequest(collection.pipeline, node, (), (), columns, limit),
         default=default,
     )
 
@@ -235,7 +235,7 @@ def lookup(
     if not isinstance(columns, Mapping):
         raise WrongType(f"default must be a dict of columns and values, not {default!r}", step="lookup")
     require_default(node, columns)
-    return LookupTable(Place(collection.pipeline, node, own, theirs, columns, limit))
+    return LookupTable(LookupRequest(collection.pipeline, node, own, theirs, columns, limit))
 
 
 def _collection(given: Any, what: str) -> Handle:
@@ -244,7 +244,7 @@ def _collection(given: Any, what: str) -> Handle:
     return given
 
 
-def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, Looked]:
+def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, SideArgument]:
     """The side inputs of a function by keyword, checked."""
     if not isinstance(side, Mapping) or not side:
         raise WrongType(
@@ -264,7 +264,7 @@ def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, Looked]:
     return {keyword: one._looked() for keyword, one in side.items()}
 
 
-def require_takes(function: Callable[..., Any], sides: Mapping[str, Looked], step: str) -> None:
+def require_takes(function: Callable[..., Any], sides: Mapping[str, SideArgument], step: str) -> None:
     """Raises `WrongType` unless the function accepts a row and the keyword of each side input."""
     try:
         signature = inspect.signature(function)

@@ -15,7 +15,7 @@ from stages.aggregates.combine_fn import Combine
 
 def dead_letters(before: Node, name: str, base: str) -> Node:
     """Returns the dead letters of a source or step."""
-    _require_letters(before, name)
+    _require_dead_letters(before, name)
     shape = Shape(DEAD_LETTERS, ())
     after: Node = attrs.evolve(
         before, name=name, base=base, origin=DeadLetters(), inputs=(before,), shape=shape
@@ -28,7 +28,7 @@ def has_dead_letters(node: Node) -> bool:
     return any(isinstance(one.origin, DeadLetters) for one in inputs_first(node))
 
 
-def _require_letters(node: Node, step: str) -> None:
+def _require_dead_letters(node: Node, step: str) -> None:
     """Raises `PlanError` for nodes without dead letters: all but sources and steps, and steps of dead letters."""
     if not _looks_at_rows(node.origin):
         raise PlanError(

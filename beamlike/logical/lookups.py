@@ -14,7 +14,7 @@ from beamlike.expressions.tree import columns_read, with_names
 from beamlike.logical.grouping import require_keys
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry
-from beamlike.logical.sides import Fed, Made, require_owner
+from beamlike.logical.sides import NodeWithParts, SideFeeds, require_owner
 from beamlike.rows.dtypes import type_name
 from beamlike.steps.infer import without_wildcards
 from stages.sides.lookup import LookedUp, Lookup
@@ -24,7 +24,7 @@ LOOKUP: Final = ".lookup"
 
 
 @attrs.frozen(eq=False)
-class Place:
+class LookupRequest:
     """The place of a lookup: the row of a side whose keys `theirs` equal the columns `own` of a row.
 
     Attributes:
@@ -42,86 +42,90 @@ class Place:
     limit: int
 
 
-class Sought(str):
+class LookupColumn(str):
     """The name of a column that is looked up at a place; without a `column`, of whether a row is found."""
 
-    place: Place
+    request: LookupRequest
     column: str | None
     note: ClassVar[str] = (
         "; what is looked up is a column of with_columns(...), select(...) and filter(...) only"
     )
 
     @classmethod
-    def at(cls, place: Place, column: str | None) -> Sought:
+    def at(cls, request: LookupRequest, column: str | None) -> LookupColumn:
         """Makes the name, which consists of the side and the column."""
-        made = cls(f"{place.side.base}.{column or 'found'}")
-        made.place, made.column = place, column
+        made = cls(f"{request.side.base}.{column or 'found'}")
+        made.request, made.column = request, column
         return made
 
 
 @attrs.frozen
-class Found:
+class WithLookups:
     """The node whose rows have all columns that are looked up, and the expressions, which read them there.
 
     `hidden` are the names of these columns.
     """
 
-    made: Made
+    made: NodeWithParts
     expressions: list[nw.Expr]
     hidden: tuple[str, ...]
 
 
-def looked_up(before: Node, expressions: Sequence[nw.Expr], step: str, pipeline: Registry) -> Found | None:
+def looked_up(
+    before: Node, expressions: Sequence[nw.Expr], step: str, pipeline: Registry
+) -> WithLookups | None:
     """Adds the lookups of expressions to the rows; None if they look nothing up."""
-    if not any(isinstance(name, Sought) for one in expressions for name in columns_read(one)):
+    if not any(isinstance(name, LookupColumn) for one in expressions for name in columns_read(one)):
         return None
     whole = [without_wildcards(before.shape, one, step) for one in expressions]
-    sought = [name for one in whole for name in columns_read(one) if isinstance(name, Sought)]
-    names: dict[tuple[Place, str | None], str] = {}
-    for one in sought:
-        names.setdefault((one.place, one.column), _free_name(one, {*before.schema, *names.values()}))
-    places = list(dict.fromkeys(place for place, _ in names))
-    for place in places:
-        require_owner(place.side, place.owner, pipeline, step)
-        _require_place(before, place, step)
-    types = {name: _type(place, column) for (place, column), name in names.items()}
-    fed = Fed.of(before, [(place.side, place.limit) for place in places], step, pipeline.free)
-    lookups = tuple(_lookup(place, fed.names[place.side], names) for place in places)
+    wanted = [name for one in whole for name in columns_read(one) if isinstance(name, LookupColumn)]
+    names: dict[tuple[LookupRequest, str | None], str] = {}
+    for one in wanted:
+        names.setdefault((one.request, one.column), _free_name(one, {*before.schema, *names.values()}))
+    requests = list(dict.fromkeys(request for request, _ in names))
+    for request in requests:
+        require_owner(request.side, request.owner, pipeline, step)
+        _require_request(before, request, step)
+    types = {name: _type(request, column) for (request, column), name in names.items()}
+    fed = SideFeeds.of(before, [(request.side, request.limit) for request in requests], step, pipeline.free)
+    lookups = tuple(_lookup(request, fed.names[request.side], names) for request in requests)
     use = LookedUp(before.schema, lookups, pl.Schema(types))
     made = fed.looking_up(use, pipeline.free(f"{step}{LOOKUP}"), before.base)
 
     def plain(name: str) -> str:
-        return names[name.place, name.column] if isinstance(name, Sought) else name
+        return names[name.request, name.column] if isinstance(name, LookupColumn) else name
 
-    return Found(made, [with_names(one, plain) for one in whole], tuple(types))
+    return WithLookups(made, [with_names(one, plain) for one in whole], tuple(types))
 
 
-def _free_name(sought: Sought, taken: set[str]) -> str:
-    name, number = str(sought), 2
+def _free_name(wanted: LookupColumn, taken: set[str]) -> str:
+    name, number = str(wanted), 2
     while name in taken:
-        name, number = f"{sought}_{number}", number + 1
+        name, number = f"{wanted}_{number}", number + 1
     return name
 
 
-def _type(place: Place, column: str | None) -> pl.DataType:
-    return pl.Boolean() if column is None else place.side.schema[column]
+def _type(request: LookupRequest, column: str | None) -> pl.DataType:
+    return pl.Boolean() if column is None else request.side.schema[column]
 
 
-def _lookup(place: Place, side: str, names: Mapping[tuple[Place, str | None], str]) -> Lookup:
-    mine = {column: name for (where, column), name in names.items() if where is place}
+def _lookup(
+    request: LookupRequest, side: str, names: Mapping[tuple[LookupRequest, str | None], str]
+) -> Lookup:
+    mine = {column: name for (where, column), name in names.items() if where is request}
     columns = {name: column for column, name in mine.items() if column is not None}
-    return Lookup(side, place.own, place.theirs, columns, mine.get(None), place.default)
+    return Lookup(side, request.own, request.theirs, columns, mine.get(None), request.default)
 
 
-def _require_place(before: Node, place: Place, step: str) -> None:
+def _require_request(before: Node, request: LookupRequest, step: str) -> None:
     """Raises an error unless rows have the keys of the lookup, with the types that the side has."""
-    if place.own:
-        require_keys(before.schema, place.own, step)
-    for own, theirs in zip(place.own, place.theirs, strict=True):
-        ours, dtype = before.schema[own], place.side.schema[theirs]
+    if request.own:
+        require_keys(before.schema, request.own, step)
+    for own, theirs in zip(request.own, request.theirs, strict=True):
+        ours, dtype = before.schema[own], request.side.schema[theirs]
         if ours != dtype:
             raise WrongType(
-                f"the key {own!r} is {type_name(ours)}, and {theirs!r} of side {place.side.name!r} is "
+                f"the key {own!r} is {type_name(ours)}, and {theirs!r} of side {request.side.name!r} is "
                 f"{type_name(dtype)}; cast one of them before, as with cast({{{theirs!r}: ...}})",
                 step=step,
             )

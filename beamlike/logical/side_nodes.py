@@ -11,7 +11,7 @@ from beamlike.logical.grouping import dropped_shape, has_looked_up, late
 from beamlike.logical.joins import Free
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
-from beamlike.logical.sides import Made
+from beamlike.logical.sides import NodeWithParts
 from beamlike.steps.sides import Dropped, InPanes
 from stages.operator import MAIN, Operator
 from stages.sides.declarations import side_name
@@ -34,7 +34,7 @@ def _panes_of(stage: Node) -> Iterator[Node]:
 
 def late_of_side(
     node: Node, side: Node, name: str, base: str, free: Free, latest: Callable[[Node], Node]
-) -> Made:
+) -> NodeWithParts:
     """Returns the rows of a side that a step has dropped, as they arrived after the end of their window."""
     stage = node.inputs[0] if has_looked_up(node) else node
     if not isinstance(stage.origin, Apply) or not stage.inputs[1:]:
@@ -46,7 +46,7 @@ def late_of_side(
     shape = dropped_shape(side.shape, name)
     origin = Dropped(name, tuple(side.schema), shape.system)
     made: Node = attrs.evolve(dropped, name=name, base=base, origin=origin, inputs=(dropped,), shape=shape)
-    return Made(made, (dropped,))
+    return NodeWithParts(made, (dropped,))
 
 
 def _why_not(node: Node, stage: Node, operator: Operator, side: Node) -> str:

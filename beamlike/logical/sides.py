@@ -31,7 +31,7 @@ from windowing.windows import GlobalWindows
 
 
 @attrs.frozen
-class Made:
+class NodeWithParts:
     """A node, and the nodes that are made for it alone and whose names are reserved."""
 
     node: Node
@@ -39,7 +39,7 @@ class Made:
 
 
 @attrs.frozen
-class Looked:
+class SideArgument:
     """A side of a function: its node, the bytes of it that a shard may store, and its view.
 
     `view` is called with the name of the side.
@@ -50,15 +50,17 @@ class Looked:
     view: Callable[[str], View]
 
 
-def called(before: Node, step: PythonStep, sides: Mapping[str, Looked], base: str, free: Free) -> Made:
+def called(
+    before: Node, step: PythonStep, sides: Mapping[str, SideArgument], base: str, free: Free
+) -> NodeWithParts:
     """Returns the rows that a step makes of rows with a function that is also called with sides, by keyword."""
-    fed = Fed.of(before, [(one.node, one.limit) for one in sides.values()], step.name, free)
+    fed = SideFeeds.of(before, [(one.node, one.limit) for one in sides.values()], step.name, free)
     use = CallWithSides(step, {keyword: one.view(fed.names[one.node]) for keyword, one in sides.items()})
     return fed.made(use, step.schema, step.name, base)
 
 
 @attrs.frozen
-class Fed:
+class SideFeeds:
     """The sides of a step by their nodes, and the nodes that feed them. `others` are made for that."""
 
     before: Node
@@ -72,7 +74,7 @@ class Fed:
         return {node: side.name for node, side in self.sides.items()}
 
     @classmethod
-    def of(cls, before: Node, looked: Iterable[tuple[Node, int]], step: str, free: Free) -> Fed:
+    def of(cls, before: Node, looked: Iterable[tuple[Node, int]], step: str, free: Free) -> SideFeeds:
         """Declares the sides of rows, with the bytes of each that may be stored. A node used twice is one side."""
         require_event_time(before, step)
         if before.retracting:
@@ -91,11 +93,13 @@ class Fed:
         sides = {node: side for node, (side, _, _) in fed.items()}
         return cls(before, sides, tuple(feed for _, feed, _ in fed.values()), others)
 
-    def looking_up(self, use: LookedUp, name: str, base: str) -> Made:
+    def looking_up(self, use: LookedUp, name: str, base: str) -> NodeWithParts:
         """Makes the stage of this name, which does nothing but lookups."""
         return self.made(use, use.schema, name, base, SideLookup(use, tuple(self.sides.values())))
 
-    def made(self, use: Use, user: pl.Schema, name: str, base: str, lookup: SideLookup | None = None) -> Made:
+    def made(
+        self, use: Use, user: pl.Schema, name: str, base: str, lookup: SideLookup | None = None
+    ) -> NodeWithParts:
         """Makes the stage of this name, which emits these columns."""
         before = self.before
         operator = SideInputs(
@@ -109,7 +113,7 @@ class Fed:
         inputs = (before, *self.nodes)
         origin = Apply(operator, lookup)
         node: Node = attrs.evolve(before, name=name, base=base, origin=origin, inputs=inputs, shape=shape)
-        return Made(node, self.others)
+        return NodeWithParts(node, self.others)
 
 
 def require_owner(side: Node, owner: Registry, pipeline: Registry, step: str) -> None:

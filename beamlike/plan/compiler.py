@@ -159,7 +159,7 @@ class Compiled:
         return node.bounded and not isinstance(read.source, ReadInSteps) and self._feeds_sides(node.name)
 
     def _feeds_sides(self, name: str) -> bool:
-        ways = [route for route in self.routes[name] if not route.carries_letters]
+        ways = [route for route in self.routes[name] if not route.carries_dead_letters]
         return bool(ways) and all(map(self._ends_in_side, ways))
 
     def _ends_in_side(self, route: Route) -> bool:

@@ -45,14 +45,14 @@ def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
         if isinstance(origin, Read | OfStage):
             yield Path(node.name, after)
         elif isinstance(origin, DeadLetters):
-            yield from _paths_of_letters(node.inputs[0], after)
+            yield from _paths_to_dead_letters(node.inputs[0], after)
         elif isinstance(origin, Late):
             yield Path(node.inputs[0].name, after, "late")
         else:
             ahead += [(before, (*_steps(node, before), *after)) for before in reversed(node.inputs)]
 
 
-def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
+def _paths_to_dead_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
     """Yields every path to the dead letters of a source, a grouping or a step."""
     if isinstance(node.origin, Read | OfStage):
         yield Path(node.name, after, "dead_letters")
@@ -61,7 +61,7 @@ def _paths_of_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
     if has_looked_up(node):
         yield Path(before.name, after, "dead_letters")
     if isinstance(before.origin, LookUp):
-        yield from _paths_of_letters(before, after)
+        yield from _paths_to_dead_letters(before, after)
     for path in paths_to(before, _steps(node, before)[:1]):
         yield Path(path.producer, after, "dead_letters", path.steps, path.output, tuple(before.schema))
 

@@ -61,20 +61,20 @@ class Route:
         return address(self.consumer, self.role)
 
     @property
-    def carries_letters(self) -> bool:
+    def carries_dead_letters(self) -> bool:
         """True if it begins with dead letters."""
         return self.output == "dead_letters"
 
     @property
     def path(self) -> tuple[Step, ...]:
         """The steps that the rows of the producer go through."""
-        return self.before if self.carries_letters else self.steps
+        return self.before if self.carries_dead_letters else self.steps
 
     @cached_property
     def wanted(self) -> tuple[frozenset[str], ...]:
         """The columns that are needed before the first step of the path, ..., and after the last one."""
         path = list(self.path)
-        wanted = [frozenset() if self.carries_letters else frozenset(self.columns)]
+        wanted = [frozenset() if self.carries_dead_letters else frozenset(self.columns)]
         if self.before:
             last = path.pop()
             wanted = [last.needs(last.everything) | {*self.shown}, last.everything]
@@ -91,7 +91,7 @@ class Route:
         """True if rows of this output go on the path."""
         return (self.of if self.before else self.output) == output
 
-    def of_letters(self) -> Route:
+    def from_dead_letters(self) -> Route:
         """Returns the route of the dead letters, from the step that makes them."""
         return Route(self.consumer, self.steps, self.columns, role=self.role)
 
@@ -199,7 +199,7 @@ class _Walk:
         arrived = [
             (index, route)
             for index, route in routes
-            if len(route.path) == depth and not route.carries_letters
+            if len(route.path) == depth and not route.carries_dead_letters
         ]
         branches: dict[str, Numbered] = {}
         for index, route in routes:
@@ -220,14 +220,14 @@ class _Walk:
     def deliver(self, letters: pl.DataFrame | pl.LazyFrame, routes: Numbered) -> None:
         """Sends dead letters along the routes that carry them, if there are any."""
         if routes:
-            self.begin(letters, [(index, route.of_letters()) for index, route in routes])
+            self.begin(letters, [(index, route.from_dead_letters()) for index, route in routes])
         else:
             self.ends.append((_LAST, letters.lazy()))
 
 
 def _made_by(route: Route, depth: int) -> bool:
     """True if the route carries the dead letters of its step at this depth."""
-    return route.carries_letters and len(route.before) == depth + 1
+    return route.carries_dead_letters and len(route.before) == depth + 1
 
 
 def _step(routes: list[Route], depth: int) -> Step:

@@ -111,7 +111,7 @@ def _takers(plan: Plan) -> dict[str, set[str]]:
     takers: dict[str, set[str]] = {}
     for producer in plan.producers.values():
         for route in producer.routes:
-            if route.carries_letters:
+            if route.carries_dead_letters:
                 whose = route.before[-1].name if route.before else producer.name
                 takers.setdefault(whose, set()).add(route.consumer)
     return takers
