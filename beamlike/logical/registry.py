@@ -63,6 +63,7 @@ class Registry:
         """Returns a free name: the given one, else the derived one, with a number if it is taken."""
         if name is not None:
             require_name(name, "step")
+            # A given name wins over a made one: the state of a checkpoint may be stored under it.
             if name in self._nodes and not self._given.get(name, True):
                 self._make_way(self._nodes[name])
             if name in self._names:

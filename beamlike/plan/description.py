@@ -129,6 +129,7 @@ def _event_time(time: EventTime | None) -> str:
 def _stage(plan: Plan, stage: StagePlan) -> StageFacts:
     operator = stage.stage.operator
     table, *others = (kept.table for kept in operator.tables)
+    # An operator is asked here alone: all that people, checkpoints and records have of it follows from this.
     facts, declared, panes = operator.facts(text_of), operator.declared, operator.panes
     several = len(operator.inputs) > 1
     return StageFacts(

@@ -99,6 +99,7 @@ def _routes(routes: Iterable[Route]) -> Tree:
     """Returns the routes with their steps. Routes with the same text are told apart by a number."""
     tree: dict[str, Tree | None] = {}
     for route in routes:
+        # Lines are keys of the tree, so a line that is there already would hide the steps of the first one.
         text = _route_title(route)
         number = 1
         while text in tree:

@@ -108,6 +108,7 @@ def checked(read: Any, what: str) -> dict[str, Any]:
         told = f"{what} has a manifest of version {version}, and this version of beamlike knows those up to {VERSION}"
         raise CheckpointError(f"{told}: {Remedy.VERSION}")
     found = {**_RUN_SINCE, **found}
+    # Version 1 says in words whether there are batches without input.
     if found["version"] == 1 and isinstance(words := found.get(TICKS), str):
         found[TICKS] = words != "none"
     wrong = [fact for fact, kind in _SHAPE.items() if not isinstance(found.get(fact), kind)]
@@ -182,6 +183,7 @@ def texts_of(source: SourcePlan) -> dict[str, str]:
 def _stage(facts: StageFacts) -> dict[str, Any]:
     stage, declared = facts.plan, facts.declared
     step = stage.name.removesuffix(stage.part)
+    # Accumulators are compared apart from other columns, as aggregates may be added to a run.
     accumulators = types_of(declared.accumulators)
     state = {name: dtype for name, dtype in types_of(facts.table.schema).items() if name not in accumulators}
     state |= {f"{one.name}/{name}": str(dtype) for one in facts.others for name, dtype in one.schema.items()}

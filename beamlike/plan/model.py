@@ -76,9 +76,9 @@ class SourcePlan:
 
     def only(self, routes: Iterable[Route]) -> SourcePlan:
         """Returns the source with these routes alone, which carry all their rows."""
-        return attrs.evolve(
-            self, routes=tuple(attrs.evolve(route, dead_letters_only=False) for route in routes)
-        )
+        # In the run itself, the first batch delivers only the dead letters of these routes: the table has the rows.
+        carrying = tuple(attrs.evolve(route, dead_letters_only=False) for route in routes)
+        return attrs.evolve(self, routes=carrying)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:

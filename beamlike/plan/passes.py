@@ -42,6 +42,7 @@ def find_reachable(writes: Iterable[Write], tables: Tables) -> dict[str, Node]:
         if node.name not in seen:
             seen[node.name] = node
             waiting += node.inputs
+    # By name, so that a plan does not depend on the order of declarations.
     return {name: seen[name] for name in sorted(seen) if isinstance(seen[name].origin, Read | OfStage)}
 
 
@@ -91,6 +92,7 @@ def prune_columns(
         for path in paths.to_sinks[write.name]:
             routes[path.producer].append(path.route(write.name, columns))
     for name, (node, side) in tables.items():
+        # The table has these rows when the run begins; its first batch delivers their dead letters.
         columns = (*side.schema, *((EVENT_TIME,) if side.timed else ()))
         for path in paths_to(node):
             routes[path.producer].append(attrs.evolve(path.route(name, columns), dead_letters_only=True))
