@@ -35,7 +35,7 @@ def fitted(
             raise DuplicateName(f"the aggregate {name!r} has the name of a key", step=step)
         result[name] = _fitted(schema, name, aggregate, step)
         if name in SHOWN:
-            # A sink would get it in place of the engine's column, which readers of the sink know by that name.
+            # It would replace the engine's column at sinks, whose readers know that name.
             raise ReservedName(
                 f"an aggregate must not be named {name!r}, as sinks get a column of that name with every pane; "
                 f"choose another, such as {f'{aggregate.kind}_{name}'!r}",
@@ -68,7 +68,7 @@ def under_condition(schema: pl.Schema, name: str, aggregate: Aggregate, step: st
     for column in given.columns:
         if column in SYSTEM_COLUMNS and column != EVENT_TIME:
             raise PlanError(
-                f"{name}: where={given} looks at the window or the pane; a condition has the user's columns and "
+                f"{name}: where={given} reads the window or the pane; a condition has the user's columns and "
                 "bl.event_time(): compute a column with with_columns(...) before",
                 step=step,
             )

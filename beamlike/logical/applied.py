@@ -118,7 +118,7 @@ def _require_inputs(operator: CustomOperator, nodes: Mapping[str, Node], step: s
         _require_columns(inputs[role], node, f"{name}.inputs[{role!r}]", step)
     if nodes[MAIN].retracting and PANE_RETRACTED not in inputs[MAIN].schema:
         raise PlanError(
-            f"its rows may take back earlier ones (accumulation retracting), and {name}.inputs[{MAIN!r}] does not have "
+            f"its rows may retract earlier ones (accumulation retracting), and {name}.inputs[{MAIN!r}] does not have "
             f"the column {PANE_RETRACTED!r}, which says which; give another accumulation before",
             step=step,
         )

@@ -69,7 +69,7 @@ def newest(before: Node, keys: Sequence[Any], step: str, free: Free) -> Node:
     require_keys(before.schema, keys, step)
     if before.retracting:
         raise PlanError(
-            "its rows may take back earlier ones (accumulation retracting), and the newest but one is not known any "
+            "its rows may retract earlier ones (accumulation retracting), and the newest but one is not known any "
             "more; give the grouping before another accumulation",
             step=step,
         )

@@ -24,7 +24,7 @@ def event_time(
         if column is not None:
             kind = type(strategy).__name__
             raise PlanError(
-                f"{kind} makes the event time of an element the processing time at which it comes in; "
+                f"{kind} makes the event time of an element the processing time at which it arrives; "
                 f"leave out timestamp={column!r}",
                 step=step,
             )

@@ -184,7 +184,7 @@ def require_fresh(node: Node, side: str, step: str) -> None:
     """Raises `PlanError` if a row may retract or repeat an earlier one: lists of rows would contain both."""
     if node.retracting:
         raise PlanError(
-            f"rows of {node.name!r} ({side}) may take back earlier ones (accumulation retracting), which are in the "
+            f"rows of {node.name!r} ({side}) may retract earlier ones (accumulation retracting), which are in the "
             "lists already; give the grouping before them another accumulation",
             step=step,
         )

@@ -26,7 +26,7 @@ def keyed(before: Node, operator: Keyed, user: pl.Schema, step: str) -> Node:
     windowing = before.windowing
     windows = tuple(column for column in WINDOW_COLUMNS if column in before.shape.system)
     if windowing.timestamp_combiner.columns:
-        # The rows that it chooses are gone.
+        # The rows from which it chooses are not in the output.
         windowing = attrs.evolve(windowing, timestamp_combiner=TimestampCombiner.EARLIEST)
     return Node(
         step,
@@ -58,7 +58,7 @@ def require_placed(before: Node, order: object, step: str, *, retractions: bool 
         )
     if before.retracting and not retractions:
         raise PlanError(
-            "its rows may take back earlier ones (accumulation retracting); with process(..., retractions=True) "
+            "its rows may retract earlier ones (accumulation retracting); with process(..., retractions=True) "
             "self.retracted says which, or give another accumulation before",
             step=step,
         )

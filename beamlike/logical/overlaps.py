@@ -45,7 +45,7 @@ def _require_beside(mine: str, theirs: str, other: str, step: str) -> None:
         raise PlanError(f"writes to {mine!r}, and so does {other!r}; give it a folder of its own", step=step)
     if inside or around:
         raise PlanError(
-            f"writes to {mine!r}, and {other!r} to {theirs!r}: who reads the outer one would read both; give it a "
+            f"writes to {mine!r}, and {other!r} to {theirs!r}: a reader of the outer folder would read both; give it a "
             "folder beside",
             step=step,
         )

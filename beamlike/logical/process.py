@@ -196,7 +196,7 @@ def _require_methods(process: Process, timers: dict[str, Timer], step: str) -> N
 
 def _require_arguments(method: Any, names: list[str], step: str) -> None:
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-        raise WrongType(f"{method.__qualname__} must not be async: nobody would await it", step=step)
+        raise WrongType(f"{method.__qualname__} must not be async: runners do not await it", step=step)
     if not callable(method):
         raise WrongType(f"expected a method of the Process, found {method!r}", step=step)
     try:

@@ -38,7 +38,7 @@ def late_of_side(
     """Returns the rows of a side that a step has dropped, as they arrived after the end of their window."""
     stage = node.inputs[0] if has_looked_up(node) else node
     if not isinstance(stage.origin, Apply) or not stage.inputs[1:]:
-        raise PlanError(f"{node.name!r} looks at no side; late() gives the rows that it drops", step=name)
+        raise PlanError(f"{node.name!r} has no side; late() returns the rows that it drops", step=name)
     grouped = {latest(feed.inputs[0].inputs[0].inputs[0]): feed.inputs[0] for feed in _panes_of(stage)}
     if latest(side) not in grouped:
         raise PlanError(_why_not(node, stage, stage.origin.operator, side), step=name)

@@ -79,7 +79,7 @@ class SideFeeds:
         require_event_time(before, step)
         if before.retracting:
             raise PlanError(
-                "its rows may take back earlier ones (accumulation retracting), which may have seen something else; "
+                "its rows may retract earlier ones (accumulation retracting), which may have seen something else; "
                 "look at the side before the grouping, or give that another accumulation",
                 step=step,
             )
@@ -141,7 +141,7 @@ def _side(
     _require_windows(before, node, step)
     if node.retracting:
         raise PlanError(
-            f"rows of side {node.name!r} may take back earlier ones (accumulation retracting); give the grouping "
+            f"rows of side {node.name!r} may retract earlier ones (accumulation retracting); give the grouping "
             "before it another accumulation",
             step=step,
         )
@@ -195,7 +195,7 @@ def _in_panes(node: Node, side: str, step: str, free: Free) -> tuple[Node, ...]:
     """Groups the rows into a list for each window and pane, and makes rows of the lists."""
     columns, system = tuple(node.schema), node.shape.system
     row = pl.Schema({ROW: pl.Struct({**node.schema, EVENT_TIME: pl.Int64()})})
-    # That a row comes again is no matter: a pane takes the place of the one before.
+    # Repeated rows do no harm: a pane replaces the one before.
     windowing = attrs.evolve(node.windowing, allow_repeats=True)
     name = free(f"{step}.{side}.row")
     one: Node = attrs.evolve(

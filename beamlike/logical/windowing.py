@@ -33,7 +33,7 @@ def rewindowed(before: Node, changes: Mapping[str, Any], step: str) -> Windowing
     if not given:
         raise PlanError("give it windows such as bl.FixedWindows('2m'), or another choice", step=step)
     if "trigger" in given:
-        # What was allowed for one trigger is not allowed for another.
+        # A permission for one trigger is none for another.
         given.setdefault("allow_data_loss", False)
     if "windows" in given:
         _require_windows(before, given["windows"], step)
@@ -77,7 +77,7 @@ def _require_windows(before: Node, windows: object, step: str) -> None:
             raise unknown_column(column, before.schema, step, note=note)
     if windows.merging and before.retracting:
         raise PlanError(
-            f"its rows may take back earlier ones, and windows of {describe(windows)} that have merged for a row "
+            f"its rows may retract earlier ones, and windows of {describe(windows)} that have merged for a row "
             "cannot part again when it is taken back; give windows that do not merge",
             step=step,
         )
@@ -129,7 +129,7 @@ def _require_subtractable(aggregates: Mapping[str, Aggregate], step: str) -> Non
     ]
     if refused:
         raise PlanError(
-            f"its rows may take back earlier ones (accumulation retracting), which {', '.join(refused)} cannot "
+            f"its rows may retract earlier ones (accumulation retracting), which {', '.join(refused)} cannot "
             "subtract; possible are count, mean, sum and window_length, all, any, collect_set, count_distinct, median, "
             "mode, quantile, std and var, or another accumulation before",
             step=step,

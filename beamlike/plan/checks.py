@@ -42,8 +42,8 @@ def require_read_once(plan: Plan) -> None:
             continue
         if before := [other for other, one in seen if one is source.source or one == source.source]:
             raise PlanError(
-                f"it reads the same {type(source.source).__name__} as {before[0]!r}, and would take from it what the "
-                "other one is to have; read it once, and set event time and watermark there",
+                f"it reads the same {type(source.source).__name__} as {before[0]!r}, and each would receive only "
+                "a part of the rows; read it once, and set event time and watermark there",
                 step=name,
             )
         seen.append((name, source.source))
@@ -79,7 +79,7 @@ def require_known_ends(plan: Plan) -> None:
                 side, source = side_name(role), elsewhere[0]
                 raise PlanError(
                     f"side {side!r} has no event time, and its source {source!r} also leads elsewhere, so "
-                    "nothing tells when all of it is there; read it once more for the side alone, or give it "
+                    "it is never known to be complete; read it once more for the side alone, or give it "
                     "timestamp= and watermark=",
                     step=name,
                 )

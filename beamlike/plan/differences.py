@@ -16,10 +16,10 @@ class Remedy(StrEnum):
     """The actions that make a plan fit a run; the strongest is last."""
 
     NAME = "give the step that name, which keeps its state whatever leads to it now, or another one to begin without"
-    TABLE = "give the side another name, as with .named(...), to have it read anew, or go on with what it was"
+    TABLE = "give the side another name, as with .named(...), and it is read anew, or continue with the former plan"
     RESTORE = "take a savepoint of it and restore that with this plan"
-    ANEW = "start anew with another checkpoint, or go on with what it was"
-    VERSION = "go on with the version of beamlike that made it, or start anew with another checkpoint"
+    ANEW = "start anew with another checkpoint, or continue with the former plan"
+    VERSION = "continue with the version of beamlike that wrote it, or start anew with another checkpoint"
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Differ
     new stages on a level that exists, new aggregates, and all that has no state, such as steps and sinks.
     """
     if saved["encoding"] not in (now["encoding"], *BROUGHT_ALONG):
-        # What else differs cannot be known: a manifest of another encoding may have other facts.
+        # A manifest of another encoding may have other facts, so nothing else can be compared.
         return [_of_run("encoding", saved, now, Remedy.VERSION)]
     found = [_of_run(fact, saved, now, Remedy.RESTORE) for fact in _OF_RUN if saved[fact] != now[fact]]
     found += _of_all("source", saved["sources"], now["sources"], _OF_SOURCE)
@@ -142,7 +142,7 @@ def _of_stage(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> I
             if saved[part][name] != now[part].get(name):
                 yield _changed(where, f"{called} {name}", part, name, saved, now)
     for column, dtype in saved["accumulators"].items():
-        # Of one that is gone, its aggregate has been told.
+        # A removed accumulator belongs to a removed aggregate, which is reported already.
         if now["accumulators"].get(column, dtype) != dtype:
             told = f"{where}: column {column} was {dtype}, now {now['accumulators'][column]}"
             yield Difference(told, Remedy.ANEW)

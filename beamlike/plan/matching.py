@@ -45,7 +45,7 @@ def fitted(plan: Plan, saved: Mapping[str, Any] | None, shards: int, runner: Run
     if saved is None:
         return Fit(plan, described)
     if saved["version"] == 1:
-        # Its stages are known by their names alone, as they were.
+        # Version 1 knows stages by their names alone.
         before = legacy_manifest.upgraded(saved, plan, described)
         return Fit(plan, described, tuple(differences(before, described)))
     match = _Match.of(saved, described, plan.sinks)
@@ -78,7 +78,7 @@ class _Match:
         levels = sorted({facts["level"] for facts in now["stages"].values()})
         for level in levels:
             stages = {name: facts for name, facts in now["stages"].items() if facts["level"] == level}
-            # A name that a step before has been given tells apart what is else alike.
+            # The name of an earlier step tells apart stages that are equal otherwise.
             match._find("stages", stages, ("stem", *_OF_STAGE, *PARTS))
             match._find("stages", stages, (*_OF_STAGE, *PARTS))
             match._find("stages", stages, _OF_STAGE, _only_added)
@@ -225,9 +225,9 @@ def require_told_apart(plan: Plan) -> None:
                     f"name={described[kind][each].get('step', each)!r}" for each in (other, name)
                 )
                 raise PlanError(
-                    f"it cannot be told apart from {other!r}: neither has a name of yours, and both compute the same "
-                    "of the same rows, as far as can be seen, so a later run would not know which state is whose; name "
-                    f"them, such as {names}, under which a checkpoint of before has their state",
+                    f"it cannot be told apart from {other!r}: you have named neither, and both compute the same from "
+                    f"the same rows, so a later run could not find their states; name them, such as {names}, the names "
+                    "of their states in an existing checkpoint",
                     step=name,
                 )
     for name, stage in plan.stages.items():

@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "where: the window": (
         lambda: windowed().aggregate(n=bl.count(where=bl.window_start() == bl.event_time())),
         bl.PlanError,
-        "looks at the window or the pane; a condition has the user's columns and bl.event_time(): compute a column "
+        "reads the window or the pane; a condition has the user's columns and bl.event_time(): compute a column "
         "with with_columns(...) before",
     ),
 }

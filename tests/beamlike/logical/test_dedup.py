@@ -58,7 +58,7 @@ def test_sessions_that_have_not_merged_and_rows_that_take_back_others_are_refuse
         scores.distinct,
         lambda: scores.latest("user"),
     ):
-        with pytest.raises(bl.PlanError, match="may take back earlier ones"):
+        with pytest.raises(bl.PlanError, match="may retract earlier ones"):
             refused()
 
 

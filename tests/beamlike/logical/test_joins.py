@@ -135,7 +135,7 @@ def test_a_discarding_pane_would_join_only_itself() -> None:
 def test_rows_that_take_back_or_repeat_others_are_refused() -> None:
     early = bl.AfterWatermark(early=bl.AfterCount(1))
     for accumulation, told in [
-        ("retracting", "may take back earlier ones"),
+        ("retracting", "may retract earlier ones"),
         ("accumulating", "several times"),
     ]:
         left, right = two(trigger=early, accumulation=accumulation)

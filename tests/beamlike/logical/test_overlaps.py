@@ -54,7 +54,7 @@ def test_no_sink_writes_in_the_folder_of_another(
     rows.write("one", bl.Parquet(first))
     rows.write("beside", bl.Parquet("outer/late"))
     rows.write("passed over", bl.Parquet("out/_late"))
-    told = f"step 'two': writes to {second!r}, and 'one' to {first!r}: who reads the outer one"
+    told = f"step 'two': writes to {second!r}, and 'one' to {first!r}: a reader of the outer folder"
     with pytest.raises(bl.PlanError, match=re.escape(told)):
         rows.write("two", bl.CSV(second))
 

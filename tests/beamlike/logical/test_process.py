@@ -184,7 +184,7 @@ CALLS: dict[str, tuple[Callable[[bl.Collection], Any], str]] = {
             .group_by("user")
             .process(Good(), SCHEMA)
         ),
-        "its rows may take back earlier ones",
+        "its rows may retract earlier ones",
     ),
     "no function": (
         lambda c: c.group_by("user").process_batches(3, SCHEMA),  # type: ignore[arg-type]

@@ -79,8 +79,8 @@ def looked_up_at_strangers(main: bl.Collection, side: bl.Collection) -> Any:
     [
         (of_windows, r"rows of 'main' are in the global window, .* call window_into\(...\) on the rows, too"),
         (of_sessions, "the windows of side 'side.window_into', .* merge, each key having its own"),
-        (of_retractions, "rows of side '.*' may take back earlier ones"),
-        (for_retractions, "its rows may take back earlier ones"),
+        (of_retractions, "rows of side '.*' may retract earlier ones"),
+        (for_retractions, "its rows may retract earlier ones"),
         (of_endless, "side 'endless' has no end and is in the global window"),
         (of_strangers, "side 'strangers' is of pipeline 'other', and the rows that look at it are of 'p'"),
         (looked_up_at_strangers, "side 'strangers' is of pipeline 'other'"),
@@ -313,7 +313,7 @@ def test_a_side_that_has_no_late_rows_is_refused() -> None:
     other = read(step.pipeline, "other")
     with pytest.raises(PlanError, match=r"does not look at 'other'; its sides are 'rates'"):
         step.late(side=other)
-    with pytest.raises(PlanError, match=r"looks at no side; late\(\) gives the rows that it drops"):
+    with pytest.raises(PlanError, match=r"has no side; late\(\) returns the rows that it drops"):
         side.late(side=other)
     with pytest.raises(TypeError, match="side must be a collection, not 'rates'"):
         step.late(side="rates")  # type: ignore[arg-type]
