@@ -144,8 +144,8 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a timestamp where it is assigned": (
         lambda: read(bl.IngressTimestamps()),
         bl.PlanError,
-        "step 'plays': IngressTimestamps makes the event time of an element the processing time at which it comes "
-        "in; leave out timestamp='at'",
+        "step 'plays': IngressTimestamps makes the event time of an element the processing time at which it "
+        "arrives; leave out timestamp='at'",
     ),
     "a unit where it is assigned": (
         lambda: read(bl.IngressTimestamps(), timestamp=None, timestamp_unit="s"),
