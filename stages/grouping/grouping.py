@@ -29,7 +29,7 @@ from stages.grouping.combiner_lifting import (
 )
 from stages.grouping.dropped import Dropped, Late, LeftOut
 from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
-from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
+from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, WindowLayout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
 from stages.operator import (
@@ -77,7 +77,7 @@ class Grouping(OneTable):
     retractions: bool = False
     late_columns: tuple[str, ...] | None = None
     letter_columns: tuple[str, ...] = ()
-    layout: Layout = attrs.field(init=False, repr=False, eq=False)
+    layout: WindowLayout = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         aggregates = self.aggregates
@@ -85,7 +85,7 @@ class Grouping(OneTable):
             aggregates = {name: aggregate.where_windows_merge() for name, aggregate in aggregates.items()}
         if self.retractions:
             aggregates = {name: aggregate.where_taken_back() for name, aggregate in aggregates.items()}
-        layout = Layout(self.keys, self.windowing, aggregates, self.schema, self.retractions)
+        layout = WindowLayout(self.keys, self.windowing, aggregates, self.schema, self.retractions)
         object.__setattr__(self, "layout", layout)
 
     @property

@@ -59,7 +59,7 @@ def _mark(name: str) -> str:
 
 
 @attrs.frozen(slots=False)
-class Layout:
+class WindowLayout:
     """The columns of the rows of a grouping, and the expressions that fill and fold them."""
 
     keys: tuple[str, ...]

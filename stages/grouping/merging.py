@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, Layout
+from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, WindowLayout
 from stages.operator import HOLD, PENDING
 from stages.parted import parted, replaced
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
@@ -31,7 +31,7 @@ class Combined:
     placed: pl.LazyFrame
 
 
-def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl.DataFrame:
+def reduce_arrivals(arrivals: pl.DataFrame, layout: WindowLayout, merging: bool) -> pl.DataFrame:
     """Lifted elements with windows -> one row per (key, window or run of windows that merge)."""
     combiner = layout.windowing.timestamp_combiner
     # Rows that were lifted before they came are several elements each.
@@ -45,25 +45,25 @@ def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl
     return reduced.select(replaced(layout.incoming, layout.fresh))
 
 
-def _by_run(ordered: pl.DataFrame, layout: Layout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
+def _by_run(ordered: pl.DataFrame, layout: WindowLayout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
     keys = [pl.col(key).first() for key in layout.keys]
     bounds = layout.windowing.windows.run_bounds()
     return ordered.group_by(RUN, maintain_order=True).agg(*keys, **bounds, **folds)
 
 
-def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> Combined:
+def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> Combined:
     """State and arrivals of windows that do not merge -> one row each; a closed window accepts no elements."""
     merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
     placed = incoming.lazy().select(*layout.keys, *WINDOW_COLUMNS, **merged)
     return Combined(_grouped(pl.concat([state, incoming]), layout), placed)
 
 
-def _grouped(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _grouped(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**layout.folds)
 
 
 def combine_merging(
-    state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, context: TriggerContext
+    state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout, context: TriggerContext
 ) -> Combined:
     """State and arrivals of merging windows -> one row per merged one, and the closed ones, which do not merge.
 
@@ -79,7 +79,7 @@ def combine_merging(
     return Combined(_meet_closed(merged, closed, layout), placed)
 
 
-def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """All rows with the number and the bounds of the run that each is in.
 
     `_SAME`: an open window has these bounds already. Within a run, what was there comes first, in order of time, and
@@ -107,7 +107,7 @@ def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl
     return ordered.sort(2 * count * pl.col(RUN).cast(pl.Int64) + place).drop(_NUMBER)
 
 
-def _masked(layout: Layout) -> dict[str, pl.Expr]:
+def _masked(layout: WindowLayout) -> dict[str, pl.Expr]:
     """Keeps pane numbering only in the part with the merged bounds; for `cell|all`, adds the negation of bits."""
     same, active = pl.col(_SAME), pl.col(_ACTIVE)
     masked = {
@@ -118,13 +118,13 @@ def _masked(layout: Layout) -> dict[str, pl.Expr]:
     return masked | {name + _NOT: active & ~pl.col(name) for name in bits}
 
 
-def _merge_folds(layout: Layout) -> dict[str, pl.Expr]:
+def _merge_folds(layout: WindowLayout) -> dict[str, pl.Expr]:
     cells = layout.windowing.trigger.cells().items()
     negations = {name + _NOT: pl.col(name + _NOT).any() for name, cell in cells if cell.fold == "any"}
     return negations | {_PARTS: pl.col(_ACTIVE).sum(), _SAME: pl.col(_SAME).any()}
 
 
-def _settle(merged: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.DataFrame:
+def _settle(merged: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
     """Updates trigger cells and holds of windows that have grown or merged."""
     trigger = layout.windowing.trigger
     grown = (pl.col(_PARTS) > 1) | ((pl.col(_PARTS) == 1) & ~pl.col(_SAME))
@@ -148,7 +148,7 @@ def _settle(merged: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl
     ).select(*layout.incoming, _PARTS)
 
 
-def _meet_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _meet_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     window = [*layout.keys, *WINDOW_COLUMNS]
     fresh = merged.filter(pl.col(_PARTS) == 0).drop(_PARTS)
     open_ = merged.filter(pl.col(_PARTS) > 0).drop(_PARTS)

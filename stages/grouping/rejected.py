@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from stages.grouping.layout import Layout
+from stages.grouping.layout import WindowLayout
 from stages.operator import Refused
 
 
-def refuse(arrivals: pl.DataFrame, layout: Layout) -> tuple[pl.DataFrame, Refused | None]:
+def refuse(arrivals: pl.DataFrame, layout: WindowLayout) -> tuple[pl.DataFrame, Refused | None]:
     """(arrivals with the accumulators of users' own aggregates, the arrivals for which one could not be made).
 
     Each row is processed once, even if it is late or in several windows.

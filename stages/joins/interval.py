@@ -18,7 +18,7 @@ from stages.dropped import LATE
 from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
-from stages.joins.side import MATCHED, UNTIL, Side
+from stages.joins.side import MATCHED, UNTIL, JoinSide
 from stages.operator import MAIN, Given, State, StateTable
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK
@@ -70,17 +70,17 @@ class IntervalJoin(TimeJoin):
         return (self.left, self.right)
 
     @cached_property
-    def left(self) -> Side:
+    def left(self) -> JoinSide:
         """The left rows. A partner of a row of time t may arrive until t + high."""
         return self._side(LEFT, self.high if isinstance(self.high, int) else None)
 
     @cached_property
-    def right(self) -> Side:
+    def right(self) -> JoinSide:
         """The right rows. A partner of a row of time t may arrive until t - low."""
         return self._side(RIGHT, -self.low)
 
-    def _side(self, name: str, reach: int | None) -> Side:
-        return Side(
+    def _side(self, name: str, reach: int | None) -> JoinSide:
+        return JoinSide(
             name,
             self.keys,
             self.columns(name),
@@ -136,7 +136,7 @@ class IntervalJoin(TimeJoin):
     def _left(
         self,
         state: State,
-        side: Side,
+        side: JoinSide,
         came: pl.DataFrame,
         old: pl.DataFrame,
         paired: pl.DataFrame,
@@ -157,7 +157,7 @@ class IntervalJoin(TimeJoin):
         ).select(list(self.given))
 
     def _marked(
-        self, side: Side, came: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
+        self, side: JoinSide, came: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
     ) -> pl.DataFrame:
         """The new rows, and stored rows with their first partner; each is marked if it has one."""
         id = [*self.keys, NUMBER]
@@ -196,7 +196,7 @@ class IntervalJoin(TimeJoin):
         least, most = rows.select(first.min(), last.max().alias("last")).row(0)
         return least, most
 
-    def _there(self, state: State, side: Side, came: pl.DataFrame) -> pl.DataFrame:
+    def _there(self, state: State, side: JoinSide, came: pl.DataFrame) -> pl.DataFrame:
         """The stored rows of a side that may be partners of these rows of the other side."""
         between = self._range(came)
         return side.table.no_rows if between is None else state.scan(side, between, came.select(self.keys))

@@ -16,7 +16,7 @@ from windowing.columns import EVENT_TIME
 
 
 @attrs.frozen(slots=False, eq=False)
-class Rows(StateTable):
+class RetainedRows(StateTable):
     """The rows of one side, in a column of structs. None is ever removed."""
 
     name: str
@@ -57,14 +57,14 @@ class LastingJoin(TimeJoin):
         return (self.left, self.right)
 
     @cached_property
-    def left(self) -> Rows:
+    def left(self) -> RetainedRows:
         """The table of left rows."""
-        return Rows(LEFT, self.keys, self.columns(LEFT))
+        return RetainedRows(LEFT, self.keys, self.columns(LEFT))
 
     @cached_property
-    def right(self) -> Rows:
+    def right(self) -> RetainedRows:
         """The table of right rows."""
-        return Rows(RIGHT, self.keys, self.columns(RIGHT))
+        return RetainedRows(RIGHT, self.keys, self.columns(RIGHT))
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Emits pairs of new rows with stored rows and with each other, then stores the new rows."""

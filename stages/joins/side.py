@@ -27,7 +27,7 @@ _HOUR: Final = 3_600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Side(StateTable):
+class JoinSide(StateTable):
     """The rows of one side, in a column of structs. A partner may arrive up to `reach` (us) after the time of a row.
 
     If that is None, a partner may arrive until the time in the row's own `UNTIL`. `outer`: a row without a partner is

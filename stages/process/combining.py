@@ -13,7 +13,7 @@ Accumulators = dict[str, Any]
 """The value of each accumulator column."""
 
 
-class Combined:
+class CombinedRows:
     """The accumulators of a key, and the rows added since; they are merged at a read, and at the end of the step."""
 
     __slots__ = ("accumulators", "added", "aggregate", "schema")

@@ -37,7 +37,7 @@ Rows that are left after so many rounds share a few ids at times far apart, and 
 
 
 @attrs.frozen(slots=False, eq=False)
-class Seen(StateTable):
+class SeenIds(StateTable):
     """The ids that are remembered: a row for each row that passed, for as long as it may cover others."""
 
     keys: tuple[str, ...]
@@ -115,9 +115,9 @@ class Dedup(Keyed):
     kind: ClassVar[str] = "dedup"
 
     @cached_property
-    def cells(self) -> Seen:
+    def cells(self) -> SeenIds:
         ids = {**{key: self.schema[key] for key in self.keys}, **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())}
-        return Seen(self.keys, pl.Schema(ids), self.windowing.allowed_lateness, self.within, self.by)
+        return SeenIds(self.keys, pl.Schema(ids), self.windowing.allowed_lateness, self.within, self.by)
 
     @property
     def clocks(self) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ from stages.operator import PENDING
 from stages.process.calls import Call
 from stages.process.cells import CellState
 from stages.process.declarations import Process, TimestampedValue
-from stages.process.layout import Layout
-from stages.process.moments import from_datetime
+from stages.process.layout import CellLayout
+from stages.process.time_conversion import from_datetime
 from stages.process.timers import SOON, Family, Single
 from windowing.time import MAX_TIME, MIN_TIME, format_duration, format_time
 
@@ -112,7 +112,7 @@ class Executor:
     def __init__(
         self,
         process: Process,
-        layout: Layout,
+        layout: CellLayout,
         plan: CallPlan,
         clock: StepClock,
         check: Check,

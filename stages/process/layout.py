@@ -28,7 +28,7 @@ UNTIL: Final = "__until"
 
 
 @attrs.frozen(slots=False, eq=False)
-class Layout:
+class CellLayout:
     """The columns of cells. `schema` contains the types of the columns of arrivals, keys included.
 
     `expires`: a method is called when a window is collected, so a cell is kept until then, even an empty one.

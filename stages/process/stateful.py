@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from stages.process.keyed import Keyed, TypeName
-from stages.process.layout import Layout
+from stages.process.layout import CellLayout
 from stages.process.tables import Cells
 from windowing.clocks import PROCESSING_TIME, WATERMARK
 
@@ -18,7 +18,7 @@ from windowing.clocks import PROCESSING_TIME, WATERMARK
 class Stateful(Keyed):
     """Stores the fields and timers of `layout` for each key and window."""
 
-    layout: Layout
+    layout: CellLayout
 
     @property
     def python(self) -> bool:

@@ -10,7 +10,7 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.operator import HOLD, Loaded, StateTable, Table
-from stages.process.layout import HOLDER, UNTIL, Layout
+from stages.process.layout import HOLDER, UNTIL, CellLayout
 from windowing.clocks import Times
 
 
@@ -18,7 +18,7 @@ from windowing.clocks import Times
 class Cells(StateTable):
     """A row per key and window. Arrivals are keys and windows, and none of them waits."""
 
-    layout: Layout
+    layout: CellLayout
 
     @cached_property
     def table(self) -> Table:

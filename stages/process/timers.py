@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from stages.process.calls import Call
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
-from stages.process.moments import from_datetime, length, to_datetime
+from stages.process.time_conversion import from_datetime, length, to_datetime
 from windowing.time import MAX_TIME, Duration, format_time
 
 Firing = tuple[int, int | None, int | None, int]

@@ -15,7 +15,7 @@ from stages.errors import ResultError
 from stages.operator import HOLD, PENDING, State
 from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
-from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, Versions
+from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, WindowContents
 from stages.sizes import size_of
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END
@@ -79,7 +79,7 @@ class Contents:
     def after(
         cls,
         state: State,
-        kept: Versions,
+        kept: WindowContents,
         tables: Mapping[str, Content],
         arrivals: Mapping[str, pl.DataFrame],
         clock: StepClock,
@@ -233,7 +233,7 @@ def _versions(rows: pl.DataFrame) -> list[Version]:
     ]
 
 
-def _rows(versions: Iterable[Version], kept: Versions) -> pl.DataFrame:
+def _rows(versions: Iterable[Version], kept: WindowContents) -> pl.DataFrame:
     columns = (SIDE, *WINDOW_COLUMNS, TOKEN, ROWS, BYTES, NEWNESS)
     rows = [(*attrs.astuple(one), 0, None) for one in versions]
     schema = {name: kept.table.schema[name] for name in (*columns, PENDING, HOLD)}

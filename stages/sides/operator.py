@@ -15,7 +15,7 @@ from stages.dropped import LATE, REASON
 from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
-from stages.sides.tables import UNTIL, Content, Versions, Waits
+from stages.sides.tables import UNTIL, Content, WaitingRows, WindowContents
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
@@ -84,15 +84,15 @@ class SideInputs(Operator):
         return (WATERMARK, *(side.clock for side in self.sides))
 
     @cached_property
-    def waits(self) -> Waits:
+    def waits(self) -> WaitingRows:
         """The table of rows that wait."""
         windows = dict.fromkeys(WINDOW_COLUMNS, pl.Int64())
-        return Waits(pl.Schema({**self.schema, **windows}), self.sides, self.title)
+        return WaitingRows(pl.Schema({**self.schema, **windows}), self.sides, self.title)
 
     @cached_property
-    def versions(self) -> Versions:
+    def versions(self) -> WindowContents:
         """The table of the windows of all sides."""
-        return Versions()
+        return WindowContents()
 
     @cached_property
     def contents(self) -> dict[str, Content]:

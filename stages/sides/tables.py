@@ -31,7 +31,7 @@ _LIVE: Final = 3600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waits(StateTable):
+class WaitingRows(StateTable):
     """Rows of the main input that wait for one of these sides; `schema` contains their columns and their window.
 
     `title` is their name for people.
@@ -80,7 +80,7 @@ class Waits(StateTable):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(StateTable):
+class WindowContents(StateTable):
     """A row for each window of a side that has content: the token that identifies the content, and its size."""
 
     clocks = (WATERMARK,)

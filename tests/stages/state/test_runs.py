@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.joins.base import LEFT
-from stages.joins.lasting import Rows
+from stages.joins.lasting import RetainedRows
 from stages.operator import HOLD, PENDING
 from stages.state.runs import FAN, LEVEL, RUN, Runs
 from stages.state.storage import Storage
@@ -16,7 +16,9 @@ from stages.state.tables import storage
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
-KEPT = Rows(LEFT, ("key", "other"), pl.Schema({"key": pl.Int64(), "other": pl.String(), LEFT: pl.Int64()}))
+KEPT = RetainedRows(
+    LEFT, ("key", "other"), pl.Schema({"key": pl.Int64(), "other": pl.String(), LEFT: pl.Int64()})
+)
 
 Row = tuple[int | None, str | None, int]
 
