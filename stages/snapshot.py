@@ -21,7 +21,7 @@ from stages.state.working_set import WorkingSet
 from windowing.clocks import Times
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Snapshot:
     """The rows of one shard, by the table of its operator, and its watermarks and times.
 

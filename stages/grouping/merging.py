@@ -23,7 +23,7 @@ _NOT: Final = "|not"
 MERGED_COLUMNS: Final = ("__merged_start", "__merged_end")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Combined:
     """A row per (key, window) that arrivals may have reached, and the merged window of each window of arrivals."""
 

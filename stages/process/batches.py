@@ -32,7 +32,7 @@ Function = Callable[[pl.DataFrame, pl.DataFrame, pl.DataFrame], Any]
 """Maps rows, state and due timers to the rows that are emitted and the new state."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Batch:
     """The arguments of one call of the function: rows, cells and due timers, by the number of their cell."""
 
@@ -41,7 +41,7 @@ class Batch:
     due: pl.DataFrame
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Outcome:
     """The results of all calls of a step."""
 

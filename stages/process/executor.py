@@ -63,7 +63,7 @@ class RunawayTimer(ResultError):
 _NO_FAULT_OF_ROWS: Final = (MemoryError, RunawayTimer, UnreadableState)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class CallPlan:
     """The calls of a step: `rows` by cell, and `state` with a row for each cell, null for a new one.
 

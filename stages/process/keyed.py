@@ -32,7 +32,7 @@ TIMED: Final = "__timed"
 """Column of rows in a step: 0 if they are processed at once, 1 if they are processed in the order of time."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Result:
     """The `panes` of processed rows, `refused` rows and firings, and the numbers of refused rows and fired timers."""
 

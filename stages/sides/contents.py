@@ -41,7 +41,7 @@ class Version:
     newness: int
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Seen:
     """The content of a side that a row sees."""
 
@@ -56,7 +56,7 @@ class Seen:
         return REMEMBERED.get((self.token, how), self.bytes, lambda: make(self.load()))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Change:
     """The update of a side in a step: new rows, and the ends of windows whose rows they replace."""
 
@@ -65,7 +65,7 @@ class Change:
     replaced: tuple[int, ...] = ()
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Contents:
     """The content of all sides in a step. `read` contains the rows of each side that were read."""
 

@@ -23,7 +23,7 @@ _HASH: Final = "__hash"
 _PLACE: Final = "__place"
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class KeyIndex:
     """The newest row of each key, of equals the last one, in the order of the hashes of the keys."""
 
