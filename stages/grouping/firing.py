@@ -53,6 +53,7 @@ def collect(
 def _emit(
     rows: pl.DataFrame, layout: WindowLayout, input_before: int, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
+    # The hold is part of the promise: a key whose elements hold the watermark is not late on any shard.
     promised = pl.min_horizontal(pl.lit(input_before, pl.Int64), HOLD)
     rows = rows.with_columns(timing(context.watermark, promised).alias(PANE_TIMING))
     emits = _emits(layout)
@@ -63,6 +64,7 @@ def _emit(
     emitting, silent = rows.filter(emits), rows.filter(~emits)
     panes = _panes(emitting, layout)
     taken_back = _taken_back(emitting, layout)
+    # Retractions are made before the new panes take the place of the outstanding ones.
     emitting = emitting.with_columns(**_as_outstanding(panes, layout))
     rows = pl.concat([_standing(emitting, layout), silent])
     return _after(rows, emits, layout), pl.concat([taken_back, panes])

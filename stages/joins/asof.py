@@ -1,4 +1,12 @@
-"""The as-of join: joins each row of the left side with the newest version of its key at the time of the row."""
+"""The as-of join: joins each row of the left side with the newest version of its key at the time of the row.
+
+    versions of a key    v1 ---------- v2 -------------- v3 ------->      each has the time of the NEXT one
+    left rows                  a              b    c          d
+    result                   (a, v1)        (b, v2) (c, v2)  (d, v3)      (d, null) if v3 is older than the tolerance
+
+A left row is pending until the watermark has passed its time. A version is removed when the watermark reaches NEXT:
+rows that are still to come in time are not before that.
+"""
 
 from __future__ import annotations
 
@@ -116,6 +124,7 @@ class AsOfJoin(TimeJoin):
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
         left, versions = numbered.filter(~ON_THE_RIGHT), numbered.filter(ON_THE_RIGHT)
         may_come = in_time(clock.input_before, self.allowed_lateness)
+        # Late left rows within the allowed lateness are due at once, with the versions that are left.
         due = self._due(state, left.filter(may_come), clock)
         panes = self._joined(due, self._versions(state, versions, due, clock))
         late = left.filter(~may_come)

@@ -1,6 +1,17 @@
 """The interval join: joins rows of two sides with equal keys whose event times are within bounds of each other.
 
 A row is stored until the watermark says that no partner can still arrive; an outer join then emits it without one.
+
+    left  row of time t       partners      t + low <= right time <= t + high
+    right row of time t       partners      t - high <= left time <= t - low
+
+    event time   ----- t + low ====== t + high -------------- >
+                                            |<- lateness ->| a left row of time t is removed
+
+    step    new left  x stored right        each row has a number, so a pair is made once: by the later arrival
+            stored left x new right
+            new left  x new right
+            then: removed and never matched -> emitted alone (outer)
 """
 
 from __future__ import annotations
@@ -97,11 +108,13 @@ class IntervalJoin(TimeJoin):
         rows = arrivals[MAIN]
         may_come = in_time(clock.input_before, self.allowed_lateness)
         late, usable = rows.filter(~may_come), rows.filter(may_come)
+        # Numbers go on from step to step: with the key they identify a row of the table.
         numbered = (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER)
         usable = usable.with_columns(numbered)
         left = self.left.with_holds(self._with_until(usable.filter(~ON_THE_RIGHT)))
         right = self.right.with_holds(usable.filter(ON_THE_RIGHT))
         old_left, old_right = self._there(state, self.left, right), self._there(state, self.right, left)
+        # The tables lack the new rows until `_left`, so each pair is in one of the three products only.
         found = [self._paired(left, old_right), self._paired(old_left, right), self._paired(left, right)]
         paired = pl.concat([pair for pairs_of in found for pair in pairs_of] or [self._nothing])
         alone = [

@@ -1,4 +1,7 @@
-"""The join without bounds: emits each pair of rows with equal keys once, at once; all rows are retained."""
+"""The join without bounds: emits each pair of rows with equal keys once, at once; all rows are retained.
+
+step    new left x stored right,  stored left x new right,  new left x new right;  then the new rows are stored
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,7 @@ class LastingJoin(TimeJoin):
         left, right = self.left.of(rows), self.right.of(rows)
         old_left = state.lookup(self.left, right.select(self.keys).unique())
         old_right = state.lookup(self.right, left.select(self.keys).unique())
+        # Stored after the lookups: a new row must not find itself among the stored ones.
         state.append(self.left, left)
         state.append(self.right, right)
         pairs = [self._pairs(left, old_right), self._pairs(old_left, right), self._pairs(left, right)]

@@ -1,4 +1,9 @@
-"""The state table of one side of an interval join: its rows, as long as a partner of them may still arrive."""
+"""The state table of one side of an interval join: its rows, as long as a partner of them may still arrive.
+
+event time    t ------------ t + reach ------- certain = t + reach + lateness ---- GOES = certain + 1
+              |              last time of a    from here on no partner             the row is removed; an outer
+              the row        partner           can arrive                          join emits it, if not MATCHED
+"""
 
 from __future__ import annotations
 

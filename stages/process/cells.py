@@ -100,6 +100,7 @@ class CellState:
             if field.name in attributes
         ]
         stored = [one.stored() for one in self.expiring]
+        # All conversions that may raise are above, and all writes below: a cell is stored as a whole or not at all.
         self._require_as_declared()
         for field, values in self._values:
             values[cell] = attributes.get(field.name)

@@ -191,6 +191,7 @@ def _first_and_uncovered(rows: pl.DataFrame, within: int) -> pl.DataFrame:
     for _ in range(_ROUNDS):
         if rows.is_empty():
             break
+        # The first row left of an id passes: rows that an earlier one covers are removed already.
         first = rows.unique(CELL, keep="first", maintain_order=True)
         passed.append(first)
         if len(first) == len(rows):

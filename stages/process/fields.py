@@ -141,6 +141,7 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
             f"{type(field.aggregate).__name__.lower()} looks at event times, which what is added does not have; keep "
             "it in a bl.Value or a bl.OrderedList"
         )
+    # A column of state per field: the accumulators of an aggregate are the fields of a struct.
     parts = field.aggregate.parts(schema)
     dtype = pl.Struct({part: spec.dtype for part, spec in parts.items()})
     return FieldColumn(
@@ -172,6 +173,7 @@ def _unpickled(name: str, default: Any) -> Callable[[Any], Any]:
 
 def _pickled(default: Any) -> Callable[[Any], Any]:
     """Returns a `store` that writes null for a value equal to the default."""
+    # Bytes are compared, as values of a user's class may have no equality.
     nothing = pickle.dumps(default)
 
     def store(value: Any) -> bytes | None:
@@ -195,6 +197,7 @@ def _set(raw: list[Any] | None) -> set[Any]:
 
 def _sorted(value: set[Any]) -> list[Any] | None:
     """The values in an order that is the same in each process, which that of a set is not."""
+    # Equal sets must be equal in state, too: a replayed batch writes the same bytes.
     return sorted(_expected(value, set, frozenset, list), key=repr) or None
 
 

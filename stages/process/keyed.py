@@ -144,6 +144,7 @@ class Keyed(Operator):
         usable, refused = self.usable(arrivals[MAIN])
         placed, nowhere = place(usable, self.windowing.windows)
         played, late = self._judged(placed, clock.input_before)
+        # Numbers go on from step to step, so they order all rows of a key by arrival. A late row holds nothing.
         numbered = played.with_columns(
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
             pl.lit(1, pl.Int64).alias(PENDING),
@@ -177,6 +178,7 @@ class Keyed(Operator):
         if self.order == "arrival":
             yield rows.with_columns(pl.lit(0).alias(TIMED))
             return
+        # A row behind the watermark of before the step can no longer be put in order: it is processed at once.
         behind = pl.col(EVENT_TIME) < clock.input_before
         yield rows.filter(behind).with_columns(pl.lit(0).alias(TIMED))
         loaded = state.load(self.waiting, rows.filter(~behind))
@@ -202,6 +204,7 @@ def touched(
     cells: pl.DataFrame, reached: pl.DataFrame, due: pl.Expr, id: list[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(cells with arrivals, new ones included, or with something due; the other cells)."""
+    # A key may contain nulls, so keys are compared with nulls equal, and the mark says where a row was found.
     marks = reached.with_columns(pl.lit(True).alias("__reached"))
     marked = cells.join(marks, on=id, how="left", nulls_equal=True, maintain_order="left")
     active = pl.col("__reached").fill_null(False) | due.fill_null(False)

@@ -100,6 +100,7 @@ class Contents:
             contents._leave(content, change, over)
             contents._require_small(side)
             gone += over
+        # The table of versions is written only if it has changed: any of its rows makes the state load all of them.
         if contents.new or gone:
             left = [one for one in contents.versions.values() if one not in gone]
             state.load(kept, kept.table.no_rows.vstack(_rows(left[:1] or gone[:1], kept)))
@@ -120,6 +121,7 @@ class Contents:
     def _load(self, content: Content, version: Version) -> pl.DataFrame:
         mine = pl.col(WINDOW_END) == version.end
         found = self.read.get(content.side.name, content.table.no_rows).filter(mine)
+        # Rows of this step are in `read`; others are scanned, as loading would be a change.
         if found.is_empty() and version.rows:
             found = self.state.scan(content, (version.end, version.end)).filter(mine)
         return found
@@ -179,6 +181,7 @@ def _change(
         if rows.is_empty():
             return Change((), rows)
         return Change((_grown(side, before, rows),), rows)
+    # The watermark of such a side is the time of its newest reading.
     reading = clock.now.time(side.clock)
     if not clock.previous.time(side.clock) < reading < GLOBAL_WINDOW_END:
         return Change((), content.table.no_rows)
@@ -215,6 +218,7 @@ def _version(side: Side, window: tuple[int, int], rows: pl.DataFrame, newness: i
 
 
 def _grown(side: Side, before: Version | None, rows: pl.DataFrame) -> Version:
+    # The token of rows that are added depends on that of the rows before, so it identifies all of them.
     token, count, size = ("", 0, 0) if before is None else (before.token, before.rows, before.bytes)
     more = _digest(token, rows)
     return Version(side.name, MIN_TIME, GLOBAL_WINDOW_END, more, count + len(rows), size + size_of(rows), 0)

@@ -135,6 +135,7 @@ class SideInputs(Operator):
 
     def _looked_at(self, rows: pl.DataFrame, contents: Contents, now: Times) -> pl.DataFrame:
         """Adds columns to rows: a flag if they are ready, the time until which they wait for each side, and `_SAME`."""
+        # All rows of one window see the same, so each side is asked once for each window, not for each row.
         ends = rows[WINDOW_END].unique().sort()
         found: dict[str, list[int | None]] = {WINDOW_END: ends.to_list()}
         tokens: list[list[str]] = [[] for _ in ends]
