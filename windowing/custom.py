@@ -97,7 +97,7 @@ class CustomWindows(WindowFn):
         own = vars(cls).keys() | vars(cls).get("__annotations__", {}).keys()
         if taken := sorted(own & {"gaps", "period", "span"}):
             raise TypeError(
-                f"{cls.__name__}: {taken[0]} says how built-in windows lie; give yours another name"
+                f"{cls.__name__}: {taken[0]} is an attribute of built-in windows; give yours another name"
             )
         _require_no_misspelling(cls)
         columns: object = cls.columns

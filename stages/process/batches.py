@@ -184,12 +184,14 @@ class KeyedBatches(Stateful):
     def _emitted(self, frame: pl.DataFrame, batch: Batch, clock: StepClock) -> pl.DataFrame:
         """Checks the rows that the function emitted, and adds their event times and windows."""
         windows = SHOWN_WINDOW if self.windowed else ()
-        frame = fitting(frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "what is emitted")
+        frame = fitting(
+            frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "the emitted frame"
+        )
         least = pl.concat([batch.rows[EVENT_TIME], batch.due[TIME].cast(pl.Int64)]).min()
         times = frame[TIME].cast(pl.Int64)
         if len(frame) and (times.null_count() or least is None or times.min() < least):  # type: ignore[operator]
             raise ResultError(
-                f"the {TIME!r} of what is emitted must not be null, nor before the first of the rows and timers that "
+                f"the {TIME!r} of an emitted row must not be null, nor before the first of the rows and timers that "
                 "the function was called with: it could be late"
             )
         whole = [pl.lit(MIN_TIME, pl.Int64), pl.lit(GLOBAL_WINDOW_END, pl.Int64)]

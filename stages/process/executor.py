@@ -350,7 +350,7 @@ class Executor:
                 if stamp < call.stamp:
                     raise ResultError(
                         f"the output timestamp {format_time(stamp)} of a row must not be before "
-                        f"{format_time(call.stamp)}, the time of what it was made for: it could be late"
+                        f"{format_time(call.stamp)}, the time of its row or timer: it could be late"
                     )
                 item = item.value
             log.items.append(item)

@@ -138,7 +138,7 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
         )
     if any(EVENT_TIME in part.meta.root_names() for part in field.aggregate.lift(schema).values()):
         raise TypeError(
-            f"{type(field.aggregate).__name__.lower()} looks at event times, which what is added does not have; keep "
+            f"{type(field.aggregate).__name__.lower()} reads event times, which added rows do not have; keep "
             "it in a bl.Value or a bl.OrderedList"
         )
     # A column of state per field: the accumulators of an aggregate are the fields of a struct.

@@ -96,7 +96,7 @@ class Pending:
         if not call.stamp <= stamp <= latest:
             raise ValueError(
                 f"timer {self.name!r}: the output timestamp {format_time(stamp)} must not be before "
-                f"{format_time(call.stamp)}, the time of what set it, nor after {format_time(latest)}"
+                f"{format_time(call.stamp)}, the time of the row or timer that set it, nor after {format_time(latest)}"
             )
         return stamp
 
