@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 import polars as pl
 
-from windowing.time import Microseconds
+from windowing.time import Microseconds, format_duration
 from windowing.windowing import Windowing
 
 
@@ -44,6 +44,19 @@ def choices_of(windowing: Windowing) -> dict[str, object]:
         "accumulation": windowing.accumulation,
         "timestamp combiner": windowing.timestamp_combiner,
         "allowed lateness": Microseconds(windowing.allowed_lateness),
+        "on_time": windowing.on_time,
+        "closing": windowing.closing,
+    }
+
+
+def windowing_facts(windowing: Windowing, text: Callable[[object], str]) -> dict[str, str]:
+    """Returns each choice of a windowing for people; `text` writes values as a user would declare them."""
+    return {
+        "windows": text(windowing.windows),
+        "trigger": text(windowing.trigger),
+        "accumulation": text(windowing.accumulation),
+        "timestamp": text(windowing.timestamp_combiner),
+        "allowed lateness": format_duration(windowing.allowed_lateness),
         "on_time": windowing.on_time,
         "closing": windowing.closing,
     }

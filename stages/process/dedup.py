@@ -12,8 +12,8 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING, Spread, State, StateTable, Table
-from stages.process.keyed import CELL, Keyed, Result, TypeName
+from stages.operator import HOLD, PENDING, Spread, State, StateTable, Table, Text
+from stages.process.keyed import CELL, Keyed, Result
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -132,7 +132,7 @@ class Dedup(Keyed):
     def content(self) -> pl.Schema:
         return pl.Schema({self.cells.column: pl.Int64()})
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         if self.within is None:
             return {"covers": "its window"}
         return {"covers": f"{format_duration(self.within)} of {self.by} time"}

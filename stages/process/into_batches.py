@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING, State, StateTable, Table
-from stages.process.keyed import CELL, Keyed, Result, TypeName
+from stages.operator import HOLD, PENDING, State, StateTable, Table, Text
+from stages.process.keyed import CELL, Keyed, Result
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -107,7 +107,7 @@ class IntoBatches(Keyed):
     def content(self) -> pl.Schema:
         return self.schema
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"batches": str(self.limits)}
 
     def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:

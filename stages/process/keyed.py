@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Self
 
 import attrs
 import polars as pl
@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable, Text
 from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -20,11 +20,9 @@ from windowing.lateness import collected_at, in_time
 from windowing.placing import place
 from windowing.time import Microseconds
 from windowing.windowing import Windowing
+from windowing.windows import GlobalWindows
 
 Order = Literal["time", "arrival"]
-
-TypeName = Callable[[pl.DataType], str]
-"""Shows a type in words."""
 
 CELL: Final = "__cell"
 """Column of rows in a step: the number of their key and window."""
@@ -118,17 +116,29 @@ class Keyed(Operator):
         raise NotImplementedError
 
     @property
-    def timers(self) -> Mapping[str, str]:
-        """The timers by name: "event" or "processing"."""
-        return {}
-
-    @property
     def content(self) -> pl.Schema:
         """The columns of the state fields."""
         raise NotImplementedError
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """Describes the state or the computation in words."""
+    @property
+    def assigns_windows(self) -> bool:
+        return True
+
+    def with_late(self) -> Self:
+        return attrs.evolve(self, late=True)
+
+    def facts(self, text: Text) -> dict[str, str]:
+        windows = self.windowing.windows
+        return {
+            "process": self.title,
+            "keys": ", ".join(self.keys),
+            **({} if isinstance(windows, GlobalWindows) else {"scope": text(windows)}),
+            "order": self.order,
+            **self.own_facts(text),
+        }
+
+    def own_facts(self, text: Text) -> dict[str, str]:
+        """Returns the facts that only operators of this kind have."""
         raise NotImplementedError
 
     def usable(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refused, ...]]:

@@ -11,9 +11,9 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Said
-from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table
+from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table, Text
 from stages.process.cumulative import Cumulative
-from stages.process.keyed import CELL, Keyed, Result, TypeName, touched
+from stages.process.keyed import CELL, Keyed, Result, touched
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
@@ -88,7 +88,7 @@ class Running(Keyed):
     def content(self) -> pl.Schema:
         return pl.Schema(self.parts)
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
 
     def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
