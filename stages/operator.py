@@ -238,7 +238,7 @@ class Refused:
 
 
 @attrs.frozen
-class Given:
+class StepOutput:
     """What a step of an operator gives: its panes, and what became of the arrivals.
 
     `elements` came in all; `placed` counts each as often as the state does, those that are dropped included. `emitted`
@@ -337,7 +337,7 @@ class Operator(Protocol):
         """The arrivals of a bundle, of which some may have been shrunk, in their order as one frame."""
         return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Processes the arrivals of each input with the watermarks before this step, then moves the clock."""
 
 
@@ -345,7 +345,7 @@ class Operator(Protocol):
 class Admitted:
     """The arrivals of a bundle: those that may become part of the state are `incoming`.
 
-    The counts are those of `Given`. `aside` is what the operator itself will ask for when it advances.
+    The counts are those of `StepOutput`. `aside` is what the operator itself will ask for when it advances.
     """
 
     incoming: pl.DataFrame
@@ -357,7 +357,7 @@ class Admitted:
 
 @attrs.frozen
 class Advanced:
-    """What comes of rows and arrivals: the rows that live on; the others as in `Given`."""
+    """What comes of rows and arrivals: the rows that live on; the others as in `StepOutput`."""
 
     rows: pl.DataFrame
     panes: pl.DataFrame
@@ -396,14 +396,14 @@ class OneTable(Operator, StateTable, Protocol):
         """Arrivals that waited have become part of the rows."""
         return self.advance(loaded.rows, Admitted(loaded.incoming), clock, loaded.overlapping).rows
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Looks once at what is due or reached."""
         admitted = self.admit(arrivals, clock, state.arrived)
         loaded = state.load(self, admitted.incoming)
         reached = attrs.evolve(admitted, incoming=loaded.incoming)
         advanced = self.advance(loaded.rows, reached, clock, loaded.overlapping)
         state.write_back(self, advanced.rows)
-        return Given(
+        return StepOutput(
             advanced.panes,
             admitted.elements,
             admitted.placed,

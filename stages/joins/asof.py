@@ -20,7 +20,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Given, Loaded, State, StateTable, Table
+from stages.operator import HOLD, MAIN, PENDING, Loaded, State, StateTable, StepOutput, Table
 from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
@@ -118,7 +118,7 @@ class AsOfJoin(TimeJoin):
         """The table of pending rows, of the left side."""
         return Waiting(self.keys, self.columns(LEFT))
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Joins the rows whose time the watermark has passed with their versions."""
         rows = arrivals[MAIN]
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
@@ -128,7 +128,7 @@ class AsOfJoin(TimeJoin):
         due = self._due(state, left.filter(may_come), clock)
         panes = self._joined(due, self._versions(state, versions, due, clock))
         late = left.filter(~may_come)
-        return Given(
+        return StepOutput(
             panes,
             len(rows),
             len(rows),

@@ -30,7 +30,7 @@ from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
 from stages.joins.side import MATCHED, UNTIL, JoinSide
-from stages.operator import MAIN, Given, State, StateTable
+from stages.operator import MAIN, State, StateTable, StepOutput
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
@@ -103,7 +103,7 @@ class IntervalJoin(TimeJoin):
             times_pairs=self.time_of == name,
         )
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Emits pairs of new rows with stored rows and with each other, then rows that remain without a partner."""
         rows = arrivals[MAIN]
         may_come = in_time(clock.input_before, self.allowed_lateness)
@@ -123,7 +123,7 @@ class IntervalJoin(TimeJoin):
         ]
         panes = pl.concat([paired.select(list(self.given)), *alone])
         dropped = {LATE: len(late)} if len(late) else {}
-        return Given(panes, len(rows), len(rows), len(usable), dropped, self.shown(late))
+        return StepOutput(panes, len(rows), len(rows), len(usable), dropped, self.shown(late))
 
     def _paired(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:
         """The pairs, with the numbers of both rows."""

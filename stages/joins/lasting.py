@@ -13,7 +13,7 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Given, State, StateTable, Table
+from stages.operator import HOLD, MAIN, PENDING, State, StateTable, StepOutput, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 
@@ -69,7 +69,7 @@ class LastingJoin(TimeJoin):
         """The table of right rows."""
         return RetainedRows(RIGHT, self.keys, self.columns(RIGHT))
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Emits pairs of new rows with stored rows and with each other, then stores the new rows."""
         rows = arrivals[MAIN]
         left, right = self.left.of(rows), self.right.of(rows)
@@ -79,7 +79,7 @@ class LastingJoin(TimeJoin):
         state.append(self.left, left)
         state.append(self.right, right)
         pairs = [self._pairs(left, old_right), self._pairs(old_left, right), self._pairs(left, right)]
-        return Given(pl.concat(pairs), len(rows), len(rows), len(rows))
+        return StepOutput(pl.concat(pairs), len(rows), len(rows), len(rows))
 
     def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         theirs = right.select(*self.keys, RIGHT, pl.col(EVENT_TIME).alias("__time"))

@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable, Text
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, State, StateTable, StepOutput, Text
 from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -149,7 +149,7 @@ class Keyed(Operator):
         """Processes rows, which have their window, and whatever else is due; stores what is left."""
         raise NotImplementedError
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Processes rows that need not wait, then rows whose time the watermark has passed, and what else is due."""
         usable, refused = self.usable(arrivals[MAIN])
         placed, nowhere = place(usable, self.windowing.windows)
@@ -163,7 +163,7 @@ class Keyed(Operator):
         rows = pl.concat(self._in_order(state, numbered, clock))
         result = self.process_rows(state, rows, clock)
         dropped = {LATE: len(late), NO_WINDOW: len(nowhere)}
-        return Given(
+        return StepOutput(
             result.panes,
             len(usable),
             len(placed) + len(nowhere),

@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable, Text
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, State, StateTable, StepOutput, Text
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, WaitingRows, WindowContents
@@ -116,7 +116,7 @@ class SideInputs(Operator):
         system = {name: dtype for name, dtype in self.schema.items() if name.startswith("__")}
         return pl.DataFrame(schema={**self.use.schema, **system})
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Updates the sides first, then processes the rows that no longer wait."""
         came = self._placed(arrivals[MAIN])
         over = collected_at(self.allowed_lateness) <= clock.input_before
@@ -129,7 +129,7 @@ class SideInputs(Operator):
         lost = sum(len(part.rows) for part in unused)
         released = int(fresh[_READY].sum()) - lost + len(waited)
         lost_later = sum(len(part.rows) for part in refused)
-        return Given(
+        return StepOutput(
             pl.concat([self.nothing, *later, *at_once]),
             len(came) - lost,
             len(came) - lost,

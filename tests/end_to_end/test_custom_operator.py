@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.io import Source
-from beamlike.operators import EVENT_TIME, MAIN, Given, Input, State, StateTable, StepClock, Table
+from beamlike.operators import EVENT_TIME, MAIN, Input, State, StateTable, StepClock, StepOutput, Table
 from beamlike.plan.manifest import describe
 from beamlike.plan.run_graph import describe_run
 from beamlike.records.model import BatchRecord
@@ -194,7 +194,7 @@ class ReleaseUnlessBlocked(Release):
     def tables(self) -> tuple[StateTable, ...]:
         return (self.held, self.blocked)
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         given = super().step(state, arrivals, clock)
         nothing = [pl.lit(0, pl.Int64).alias("__pending"), pl.lit(None, pl.Int64).alias("__hold")]
         state.append(self.blocked, arrivals["blocked"].with_columns(nothing))

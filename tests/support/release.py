@@ -14,11 +14,11 @@ from beamlike.operators import (
     MAIN,
     PENDING,
     WATERMARK,
-    Given,
     Input,
     State,
     StateTable,
     StepClock,
+    StepOutput,
     Table,
     Times,
 )
@@ -74,7 +74,7 @@ class Release(bl.CustomOperator):
     def tables(self) -> tuple[StateTable, ...]:
         return (self.held,)
 
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         held, arrived = self.held, arrivals[MAIN]
         due = pl.col(self.until) * 1_000_000
         holds = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME)  # a late row holds nothing
@@ -84,4 +84,4 @@ class Release(bl.CustomOperator):
         is_due = pl.col(DUE) <= clock.watermark
         state.write_back(held, pool.filter(~is_due))
         released = pool.filter(is_due).select(list(held.columns))
-        return Given(released, elements=len(arrived), placed=len(arrived), emitted=len(released))
+        return StepOutput(released, elements=len(arrived), placed=len(arrived), emitted=len(released))
