@@ -1,7 +1,7 @@
-"""The inside of a stage: what comes to it, what it keeps, and what it makes of both when its clocks move.
+"""The protocol of an operator, the inside of a stage: its inputs, its state tables, and its step.
 
-A stage, its state and the runners know an operator by this protocol alone. A windowed grouping is one of them, keyed
-state with timers is another.
+A stage, its state and the runners know an operator by this protocol only. A windowed grouping is one, keyed state
+with timers is another.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from windowing.identity import fields_of
 from windowing.windowing import Windowing
 
 MAIN: Final = "main"
-"""The role of an operator's only input, or of the one that others go beside."""
+"""The role of an operator's only input, or of the one beside its side inputs."""
 
 SIDE: Final = "side."
-"""The beginning of the role of a side, before its name."""
+"""The prefix of the role of a side input, before its name."""
 
 Text = Callable[[object], str]
 """Writes a value for people, as a user would declare it: a window function, a trigger, an aggregate, a type."""
 
 PENDING: Final = "__pending"
-"""Of a row of state: elements in it that are in no output yet."""
+"""Column of a row of state: the number of its elements that are in no output yet."""
 HOLD: Final = "__hold"
-"""Of a row of state: where these elements hold the output watermark, in microseconds; null: nowhere."""
+"""Column of a row of state: the time (us) at which these elements hold the output watermark; null if they do not."""
 OUTSTANDING_HOLD: Final = "__outstanding_hold"
-"""Of a row of state, if its operator takes back what it gave: where that holds the output watermark; null: nowhere."""
+"""Column of a row of state with output that may be retracted: the time (us) of its hold; null if it does not hold."""
 
 
 Placed = Literal["by key", "anywhere", "everywhere"]
-"""Where rows of an input go: to the shard of their key, to any shard, or to every one."""
+"""The shards of the rows of an input: that of their key, any shard, or every one."""
 
 
 @attrs.frozen(eq=False)
 class Input:
-    """What comes to an operator in one role: `schema` has the columns of its rows, `placed` says on which shards.
+    """An input of an operator: `schema` contains the columns of its rows, `placed` determines their shards.
 
-    Where that is by key, `keys` are the columns that say so; without any, one shard has them all. `read_fully`: rows of
-    the main input wait until this one has ended.
+    Rows placed "by key" are sent to the shard of their columns `keys`; without any, one shard has all rows.
+    `read_fully`: rows of the main input wait until this one has ended.
     """
 
     keys: tuple[str, ...]
@@ -55,7 +55,7 @@ class Input:
 
     @property
     def shared(self) -> bool:
-        """Whether several shards can share the work."""
+        """True if several shards can share the work."""
         return bool(self.keys) or self.placed != "by key"
 
     def no_arrivals(self) -> pl.DataFrame:
@@ -229,23 +229,30 @@ class State(Protocol):
         """Has these rows in place of those that were looked at."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Refused:
-    """Rows, arrivals as a rule, and for each what a user's function has raised."""
+    """Rows, usually arrivals, and for each the error of a user's function."""
 
     rows: pl.DataFrame
     errors: tuple[Exception, ...]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class StepOutput:
-    """What a step of an operator gives: its panes, and what became of the arrivals.
+    """The output of a step of an operator: its panes, and the counts of arrivals.
 
-    `elements` came in all; `placed` counts each as often as the state does, those that are dropped included. `emitted`
-    of them, and of those that waited, are in what is given, or have had their effect, for the first time. How many were
-    `dropped`, why, and which, if somebody wants to see them as `late`. Those that were `refused` are in no count.
-    `fired`: how many timers. `used`: how many rows the user's function could use, where it is called for rows that may
-    have waited; None where all elements count as used.
+    Args:
+        panes: The rows that are emitted.
+        elements: The number of arrivals, without refused ones.
+        placed: The number of arrivals as the state counts them, in each of their windows, dropped ones included.
+        emitted: The number of elements, pending ones among them, that are in the output, or took effect, for the first
+            time.
+        dropped: The number of dropped arrivals by reason.
+        late: The dropped arrivals, if they are wanted.
+        refused: The rows that could not be used; they are in no count.
+        fired: The number of timers that fired.
+        used: The number of rows that the user's function could use, if it is called for pending rows as well; None if
+            all elements count as used.
     """
 
     panes: pl.DataFrame
@@ -260,23 +267,23 @@ class StepOutput:
 
 
 class Operator(Protocol):
-    """The inside of a stage. It keeps nothing itself: its rows are given to it, and are what it leaves.
+    """The inside of a stage. It has no state of its own: a step loads rows of its tables and writes rows back.
 
-    Law: what it gives depends on what came and on where the clocks stood, not on how rows lie in buckets. A row that is
-    not due, and that no arrival reaches, need not be shown to it.
+    Law: its output depends on the arrivals and on the clocks, not on the buckets of rows. A row that is
+    not due, and that no arrival reaches, need not be loaded.
     """
 
     @property
     def inputs(self) -> Mapping[str, Input]:
-        """What comes to it, by role."""
+        """The inputs by role."""
 
     @property
     def tables(self) -> tuple[StateTable, ...]:
-        """What it keeps. The rows of the first are those that are counted as live."""
+        """The state tables. The rows of the first are counted as live."""
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The clocks by which it does something, by name; the watermark is one of them."""
+        """The clocks that it depends on, by name; the watermark is one of them."""
 
     @property
     def declared(self) -> Declaration:
@@ -321,20 +328,20 @@ class Operator(Protocol):
 
     @property
     def ordered(self) -> bool:
-        """Whether what it gives depends on the order in which rows come."""
+        """True if its output depends on the order in which rows arrive."""
         return False
 
     @property
     def python(self) -> bool:
-        """Whether its steps call functions of the user's."""
+        """True if its steps call functions of the user's."""
         return False
 
-    def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows of one task on their way to its shards: fewer, where it needs no more to give the same."""
+    def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Reduces the rows of a task on their way to the shards, if the output stays the same; by default, not."""
         return rows
 
-    def together(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """The arrivals of a bundle, of which some may have been shrunk, in their order as one frame."""
+    def concat_arrivals(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Concatenates the arrivals of a bundle in their order; some may be pre-aggregated."""
         return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:

@@ -140,7 +140,7 @@ class Topology:
 
     def lift(self, target: str, frame: pl.DataFrame) -> pl.DataFrame:
         """Pre-aggregates rows of a source's task, if their address is that of a stage; other rows stay as they are."""
-        return self.operators[target].shrunk(frame) if target in self.operators else frame
+        return self.operators[target].pre_aggregated(frame) if target in self.operators else frame
 
     def data(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
         """Envelopes with the rows for a stage's shards or for a sink, in chunks numbered from `sequence`."""

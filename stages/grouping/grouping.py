@@ -246,14 +246,14 @@ class Grouping(OneTable):
         """True if arrivals may be pre-aggregated before they are sent to shards, as no single late ones are wanted."""
         return self.late_columns is None and lifts_early(self.layout, self.merging)
 
-    def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
         return lift_if_smaller(rows, self.layout) if self.lifts_early else rows
 
-    def together(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    def concat_arrivals(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Concatenates the arrivals; if some were pre-aggregated in their tasks, the others are as well."""
         if any(map(is_lifted, frames)):
             frames = [lift(frame, self.layout) for frame in frames]
-        return super().together(frames)
+        return super().concat_arrivals(frames)
 
     def advance(
         self,

@@ -176,7 +176,7 @@ def test_elements_that_are_folded_before_they_are_placed_are_counted_as_well() -
     rows = pl.DataFrame({"k": ["gone"] * number, "v": [1] * number, EVENT_TIME: [7] * number})
     rows = rows.with_columns(back.alias(PANE_RETRACTED))
     stays = rows.filter(~back).with_columns(pl.lit("here").alias("k"))
-    arrivals = grouping.shrunk(pl.concat([rows, stays]))
+    arrivals = grouping.pre_aggregated(pl.concat([rows, stays]))
     assert len(arrivals) < 10
     step = stage.step(DictStore(), {MAIN: arrivals}, Times.of(MAX_TIME))
     early = step.panes.filter(pl.col("n") > 0).select("k", WINDOW_START, "n").rows()

@@ -344,7 +344,7 @@ def test_percentiles_that_are_asked_for_later_find_sessions_as_if_nothing_had_wa
         run.step([("a", 1, 10), ("b", 1, 60)], 0)
         run.step([("a", 2, 5)], 1)
         clock = Times.of(2, 0, {66: 17})
-        return run.stage.step(run.store, {MAIN: run.stage.operator.together([])}, clock).holds
+        return run.stage.step(run.store, {MAIN: run.stage.operator.concat_arrivals([])}, clock).holds
 
     assert run()["buckets"] == [19, 69]
     with sizes(**PATIENT):
