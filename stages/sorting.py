@@ -26,7 +26,7 @@ def in_order(rows: pl.DataFrame, by: Sequence[pl.Expr], descending: Sequence[boo
     places = columns.select(
         pl.arg_sort_by(differing, descending=[flags[name] for name in differing], nulls_last=last)
     )
-    # To gather from several chunks takes polars many times as long.
+    # Polars gathers from several chunks many times as slowly.
     return rows.rechunk()[places.to_series()]
 
 

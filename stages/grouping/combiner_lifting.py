@@ -44,7 +44,7 @@ def lifts_early(layout: WindowLayout, merging: bool) -> bool:
     windowing = layout.windowing
     return (
         not merging
-        # Their windows come in lists, and may overlap in any way.
+        # Custom windows are lists, and may overlap in any way.
         and not isinstance(windowing.windows, CustomWindows)
         and windowing.timestamp_combiner in (TimestampCombiner.END_OF_WINDOW, TimestampCombiner.LATEST)
         and not any(isinstance(aggregate, _NOT_SMALLER) for aggregate in layout.aggregates.values())

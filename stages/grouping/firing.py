@@ -64,7 +64,7 @@ def _emit(
     emitting, silent = rows.filter(emits), rows.filter(~emits)
     panes = _panes(emitting, layout)
     taken_back = _taken_back(emitting, layout)
-    # Retractions are made before the new panes take the place of the outstanding ones.
+    # Retractions are made first, as the new panes then replace the outstanding ones.
     emitting = emitting.with_columns(**_as_outstanding(panes, layout))
     rows = pl.concat([_standing(emitting, layout), silent])
     return _after(rows, emits, layout), pl.concat([taken_back, panes])

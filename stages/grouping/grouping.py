@@ -109,7 +109,7 @@ class Grouping(OneTable):
     def columns(self) -> tuple[str, ...]:
         """The user's columns that it reads: those of keys, aggregates and windowing, and those shown of late rows."""
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
-        # Where windows were assigned before, what they were made from may be gone.
+        # If windows were assigned before, the columns that they were made from may be missing.
         needed += [column for column in self.windowing.columns if column in self.schema]
         needed += [*(self.late_columns or ()), *self.letter_columns]
         return tuple(dict.fromkeys([*self.keys, *needed]))
@@ -316,10 +316,10 @@ class Grouping(OneTable):
         if unmerged is not None:
             reached = pl.concat([reached, unmerged.select(match)])
         if len(state) <= FEW and not (self.merging or self.python):
-            return state, state.clear()  # what gets nothing stays as it is
+            return state, state.clear()  # rows without elements stay as they are
         touched, untouched = split(state, reached, match)
         windows = self.windowing.windows
-        # To look which are alone pays where keys have many windows, of which few are touched.
+        # To find windows without neighbours pays if keys have many windows, of which few are touched.
         if not self.merging or not windows.merges_by_overlap or len(touched) <= MANY * len(incoming):
             return touched, untouched
         touched, alone = parted(touched, in_company(touched, incoming, windows, self.keys))

@@ -34,7 +34,7 @@ class Combined:
 def reduce_arrivals(arrivals: pl.DataFrame, layout: WindowLayout, merging: bool) -> pl.DataFrame:
     """Lifted elements with windows -> one row per (key, window or run of windows that merge)."""
     combiner = layout.windowing.timestamp_combiner
-    # Rows that were lifted before they came are several elements each.
+    # A row that was pre-aggregated is several elements.
     count = pl.col(COUNT).sum() if COUNT in arrivals.columns else pl.len().cast(pl.Int64)
     folds = {**layout.merge, COUNT: count, NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
     if merging and layout.windowing.windows.merges_in_parts:
@@ -82,8 +82,8 @@ def combine_merging(
 def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """All rows with the number and the bounds of the run that each is in.
 
-    `_SAME`: an open window has these bounds already. Within a run, what was there comes first, in order of time, and
-    then what comes, in order of arrival: `last` prefers the later of equals.
+    `_SAME`: an open window has these bounds already. Within a run, open windows are first, in order of time, then
+    arrivals, in their order: `last` prefers the later of equals.
     """
     rows = pl.concat(
         [
@@ -141,7 +141,7 @@ def _settle(merged: pl.DataFrame, layout: WindowLayout, context: TriggerContext)
         held = pl.col(HOLD).is_not_null() & ~context.window_is_over()
         columns[HOLD] = pl.when(~grown).then(HOLD).when(held).then(pl.col(WINDOW_END) - 1)
     merged = merged.with_columns(**columns)
-    # Open parts are unfinished; yet a fold over them may finish a composite. What was pending counts as dropped.
+    # Open parts are unfinished; yet a fold over them may finish a composite. Pending elements then count as dropped.
     closed = (pl.col(_PARTS) > 0) & trigger.finished({name: pl.col(name) for name in trigger.cells()}, ROOT)
     return merged.with_columns(
         closed.alias(CLOSED), (pl.col(COUNT) + pl.when(closed).then(PENDING).otherwise(0)).alias(COUNT)

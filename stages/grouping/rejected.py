@@ -20,7 +20,7 @@ def refuse(arrivals: pl.DataFrame, layout: WindowLayout) -> tuple[pl.DataFrame, 
     def failed(row: int, error: Exception) -> None:
         if isinstance(error, MemoryError):
             raise error  # which is no fault of the row
-        # Only the first is ever raised, and what a traceback holds is large.
+        # Only the first error is ever raised, and the frames of a traceback are large.
         errors.setdefault(row, error.with_traceback(None) if errors else error)
 
     lifted = arrivals.with_columns(

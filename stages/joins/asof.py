@@ -75,7 +75,7 @@ class Versions(StateTable):
 
     def newest(self, versions: pl.DataFrame) -> pl.DataFrame:
         """Keeps a version for each time of a key, the last to arrive, and adds the time of the next version."""
-        # Neighbours in one order are compared: a shift within each key takes ten times as long.
+        # Neighbours in one order are compared: a shift within each key is ten times as slow.
         ordered = versions.sort(*self.keys, EVENT_TIME, NUMBER)
         following = pl.col(EVENT_TIME).shift(-1)
         of_key = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).shift(-1)) for key in self.keys)
@@ -162,7 +162,7 @@ class AsOfJoin(TimeJoin):
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
         new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
         loaded = state.load(table, new.select(list(table.rows)), requested_keys=asked)
-        # Those of keys for which none has come are as they were.
+        # Versions of keys without new ones are up to date.
         changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
         others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)
         versions = pl.concat([others, table.newest(pl.concat([changed, loaded.incoming]))])

@@ -158,7 +158,7 @@ class IntervalJoin(TimeJoin):
         """Stores the rows of a side that may still get a partner, and returns the others that never had one."""
         loaded = state.load(side, self._marked(side, came, old, paired) if side.outer else came)
         rows = loaded.rows
-        if side.outer:  # What is marked takes the place of what was not.
+        if side.outer:  # Marked rows replace the unmarked ones.
             rows = rows.join(loaded.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
         rows = pl.concat([rows, loaded.incoming])
         over = side.deadlines(clock.now)[WATERMARK] <= clock.watermark

@@ -42,7 +42,7 @@ def pairs(
     wanted[left_key[asked]] = True
     usable = np.flatnonzero(known[len(left) :] & wanted[right_key])
     times = right[EVENT_TIME].to_numpy()[usable]
-    # A number that orders by key, then time: where a time is among all of them takes the place of the time.
+    # A number that orders by key, then time: it contains the position of a time among all times.
     distinct = _distinct(times)
     width = len(distinct) + 1
     rows = right_key[usable] * width + np.searchsorted(distinct, times)

@@ -78,7 +78,7 @@ class JoinSide(StateTable):
             self.rows,
             self.rows,
             spread=Spread(GOES, _SECOND, _HOUR) if self.reach is None else by_time,
-            # Of an outer join, rows that come may be marked at once, and others are marked later.
+            # In an outer join, arrivals may be marked at once, and stored rows are marked later.
             waits_until=None if self.outer else self.deadlines(Times()),
             visited_by_key=self.outer,
             name="" if self.name == LEFT else self.name,

@@ -83,7 +83,7 @@ class KeyedBatches(Stateful):
             played = self.by_cell(cells, rows)
             due = self._due(numbered, clock, frozenset())
             if clock.at_end:
-                # What rows set is to fire, too, and each fires once.
+                # A timer that rows set must fire as well, and each timer fires once.
                 with_rows = pl.col(CELL).is_in(played[CELL].unique().implode())
                 due = due.filter(~(pl.col(TIMER).is_in(self._by_processing_time) & with_rows))
             after = self._calls(Batch(played, numbered, due), clock, outcome)

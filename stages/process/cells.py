@@ -56,8 +56,8 @@ class CellState:
         process = copy(declared)
         own: dict[str, Any] = {field.name: LazyField(field.name, self._loading(field)) for field in self.lazy}
         own |= {one.field.name: one for one in self.expiring}
-        own |= dict.fromkeys([field.name for field in self.plain])  # what one sees that was deleted
-        # Also of a class that lets nobody set its parameters: state and timers are none.
+        own |= dict.fromkeys([field.name for field in self.plain])  # the value of a field that was deleted
+        # A class that forbids to set its parameters, as a frozen one, still allows to set its state fields.
         own["__setattr__"] = object.__setattr__
         object.__setattr__(process, "__class__", type(type(process).__name__, (type(process),), own))
         for name in (*own, *self.layout.timers):

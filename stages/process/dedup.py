@@ -155,7 +155,7 @@ class Dedup(Keyed):
 
     def _passed(self, rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
         """The `NUMBER` of the rows that pass."""
-        # In one window for all, windows need not be compared, which takes as long as all else.
+        # In the global window, windows need not be compared, which costs as much as all the rest.
         id = self.keys if isinstance(self.windowing.windows, GlobalWindows) else self.id
         cells = rows.select(id).unique(maintain_order=True).with_row_index(CELL)
         to_cells: dict[str, Any] = {"on": id, "nulls_equal": True}

@@ -155,7 +155,7 @@ class Executor:
             except Exception as error:
                 self._raise_unless_of_rows(error)
                 self.log.reset_to(mark)
-                self._chunk = []  # a method may have changed a row that it was given
+                self._chunk = []  # a method may have changed the row of its call
                 self.state.as_declared()
                 self._run_cell(cell, self._checked, self.known[cell])
         return self.log

@@ -147,7 +147,7 @@ class IntoBatches(Keyed):
             complete |= ends - starts >= self.limits.size
         if self.limits.bytes is not None:
             complete |= sizes[ends] - sizes[starts] >= self.limits.bytes
-        # What is followed by another one of its key has no room for it.
+        # A batch that is followed by another one of its key has no room for its rows.
         complete[:-1] |= cells[starts[1:]] == cells[starts[:-1]]
         numbers = pl.Series(_BATCH, np.repeat(np.arange(len(starts)), ends - starts), dtype=pl.UInt32)
         given = pl.Series(np.repeat(complete, ends - starts))

@@ -115,7 +115,7 @@ class Running(Keyed):
             for part, expression in aggregate.lift(self.schema).items()
         )
         before = cells.with_row_index(CELL).with_columns(pl.lit(_SO_FAR, pl.Int64).alias(NUMBER))
-        # Stable: what was so far stands before the rows of its cell.
+        # Stable: the totals of earlier steps are before the rows of their cell.
         both = pl.concat([before, lifted], how="diagonal").sort(CELL, maintain_order=True)
         return both.with_columns(
             expression.over(CELL).alias(f"__s.{name}.{part}")

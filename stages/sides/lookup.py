@@ -60,7 +60,7 @@ class KeyIndex:
         if count == 0 or asked.is_empty():
             return found
         hashes = asked.select(key_hash(self.keys)).to_series().to_numpy()
-        # In order, a search finds its way in what the last one has read.
+        # In order, a search reads the same cache lines as the one before.
         order = np.argsort(hashes)
         left, at = order, np.searchsorted(self.hashes, hashes[order])
         while len(left):
