@@ -6,8 +6,8 @@ state with timers is another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, Protocol, Self
 
 import attrs
 import polars as pl
@@ -15,10 +15,17 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.state_tables import State, StateTable, Table
-from windowing.identity import fields_of, kind_of
+from windowing.identity import fields_of
+from windowing.windowing import Windowing
 
 MAIN: Final = "main"
 """The role of an operator's only input, or of the one that others go beside."""
+
+SIDE: Final = "side."
+"""The beginning of the role of a side, before its name."""
+
+Text = Callable[[object], str]
+"""Writes a value for people, as a user would declare it: a window function, a trigger, an aggregate, a type."""
 
 PENDING: Final = "__pending"
 """Of a row of state: elements in it that are in no output yet."""
@@ -36,12 +43,14 @@ Placed = Literal["by key", "anywhere", "everywhere"]
 class Input:
     """What comes to an operator in one role: `schema` has the columns of its rows, `placed` says on which shards.
 
-    Where that is by key, `keys` are the columns that say so; without any, one shard has them all.
+    Where that is by key, `keys` are the columns that say so; without any, one shard has them all. `read_fully`: rows of
+    the main input wait until this one has ended.
     """
 
     keys: tuple[str, ...]
     schema: pl.Schema
     placed: Placed = "by key"
+    read_fully: bool = attrs.field(default=False, kw_only=True)
 
     @property
     def shared(self) -> bool:
@@ -51,6 +60,11 @@ class Input:
     def no_arrivals(self) -> pl.DataFrame:
         """The arrivals of a bundle in which only the clock moves."""
         return pl.DataFrame(schema=self.schema)
+
+
+def side_name(role: str) -> str:
+    """Returns the name of the side that has this role."""
+    return role.removeprefix(SIDE)
 
 
 @attrs.frozen
@@ -104,13 +118,40 @@ class Operator(Protocol):
 
     @property
     def declared(self) -> Declaration:
-        """The operator as a checkpoint knows it again: by all that it was made with, if it says nothing else."""
-        return Declaration(kind_of(type(self)), {"operator": fields_of(self)})
+        """The operator as a checkpoint compares it; by default, all that it was made with."""
+        fields = fields_of(self)
+        return Declaration(fields.pop("kind"), fields)
 
     @property
     def numbered(self) -> tuple[str, ...]:
         """The parts of its state whose names depend on the order in which steps are declared."""
         return ()
+
+    def facts(self, text: Text) -> Mapping[str, str]:
+        """The operator for people, as in `explain`; the first fact says what it does.
+
+        `text` writes values as a user would declare them.
+        """
+        return {"operator": text(self)}
+
+    @property
+    def panes(self) -> Windowing | None:
+        """The windowing whose panes the operator emits; None if its rows of state are no windows."""
+        return None
+
+    @property
+    def timers(self) -> Mapping[str, str]:
+        """The timers of the operator by name, each "event" or "processing"."""
+        return {}
+
+    @property
+    def assigns_windows(self) -> bool:
+        """True if rows may arrive without windows, which the operator then assigns."""
+        return False
+
+    def with_late(self) -> Self | None:
+        """Returns the operator that also returns the rows that it drops; None if there is none."""
+        return None
 
     def needed(self, role: str) -> frozenset[str]:
         """The columns of an input on which the state and the results depend."""

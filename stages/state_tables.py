@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Final, Protocol, TypeVar
 
 import attrs
 import polars as pl
@@ -205,6 +205,9 @@ class SharedTable(BucketTable):
 class AppendTable(Table):
     """Rows that are only appended, and looked up by key. They are never due, and hold nothing."""
 
+
+KINDS: Final = (AppendTable, KeyedTable, SharedTable, TimeTable, WindowTable)
+"""The kinds of tables."""
 
 Kind = TypeVar("Kind", bound=Table, covariant=True)
 

@@ -16,10 +16,10 @@ from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute
 from beamlike.io.files.reader import FileProgress
 from beamlike.io.sources import HasSparkOffsets, ReadInFiles
-from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.local.feed import require_resumable
 from beamlike.local.journal import Journal
+from beamlike.local.logged_batch import LoggedBatch
 from beamlike.plan.manifest import Runner, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan
@@ -107,7 +107,7 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         positions = {name: _position(name, source, saved) for name, source in plan.sources.items()}
         now = max((load_inputs(name, state).now for name in plan.producers), default=0)
         copy_tables(plan.tables, saved, target, target.files)
-        journal.fill(Begun(0, now, now, {}), state, positions, saved.tally)
+        journal.fill(LoggedBatch(0, now, now, {}), state, positions, saved.tally)
         # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
         target.save(manifest)
     return [*saved.left_out(described)]

@@ -41,7 +41,9 @@ def source_node(
     """The rows of a source, in the global window."""
     source, schema = require_source(source, name)
     if timestamp is not None and timestamp in schema:
-        source, schema = require_source(with_event_time(source, timestamp, unit), name)
+        timed = with_event_time(source, timestamp, unit)
+        if timed is not source:
+            source, schema = require_source(timed, name)
     origin = read(source, schema, timestamp, unit, watermark, name, max_future)
     shape = Shape(schema, origin.system)
     return Node(name, origin, (), shape, Windowing(), name, bounded=bool(source.bounded))

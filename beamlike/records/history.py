@@ -14,8 +14,8 @@ from beamlike.records.graph import RunDescription
 from beamlike.records.lines import BadLine, Line, RunBegun, RunClosed, read_line
 from beamlike.records.model import BatchRecord
 from beamlike.records.present import Present
-from beamlike.records.slips import RunNow, read_slip, slip_of, with_tasks
-from beamlike.system.in_hand import InHand
+from beamlike.records.status_files import RunStatus, read_status, status_file_of, with_tasks
+from beamlike.system.activity import CurrentBatch
 from beamlike.system.locks import is_locked
 
 _LOG = logging.getLogger("beamlike")
@@ -43,7 +43,7 @@ class History:
     batches: list[BatchRecord] = attrs.field(factory=list)
     closed: str | None = None
     path: str | None = None
-    in_hand: InHand | None = None
+    in_hand: CurrentBatch | None = None
     alive: bool | None = None
     simulated: bool = False
     bad_lines: int = 0
@@ -121,7 +121,7 @@ class History:
 
     def _look(self, path: str) -> None:
         """At the slip beside the records."""
-        slip, self.alive = read_slip(RunNow, slip_of(path)), is_locked(slip_of(path))
+        slip, self.alive = read_status(RunStatus, status_file_of(path)), is_locked(status_file_of(path))
         if slip is not None:
             self.simulated = slip.simulated
         levels = {name: stage.level for name, stage in self.plan.stages.items()}

@@ -28,12 +28,13 @@ from stages.grouping.combiner_lifting import (
     lifts_early,
     place,
 )
+from stages.grouping.described import facts_of
 from stages.grouping.dropped import Dropped, Late, LeftOut
 from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Text
 from stages.parted import parted, replaced, together
 from stages.state_tables import KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
 from windowing.clocks import WATERMARK, Times
@@ -91,8 +92,19 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         types = {name: part.dtype for name, part in self.layout.parts.items()}
         return Declaration("grouping", choices, self.aggregates, accumulators=types)
 
+    def facts(self, text: Text) -> dict[str, str]:
+        return facts_of(self.keys, self.windowing, self.aggregates, text, merged=not self.merge_windows)
+
+    @property
+    def panes(self) -> Windowing:
+        return self.windowing
+
+    @property
+    def assigns_windows(self) -> bool:
+        return True
+
     def needed(self, role: str) -> frozenset[str]:
-        """The columns of the input, without those that are only shown of late and refused rows."""
+        # Columns that are only shown of late and refused rows are left out.
         return frozenset(attrs.evolve(self, late_columns=None, letter_columns=()).inputs[role].schema)
 
     @property
@@ -133,7 +145,6 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
 
     @cached_property
     def table(self) -> WindowTable | KeyedTable:
-        """A row per (key, window)."""
         common: dict[str, Any] = {
             "row": "window",
             "waits": "has elements that wait for a pane",

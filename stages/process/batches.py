@@ -73,7 +73,7 @@ class KeyedBatches(Stateful):
     def _by_processing_time(self) -> list[str]:
         return [name for name, domain in self.timers.items() if domain == "processing"]
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """Calls the function for rows and timers, and again as long as timers were set that are due already."""
         loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
         cells, idle = touched(loaded.rows, loaded.incoming, self.layout.due(clock.now.times), self.id)

@@ -12,8 +12,8 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING
-from stages.process.keyed import CELL, Keyed, Result, TypeName
+from stages.operator import HOLD, PENDING, Text
+from stages.process.keyed import CELL, Keyed, Result
 from stages.state_tables import Spread, State, StateTable, TimeTable
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
@@ -133,12 +133,12 @@ class Dedup(Keyed):
     def content(self) -> pl.Schema:
         return pl.Schema({self.cells.column: pl.Int64()})
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         if self.within is None:
             return {"covers": "its window"}
         return {"covers": f"{format_duration(self.within)} of {self.by} time"}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         time = pl.col(EVENT_TIME) if self.by == "event" else pl.lit(clock.processing_time, pl.Int64)
         nothing_held = [pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD)]
         arrived = rows.with_columns(time.alias(self.cells.column), *nothing_held)

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING
-from stages.process.keyed import CELL, Keyed, Result, TypeName
+from stages.operator import HOLD, PENDING, Text
+from stages.process.keyed import CELL, Keyed, Result
 from stages.state_tables import KeyedTable, State, StateTable
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
@@ -113,10 +113,10 @@ class IntoBatches(Keyed):
     def content(self) -> pl.Schema:
         return self.schema
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"batches": str(self.limits)}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         arrived = rows.with_columns(
             self._until(clock).alias(UNTIL),
             (pl.lit(0, pl.Int64) if self.limits.bytes is None else _bytes_of(self.schema)).alias(SIZE),

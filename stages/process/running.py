@@ -11,9 +11,9 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Said
-from stages.operator import HOLD, PENDING
+from stages.operator import HOLD, PENDING, Text
 from stages.process.cumulative import Cumulative
-from stages.process.keyed import CELL, Keyed, Result, TypeName, touched
+from stages.process.keyed import CELL, Keyed, Result, touched
 from stages.state_tables import KeyedTable, Loaded, State, StateTable
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK, Times
@@ -88,10 +88,10 @@ class Running(Keyed):
     def content(self) -> pl.Schema:
         return pl.Schema(self.parts)
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
         over = collected_at(self.windowing.allowed_lateness) <= clock.watermark
         cells, idle = touched(loaded.rows, loaded.incoming, over, self.id)

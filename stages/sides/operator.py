@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import attrs
 import polars as pl
@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, Text
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, Versions, Waits
@@ -24,6 +24,7 @@ from windowing.time import Microseconds
 from windowing.windows import GlobalWindows
 
 _READY: Final = "__ready"
+_HOW: Final = {"panes": "in panes", "whole": "when it is over", "readings": "as it was read last"}
 _SAME: Final = "__same"
 """Column of rows: a number that rows with the same content of all sides share."""
 
@@ -62,6 +63,16 @@ class SideInputs(Operator):
         sides = {side.name: {"windows": side.windows, "feed": side.feed} for side in self.sides}
         choices = {"sides": sides, "allowed lateness": Microseconds(self.allowed_lateness)}
         return Declaration("sides", choices, does=self.use)
+
+    def with_late(self) -> Self:
+        return attrs.evolve(self, late=True)
+
+    def facts(self, text: Text) -> dict[str, str]:
+        sides = [
+            f"{side.name} in {text(side.windows)}, {_HOW[side.feed]}, at most {side.limit >> 20} MB a shard"
+            for side in self.sides
+        ]
+        return {"sides": "; ".join(sides)}
 
     @property
     def numbered(self) -> tuple[str, ...]:

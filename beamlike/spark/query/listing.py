@@ -24,8 +24,8 @@ from beamlike.io.sources import FoundFile, Planned, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
-from beamlike.spark.query.notes import BEFORE, Notes
-from beamlike.spark.query.planner import Noted, NotedPart, Planner
+from beamlike.spark.query.driver_log import BEFORE, DriverLog
+from beamlike.spark.query.planner import LoggedPart, LoggedPlan, Planner
 from beamlike.system.seals import sealed_lines, unsealed, unsealed_lines
 from stages.facts import SPARSE, from_facts, to_facts
 from stages.strategies.validators import SourceFile
@@ -72,7 +72,7 @@ class KnownFiles:
     known: tuple[str, ...]
 
 
-Entry = FilePart | KnownFiles | Noted | NotedPart
+Entry = FilePart | KnownFiles | LoggedPlan | LoggedPart
 
 
 def read_entry(line: str) -> Entry:
@@ -86,7 +86,7 @@ def _entry(facts: Any) -> Entry:
 
 
 @attrs.define(slots=False)
-class Lists(Notes):
+class Lists(DriverLog):
     """The files of a source that a run has found: lists of them, each named by the number of its first file."""
 
     kind: ClassVar[str] = "files"

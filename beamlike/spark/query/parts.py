@@ -18,10 +18,10 @@ from beamlike.io.sinks import TwoPhase, written_by_tasks
 from beamlike.runtime.envelope import DDL, RECORDS, Envelope, note, to_arrow
 from beamlike.runtime.messages import AgainMessage, SinkMessage
 from beamlike.runtime.sinks import writing
-from beamlike.spark.query.desks import TaskDesks, batch_of
 from beamlike.spark.query.leftovers import is_again
+from beamlike.spark.query.task_activity import TaskTrackers, batch_of
 from beamlike.spark.session.workers import settled
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ class PartWriter:
         sink, part = self.sinks[name], Part(self.run, _batch(), task, name)
         frame = output_frame(pl.concat(frames))
         files: Mapping[str, str] = {}
-        with at("sink", name), writing(sink, name, part.batch):
+        with activity("sink", name), writing(sink, name, part.batch):
             if isinstance(sink, TwoPhase):
                 files = sink.prepare(frame, part)
             else:
@@ -140,7 +140,7 @@ def _batch() -> int:
 
 
 def write_in_tasks(
-    envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], desks: TaskDesks
+    envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], trackers: TaskTrackers
 ) -> DataFrame:
     """An operator that only writes: for a query without levels, whose last level would do it.
 
@@ -156,4 +156,4 @@ def write_in_tasks(
         for label, sent in arrived.items():
             yield to_arrow(list(writer.write(sent, labels.index(label))))
 
-    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(desks.noted(write, 1)), DDL)
+    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(trackers.tracked(write, 1)), DDL)

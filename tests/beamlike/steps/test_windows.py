@@ -187,7 +187,7 @@ def test_between_operators_they_are_what_they_are_in_process(
         assert there == Counter(row[column] for row in sink.rows())
     left = Counter(step for batch in batches for found in batch.frames(UNCLAIMED) for step in found["step"])
     assert left == {"merging": 6}
-    assert not any(told.letters.errors for _, told in batches[0].notes())
+    assert not any(told.dead_letters.errors for _, told in batches[0].notes())
 
 
 def test_a_run_that_is_to_fail_fails_with_the_users_own_error_and_names_the_step() -> None:

@@ -12,7 +12,7 @@ from beamlike.io.sources import PlannedBatch, Position
 
 
 @attrs.frozen
-class Begun:
+class LoggedBatch:
     """A batch: what it takes of which source, and its processing time (us), which is the same when it is done again.
 
     `started` is when the run began (us) that took it. Sources that are `waiting` are too far ahead. With `ended`, all
@@ -23,8 +23,8 @@ class Begun:
     now: int
     started: int
     taken: Mapping[str, PlannedBatch]
-    waiting: tuple[str, ...] = ()
-    ended: bool = False
+    waiting: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    ended: bool = attrs.field(default=False, kw_only=True)
 
     def to_json(self) -> str:
         """As facts."""
@@ -35,9 +35,8 @@ class Begun:
     def from_json(cls, number: int, text: str) -> Self:
         """What `to_json` gave."""
         now, started, taken, waiting, ended = json.loads(text)
-        return cls(
-            number, now, started, {name: _taken(*one) for name, one in taken.items()}, tuple(waiting), ended
-        )
+        planned = {name: _taken(*one) for name, one in taken.items()}
+        return cls(number, now, started, planned, waiting=tuple(waiting), ended=ended)
 
 
 def _facts(taken: PlannedBatch) -> list[Any]:

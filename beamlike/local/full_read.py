@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import attrs
 
 from beamlike.io.sources import PlannedBatch, Position, Reader
-from beamlike.runtime.ingest import Chunk, Whole
+from beamlike.runtime.ingested import AllChunks, Chunk
 
 _READ: Final = "@whole"
 """In the position of a source of which nothing was read, in place of a file."""
@@ -41,13 +41,13 @@ class FullReader:
             self._next = PlannedBatch(inputs, position or {_READ: {"number": 0}}), chunks
         return self._next[0]
 
-    def read(self, taken: PlannedBatch) -> Whole:
+    def read(self, taken: PlannedBatch) -> AllChunks:
         """The same, also in another run."""
         self.was_read = True
         if self._next is not None and self._next[0].input == taken.input:
             chunks, self._next = self._next[1], None
-            return Whole(chunks)
-        return Whole([self.reader.read(PlannedBatch(one, {})) for one in taken.input])
+            return AllChunks(chunks)
+        return AllChunks([self.reader.read(PlannedBatch(one, {})) for one in taken.input])
 
     def close(self) -> None:
         """The run is over."""
