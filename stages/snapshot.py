@@ -52,18 +52,18 @@ def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
     state.save(store, stage.name, saved.watermarks, saved.arrived)
 
 
-def _rows(storage: Storage, state: Tables) -> pl.DataFrame:
-    if storage.table.by_key:
-        return Runs(storage).everything()
+def _rows(storage: Storage | Runs, state: Tables) -> pl.DataFrame:
+    if isinstance(storage, Runs):
+        return storage.everything()
     clock = StepClock.standing(state.watermarks, state.times)
     return storage.kept.flushed(WorkingSet.everything(storage), clock)
 
 
-def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
-    if storage.table.by_key:
-        return Runs(storage).append(rows, times)
+def _put(storage: Storage | Runs, rows: pl.DataFrame, times: Times) -> Index:
+    if isinstance(storage, Runs):
+        return storage.append(rows, times)
     buckets = storage.buckets
     for bucket, part in partition(buckets.place(rows)).items():
         buckets = buckets.split(bucket, size_of(part))
-    nothing = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
-    return storage.replace([], partition(buckets.place(rows)), nothing, times)
+    no_hot_rows = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
+    return storage.replace([], partition(buckets.place(rows)), no_hot_rows, times)

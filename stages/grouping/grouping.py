@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import polars as pl
 
-from stages.aggregates.base import ARRIVAL, Aggregate
+from stages.aggregates.base import Aggregate
 from stages.clock import StepClock
 from stages.declared import Declaration, choices_of
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
+from stages.grouping.accepting import AcceptedInput, with_accumulators
 from stages.grouping.combiner_lifting import (
     count_in,
     elements_in,
@@ -33,10 +34,11 @@ from stages.grouping.firing import collect, deadline, fire, in_order, let_go, re
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, WindowLayout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
-from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Spread, Table, Text
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput, Text
 from stages.parted import parted, replaced, together
+from stages.state_tables import KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
 from windowing.clocks import WATERMARK, Times
-from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.overlap import in_company, meets
 from windowing.timestamp_combiners import TimestampCombiner
@@ -51,7 +53,7 @@ FEW: Final = 1_000
 
 
 @attrs.frozen(slots=False)
-class Grouping(OneTable):
+class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     """Aggregates per key and window. `schema` contains the types of the arrivals' columns, keys included.
 
     `merge_windows=False` keeps the windows of arrivals, as after an earlier grouping that has merged them.
@@ -137,23 +139,30 @@ class Grouping(OneTable):
     def python(self) -> bool:
         return self.windowing.windows.python or any(each.python for each in self.aggregates.values())
 
+    @property
+    def tables(self) -> tuple[StateTable[Table], ...]:
+        return (self,)
+
     @cached_property
-    def table(self) -> Table:
-        ordered = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
-        return Table(
-            "window",
-            "has elements that wait for a pane",
-            self.keys,
-            WINDOW_COLUMNS,
-            self.layout.state,
-            self.layout.incoming,
-            missing=self.layout.missing(),
-            spread=self._spread(),
-            waits_until={WATERMARK: pl.col(WINDOW_END)} if self.waits else None,
+    def table(self) -> WindowTable | KeyedTable:
+        common: dict[str, Any] = {
+            "row": "window",
+            "waits": "has elements that wait for a pane",
+            "keys": self.keys,
+            "bounds": WINDOW_COLUMNS,
+            "schema": self.layout.state,
+            "incoming": self.layout.incoming,
+            "missing": self.layout.missing(),
+            "spread": self._spread(),
+        }
+        if not self.waits:
+            return KeyedTable(**common)
+        return WindowTable(
+            **common,
+            waits_until={WATERMARK: pl.col(WINDOW_END)},
             holds_as_a_whole=self.holds_as_a_whole,
             merges=self.merging,
-            in_turn=self.merging and ordered,
-            visited_by_key=not self.waits,
+            in_turn=self.merging and any(each.ordered for each in self.layout.aggregates.values()),
         )
 
     def _spread(self) -> Spread | None:
@@ -197,49 +206,40 @@ class Grouping(OneTable):
         hit = numbered.join(rows, on=window, how="semi", nulls_equal=True)["__row"]
         return numbered["__row"].is_in(hit.implode())
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
+        accepted = self._accept(arrivals[MAIN], clock, state.arrived)
+        loaded = state.load(self, accepted.incoming)
+        accepted = attrs.evolve(accepted, incoming=loaded.incoming)
+        rows, given = self._advance(loaded.rows, accepted, clock, loaded.overlapping)
+        state.write_back(self, rows)
+        return given
+
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return self._advance(loaded.rows, AcceptedInput(loaded.incoming), clock, loaded.overlapping)[0]
+
+    def _accept(self, arrivals: pl.DataFrame, clock: StepClock, arrived: int) -> AcceptedInput:
         """Assigns windows to arrivals; those whose window has been collected are too late.
 
         They may have been pre-aggregated before (`lift`). `arrived` is the number of elements in all steps before.
         """
-        elements, refused = refuse(arrivals[MAIN], self.layout)
+        elements, refused = refuse(arrivals, self.layout)
         if self.lifts_early:
             elements = lift_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
         in_time = collected_at(self.windowing.allowed_lateness) > clock.input_before
-        admitted, behind = parted(placed, in_time)
-        incoming = reduce_arrivals(
-            self._lifted(admitted, clock.input_before, arrived), self.layout, self.merging
-        )
+        accepted, behind = parted(placed, in_time)
+        lifted = with_accumulators(accepted, self.layout, clock.input_before, arrived)
+        incoming = reduce_arrivals(lifted, self.layout, self.merging)
         wanted = self.late_columns is not None
-        rows = Dropped(behind, outside, admitted) if wanted else None
+        rows = Dropped(behind, outside, accepted) if wanted else None
         late, nowhere = count_in(behind), count_in(outside)
-        return Admitted(
+        return AcceptedInput(
             incoming,
             elements_in(elements),
             int(incoming[COUNT].sum()) + late + nowhere,
             refused,
             LeftOut(late, nowhere, rows),
         )
-
-    def _lifted(self, admitted: pl.DataFrame, watermark: int, arrived: int) -> pl.DataFrame:
-        """Adds accumulators, a count, and the hold that each row places; a late row holds nothing.
-
-        Lateness is judged by the input watermark, which all shards share. A hold that follows from the window is left
-        out: as a constant it takes no room.
-        """
-        combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
-        if is_lifted(admitted):
-            hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*self.layout.parts, COUNT)}
-        else:
-            hold = combiner.element_hold(windows.ends_before(admitted) if combiner.adjusted else None)
-            lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
-            admitted = self.layout.marked(admitted)
-            if self.layout.numbered:
-                admitted = admitted.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
-        holds = pl.lit(False) if combiner.depends_on_window else hold >= watermark
-        holding = pl.when(holds).then(hold).alias(NEW_HOLD)
-        return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
 
     @property
     def lifts_early(self) -> bool:
@@ -255,46 +255,51 @@ class Grouping(OneTable):
             frames = [lift(frame, self.layout) for frame in frames]
         return super().concat_arrivals(frames)
 
-    def advance(
-        self,
-        state: pl.DataFrame,
-        admitted: Admitted,
-        clock: StepClock,
-        unmerged: pl.DataFrame | None,
-    ) -> Advanced:
+    def _advance(
+        self, state: pl.DataFrame, accepted: AcceptedInput, clock: StepClock, overlapping: pl.DataFrame | None
+    ) -> tuple[pl.DataFrame, StepOutput]:
         """Processes elements with the watermarks before this step, then moves the clock: one decision per window each.
 
-        Elements arrive at the processing time of this step. Rows of the keys in `unmerged` may overlap although nothing
-        has arrived for them.
+        Elements arrive at the processing time of this step. Rows of the keys in `overlapping` may overlap although
+        nothing has arrived for them. Returns the rows that stay, and the output.
         """
-        touched, untouched, closed, panes = self._elements(state, admitted.incoming, clock, unmerged)
+        touched, untouched, closed, panes = self._elements(state, accepted.incoming, clock, overlapping)
         rows = together(touched, untouched)
         if clock.moves and len(rows):
             rows, due = self._move(rows, clock)
             panes = together(panes, due)
         rows = let_go(rows, self.layout, self._context(clock.now))
-        left_out: LeftOut = admitted.aside or LeftOut()
+        left_out = accepted.left_out
         dropped = {
             LATE: left_out.late,
             CLOSED_WINDOW: int(closed.rows[COUNT].sum()),
             NO_WINDOW: left_out.nowhere,
         }
-        emitted, late = int(panes[EMITTED].sum()), self._late(left_out.rows, closed)
-        return Advanced(rows, shown(panes, self.layout), emitted, dropped, late)
+        refused = () if accepted.refused is None else (accepted.refused,)
+        given = StepOutput(
+            shown(panes, self.layout),
+            accepted.elements,
+            accepted.placed,
+            int(panes[EMITTED].sum()),
+            dropped,
+            self._late(left_out.rows, closed),
+            refused,
+        )
+        return rows, given
 
     def _elements(
         self,
         state: pl.DataFrame,
         incoming: pl.DataFrame,
         clock: StepClock,
-        unmerged: pl.DataFrame | None,
+        overlapping: pl.DataFrame | None,
     ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
         """(windows that got elements, the others, closed windows that did, panes)."""
-        if incoming.is_empty() and unmerged is None:
+        if incoming.is_empty() and overlapping is None:
             nothing = Combined(incoming, pl.LazyFrame())
             return state.clear(), state, nothing, self.layout.no_panes
         context = self._context(clock.at_arrival())
-        touched, untouched = self._touched(state, incoming, unmerged)
+        touched, untouched = self._touched(state, incoming, overlapping)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
             combined = combine_merging(both, incoming, self.layout, context)
@@ -308,13 +313,13 @@ class Grouping(OneTable):
         return rows, untouched, closed, in_order(panes, self.keys)
 
     def _touched(
-        self, state: pl.DataFrame, incoming: pl.DataFrame, unmerged: pl.DataFrame | None
+        self, state: pl.DataFrame, incoming: pl.DataFrame, overlapping: pl.DataFrame | None
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """(state rows that may merge or get elements, those that stay as they are)."""
         match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
         reached = incoming.select(match)
-        if unmerged is not None:
-            reached = pl.concat([reached, unmerged.select(match)])
+        if overlapping is not None:
+            reached = pl.concat([reached, overlapping.select(match)])
         if len(state) <= FEW and not (self.merging or self.python):
             return state, state.clear()  # rows without elements stay as they are
         touched, untouched = split(state, reached, match)

@@ -20,7 +20,8 @@ import polars as pl
 from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Loaded, State, StateTable, StepOutput, Table
+from stages.operator import HOLD, MAIN, PENDING, StepOutput
+from stages.state_tables import KeyedTable, Loaded, State, StateTable, Table
 from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
@@ -35,7 +36,7 @@ How = Literal["left", "inner"]
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(StateTable):
+class Versions(StateTable[KeyedTable]):
     """The versions of each key. A version is removed when no row to come can see it: it was replaced, or is too old."""
 
     keys: tuple[str, ...]
@@ -50,15 +51,14 @@ class Versions(StateTable):
         return pl.Schema({**self.schema, **own})
 
     @cached_property
-    def table(self) -> Table:
-        return Table(
-            "version",
-            "is the newest",
-            self.keys,
-            (EVENT_TIME, NEXT),
-            self.rows,
-            self.rows,
-            visited_by_key=True,
+    def table(self) -> KeyedTable:
+        return KeyedTable(
+            row="version",
+            waits="is the newest",
+            keys=self.keys,
+            bounds=(EVENT_TIME, NEXT),
+            schema=self.rows,
+            incoming=self.rows,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
@@ -105,7 +105,7 @@ class AsOfJoin(TimeJoin):
         return True
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.versions, self.waiting)
 
     @cached_property
@@ -161,7 +161,7 @@ class AsOfJoin(TimeJoin):
         table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
         new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
-        loaded = state.load(table, new.select(list(table.rows)), requested_keys=asked)
+        loaded = state.load_with(table, new.select(list(table.rows)), asked)
         # Versions of keys without new ones are up to date.
         changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
         others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)

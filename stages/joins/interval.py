@@ -30,7 +30,8 @@ from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
 from stages.joins.side import MATCHED, UNTIL, JoinSide
-from stages.operator import MAIN, State, StateTable, StepOutput
+from stages.operator import MAIN, StepOutput
+from stages.state_tables import State, StateTable, Table
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
@@ -77,7 +78,7 @@ class IntervalJoin(TimeJoin):
         return f"{self.how} within {format_duration(self.low)} to {high}{time}"
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.left, self.right)
 
     @cached_property

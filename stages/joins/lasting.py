@@ -13,13 +13,14 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, State, StateTable, StepOutput, Table
+from stages.operator import HOLD, MAIN, PENDING, StepOutput
+from stages.state_tables import AppendTable, State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 
 
 @attrs.frozen(slots=False, eq=False)
-class RetainedRows(StateTable):
+class RetainedRows(StateTable[AppendTable]):
     """The rows of one side, in a column of structs. None is ever removed."""
 
     name: str
@@ -28,12 +29,12 @@ class RetainedRows(StateTable):
     clocks = (WATERMARK,)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> AppendTable:
         own = dict.fromkeys((EVENT_TIME, PENDING, HOLD), pl.Int64())
         rows = pl.Schema({**self.schema, **own})
         name = "" if self.name == LEFT else self.name
         bounds = (EVENT_TIME, EVENT_TIME)
-        return Table("row", "is kept", self.keys, bounds, rows, rows, name=name, by_key=True)
+        return AppendTable(row="row", waits="is kept", keys=self.keys, bounds=bounds, schema=rows, name=name)
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """No row is ever due."""
@@ -56,7 +57,7 @@ class LastingJoin(TimeJoin):
         return "inner, kept for ever"
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.left, self.right)
 
     @cached_property

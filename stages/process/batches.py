@@ -10,11 +10,12 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.errors import ResultError
-from stages.operator import Refused, State
+from stages.operator import Refused
 from stages.process.declarations import EventTimer
 from stages.process.frames import fitting, two_frames
 from stages.process.keyed import CELL, Result, touched
 from stages.process.stateful import Stateful
+from stages.state_tables import State
 from windowing.clocks import PROCESSING_TIME, WATERMARK
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.identity import function_of

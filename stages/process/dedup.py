@@ -12,8 +12,9 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING, Spread, State, StateTable, Table, Text
+from stages.operator import HOLD, PENDING, Text
 from stages.process.keyed import CELL, Keyed, Result
+from stages.state_tables import Spread, State, StateTable, TimeTable
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -37,7 +38,7 @@ Rows that are left after so many rounds share a few ids at times far apart, and 
 
 
 @attrs.frozen(slots=False, eq=False)
-class SeenIds(StateTable):
+class SeenIds(StateTable[TimeTable]):
     """The ids that are remembered: a row for each row that passed, for as long as it may cover others."""
 
     keys: tuple[str, ...]
@@ -63,7 +64,7 @@ class SeenIds(StateTable):
         return pl.Schema({**self.schema, self.column: pl.Int64(), PENDING: pl.Int64(), HOLD: pl.Int64()})
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> TimeTable:
         """Spread by time: a step reads the times that may cover its arrivals, and writes only new rows."""
         if self.within is None:
             spread = Spread(WINDOW_END, _SECOND, 3600 * _SECOND)
@@ -71,13 +72,13 @@ class SeenIds(StateTable):
             late = self.allowed_lateness if self.by == "event" else 0
             spread = Spread(self.column, _SECOND, max(self.within + late, 32 * _SECOND))
         waits_until = self.deadlines(Times())
-        return Table(
-            "id",
-            "is remembered",
-            self.keys,
-            WINDOW_COLUMNS,
-            self.rows,
-            self.rows,
+        return TimeTable(
+            row="id",
+            waits="is remembered",
+            keys=self.keys,
+            bounds=WINDOW_COLUMNS,
+            schema=self.rows,
+            incoming=self.rows,
             spread=spread,
             waits_until=waits_until,
         )

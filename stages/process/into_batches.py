@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING, State, StateTable, Table, Text
+from stages.operator import HOLD, PENDING, Text
 from stages.process.keyed import CELL, Keyed, Result
+from stages.state_tables import KeyedTable, State, StateTable
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -46,7 +47,7 @@ class Limits:
 
 
 @attrs.frozen(slots=False, eq=False)
-class Collected(StateTable):
+class Collected(StateTable[KeyedTable]):
     """The rows of each key and window that are in no batch yet."""
 
     keys: tuple[str, ...]
@@ -65,9 +66,14 @@ class Collected(StateTable):
         return pl.Schema({**self.schema, **dict.fromkeys(own, pl.Int64())})
 
     @cached_property
-    def table(self) -> Table:
-        return Table(
-            "row", "waits for its batch", self.keys, WINDOW_COLUMNS, self.rows, self.rows, visited_by_key=True
+    def table(self) -> KeyedTable:
+        return KeyedTable(
+            row="row",
+            waits="waits for its batch",
+            keys=self.keys,
+            bounds=WINDOW_COLUMNS,
+            schema=self.rows,
+            incoming=self.rows,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:

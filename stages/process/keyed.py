@@ -12,7 +12,8 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, State, StateTable, StepOutput, Text
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, StepOutput, Text
+from stages.state_tables import BucketTable, State, StateTable, Table
 from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -77,7 +78,7 @@ class Keyed(Operator):
         return {MAIN: Input(self.keys, pl.Schema({**self.row, **times}))}
 
     @property
-    def cells(self) -> StateTable:
+    def cells(self) -> StateTable[BucketTable]:
         """The state table of keys and windows."""
         raise NotImplementedError
 
@@ -87,7 +88,7 @@ class Keyed(Operator):
         return Waiting(self.keys, self.row)
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.cells, self.waiting) if self.order == "time" else (self.cells,)
 
     @property

@@ -11,9 +11,10 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Said
-from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table, Text
+from stages.operator import HOLD, PENDING, Text
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Keyed, Result, touched
+from stages.state_tables import KeyedTable, Loaded, State, StateTable
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
@@ -24,7 +25,7 @@ _SO_FAR = -1
 
 
 @attrs.frozen(slots=False, eq=False)
-class Totals(StateTable):
+class Totals(StateTable[KeyedTable]):
     """The totals of each key and window."""
 
     keys: tuple[str, ...]
@@ -34,19 +35,18 @@ class Totals(StateTable):
     clocks = (WATERMARK,)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> KeyedTable:
         held = pl.Schema({**self.schema, PENDING: pl.Int64(), HOLD: pl.Int64()})
         ids = {name: self.schema[name] for name in (*self.keys, *WINDOW_COLUMNS)}
         incoming = pl.Schema(ids)
-        return Table(
-            "key",
-            "has totals",
-            self.keys,
-            WINDOW_COLUMNS,
-            held,
-            incoming,
+        return KeyedTable(
+            row="key",
+            waits="has totals",
+            keys=self.keys,
+            bounds=WINDOW_COLUMNS,
+            schema=held,
+            incoming=incoming,
             missing=self.missing,
-            visited_by_key=True,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:

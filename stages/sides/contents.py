@@ -12,11 +12,12 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.errors import ResultError
-from stages.operator import HOLD, PENDING, State
+from stages.operator import HOLD, PENDING
 from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
 from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, WindowContents
 from stages.sizes import size_of
+from stages.state_tables import State
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collection
@@ -131,7 +132,9 @@ class Contents:
         touched = [*change.replaced, *gone]
         if change.rows.is_empty() and not touched:
             return
-        loaded = self.state.load(content, change.rows, (min(touched), max(touched)) if touched else None)
+        loaded = self.state.load_between(
+            content, change.rows, (min(touched), max(touched)) if touched else None
+        )
         stays = loaded.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
         pool = self.read[content.side.name] = pl.concat([stays, loaded.incoming])
         self.state.write_back(content, pool.filter(~pl.col(WINDOW_END).is_in(gone)))

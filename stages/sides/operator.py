@@ -12,10 +12,11 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, State, StateTable, StepOutput, Text
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, StepOutput, Text
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, WaitingRows, WindowContents
+from stages.state_tables import State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
@@ -83,7 +84,7 @@ class SideInputs(Operator):
         return {MAIN: main, **{side.clock: side.input for side in self.sides}}
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.waits, self.versions, *self.contents.values())
 
     @property
@@ -183,7 +184,7 @@ class SideInputs(Operator):
             (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
         ]
         between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
-        loaded = state.load(self.waits, wait, between)
+        loaded = state.load_between(self.waits, wait, between)
         pool = self._looked_at(pl.concat([loaded.rows, loaded.incoming]), contents, clock.now)
         state.write_back(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
         return pool.filter(_READY)

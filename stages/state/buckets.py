@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from stages.keys import key_hash
-from stages.operator import Spread
 from stages.parted import parted
+from stages.state_tables import Spread
 
 BUCKET: Final = "__bucket"
 

@@ -148,9 +148,7 @@ class WorkingSet:
 
     def _divided(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Divides the rows of a bucket into (hot rows, others)."""
-        table = self.storage.table
-        placed_by_key = table.spread is None and table.keys
-        if not placed_by_key or table.waits_until is None or size_of(part) < FROM_BYTES:
+        if not self.storage.table.has_hot_rows or size_of(part) < FROM_BYTES:
             return part.clear(), part
         return divide(part, self.storage.kept.deadlines(now)[WATERMARK])
 
@@ -174,7 +172,7 @@ def read_working_set(
     matching = hot.matches(placed)
     for_hot = placed.clear() if matching is None else placed.filter(matching)
     # Arrivals that wait in the bucket of a hot row may be part of the row once it grows, and must be merged first.
-    again = _with_waiting(storage, for_hot) if storage.table.in_turn else []
+    again = _with_waiting(storage, for_hot) if storage.table.in_order else []
     hot = hot.with_arrivals(for_hot)
     needed = {
         *also,
@@ -213,14 +211,14 @@ def _overlapping_and_due(storage: Storage, hot: DueSoonBuffer, now: Times) -> It
 
 def _cannot_wait(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
     """The buckets of arrivals that cannot wait, and those whose log may not grow."""
-    table, buckets = storage.table, touched(placed)
-    # A hold that is only known of the whole row cannot be in the histogram of holds while an arrival waits.
-    if table.waits_until is None or (now.percentiles and table.holds_as_a_whole):
+    buckets = touched(placed)
+    waits_until = storage.table.may_wait_until(percentiles=bool(now.percentiles))
+    if waits_until is None:
         return buckets
     may_grow = {bucket for bucket in buckets if _may_grow(storage.sizes.get(bucket, Size()))}
     if not may_grow:
         return buckets
-    over = [until <= now.time(clock) for clock, until in table.waits_until.items()]
+    over = [until <= now.time(clock) for clock, until in waits_until.items()]
     due = touched(placed.filter(pl.any_horizontal(over)))
     return [*due, *(bucket for bucket in buckets if bucket not in may_grow)]
 

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from stages.aggregates.builtin import Collect, Count, First, Last
 from stages.aggregates.combine_fn import Combine
 from stages.aggregates.totals import Sum
-from stages.operator import MAIN, Spread
+from stages.operator import MAIN
 from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
 from stages.state.due_soon import HOT
 from stages.state.index import Index
 from stages.state.store import DictStore
+from stages.state_tables import Spread
 from stages.strategies.histogram import Histogram
 from tests.support.examples import share
 from tests.support.model import MAX_TIME, Step
