@@ -19,21 +19,21 @@ from stages.declared import Declaration, choices_of
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
 from stages.frames import concat_nonempty, partition, replaced
 from stages.grouping.accepting import AcceptedInput, with_accumulators
-from stages.grouping.combiner_lifting import (
-    count_in,
-    elements_in,
-    is_lifted,
-    lift,
-    lift_if_smaller,
-    lift_slices,
-    lifts_early,
-    place,
-)
 from stages.grouping.described import facts_of
 from stages.grouping.dropped import Dropped, Late, LeftOut
 from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, WindowLayout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
+from stages.grouping.pre_aggregation import (
+    count_elements,
+    count_placed,
+    has_accumulators,
+    may_pre_aggregate,
+    place,
+    pre_aggregate,
+    pre_aggregate_if_smaller,
+    pre_aggregate_slices,
+)
 from stages.grouping.rejected import refuse
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput, Text
 from stages.state_tables import KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
@@ -220,11 +220,11 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     def _accept(self, arrivals: pl.DataFrame, clock: StepClock, arrived: int) -> AcceptedInput:
         """Assigns windows to arrivals; those whose window has been collected are too late.
 
-        They may have been pre-aggregated before (`lift`). `arrived` is the number of elements in all steps before.
+        They may be pre-aggregated already. `arrived` is the number of elements in all steps before.
         """
         elements, refused = refuse(arrivals, self.layout)
-        if self.lifts_early:
-            elements = lift_slices(elements, self.layout)
+        if self.may_pre_aggregate:
+            elements = pre_aggregate_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
         in_time = collected_at(self.windowing.allowed_lateness) > clock.input_before
         accepted, behind = partition(placed, in_time)
@@ -232,27 +232,27 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         incoming = reduce_arrivals(lifted, self.layout, self.merging)
         wanted = self.late_columns is not None
         rows = Dropped(behind, outside, accepted) if wanted else None
-        late, nowhere = count_in(behind), count_in(outside)
+        late, nowhere = count_placed(behind), count_placed(outside)
         return AcceptedInput(
             incoming,
-            elements_in(elements),
+            count_elements(elements),
             int(incoming[COUNT].sum()) + late + nowhere,
             refused,
             LeftOut(late, nowhere, rows),
         )
 
     @property
-    def lifts_early(self) -> bool:
+    def may_pre_aggregate(self) -> bool:
         """True if arrivals may be pre-aggregated before they are sent to shards, as no single late ones are wanted."""
-        return self.late_columns is None and lifts_early(self.layout, self.merging)
+        return self.late_columns is None and may_pre_aggregate(self.layout, self.merging)
 
     def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return lift_if_smaller(rows, self.layout) if self.lifts_early else rows
+        return pre_aggregate_if_smaller(rows, self.layout) if self.may_pre_aggregate else rows
 
     def concat_arrivals(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Concatenates the arrivals; if some were pre-aggregated in their tasks, the others are as well."""
-        if any(map(is_lifted, frames)):
-            frames = [lift(frame, self.layout) for frame in frames]
+        if any(map(has_accumulators, frames)):
+            frames = [pre_aggregate(frame, self.layout) for frame in frames]
         return super().concat_arrivals(frames)
 
     def _advance(
