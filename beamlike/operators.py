@@ -8,18 +8,18 @@ from __future__ import annotations
 from stages.clock import StepClock, Watermarks
 from stages.custom import CustomOperator
 from stages.declared import Declaration
-from stages.operator import (
-    HOLD,
-    MAIN,
-    PENDING,
-    Input,
+from stages.operator import HOLD, MAIN, PENDING, Input, Refused, StepOutput
+from stages.state_tables import (
+    AppendTable,
+    KeyedTable,
     Loaded,
-    Refused,
+    SharedTable,
     Spread,
     State,
     StateTable,
-    StepOutput,
     Table,
+    TimeTable,
+    WindowTable,
 )
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
@@ -33,17 +33,22 @@ __all__ = [
     "WATERMARK",
     "WINDOW_END",
     "WINDOW_START",
+    "AppendTable",
     "CustomOperator",
     "Declaration",
     "Input",
+    "KeyedTable",
     "Loaded",
     "Refused",
+    "SharedTable",
     "Spread",
     "State",
     "StateTable",
     "StepClock",
     "StepOutput",
     "Table",
+    "TimeTable",
     "Times",
     "Watermarks",
+    "WindowTable",
 ]

@@ -46,7 +46,7 @@ def _hash(columns: Sequence[pl.Series]) -> pl.Series:
 def _hash_column(values: pl.Series) -> pl.Series:
     """Hashes of whole numbers and times by their bits, many times faster than by text; of all other values by text."""
     numbers = values.to_physical() if values.dtype.is_temporal() else values
-    if numbers.dtype.is_float():  # no key, but what is counted or sampled may be one; both zeros are 0
+    if numbers.dtype.is_float():  # no key, but counted and sampled values may be floats; both zeros are 0
         whole = numbers.cast(pl.Float64).fill_nan(float("nan"))
         whole = whole.zip_with((whole != 0).fill_null(True), pl.Series([0.0]))
         numbers = whole.reinterpret(dtype=pl.UInt64)
@@ -61,7 +61,7 @@ def _mixed(bits: pl.Series) -> pl.Series:
 
     Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014. Products wrap.
     """
-    # On few rows, an operation of polars takes a hundred times as long.
+    # For few rows, an operation of polars is a hundred times as slow.
     values = bits.to_numpy()
     for shift, factor in _STEPS:
         values = (values ^ (values >> shift)) * factor

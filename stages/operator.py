@@ -1,44 +1,44 @@
-"""The protocol of operators: their inputs, the tables of their state, and a step over both.
+"""The protocol of an operator, the inside of a stage: its inputs, its state tables, and its step.
 
-A stage, its state and the runners know an operator by this protocol alone, be it a grouping or keyed state with timers.
+A stage, its state and the runners know an operator by this protocol only. A windowed grouping is one, keyed state
+with timers is another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Final, Literal, Protocol, Self
 
 import attrs
 import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Declaration, Text
-from windowing.clocks import Times
+from stages.state_tables import State, StateTable, Table
 from windowing.identity import fields_of
 from windowing.windowing import Windowing
 
 MAIN: Final = "main"
-"""The role of an operator's only or first input."""
+"""The role of an operator's only input, or of the one beside its side inputs."""
 
 PENDING: Final = "__pending"
 """Column of a row of state: the number of its elements that are in no output yet."""
 HOLD: Final = "__hold"
-"""Column of a row of state: the time (us) at which these elements hold the output watermark; null for no hold."""
+"""Column of a row of state: the time (us) at which these elements hold the output watermark; null if they do not."""
 OUTSTANDING_HOLD: Final = "__outstanding_hold"
-"""Column of a row of state with retractable output: the time (us) at which that output holds; null for no hold."""
+"""Column of a row of state with output that may be retracted: the time (us) of its hold; null if it does not hold."""
 
 
 Placed = Literal["by key", "anywhere", "everywhere"]
-"""The shards of the rows of an input: that of their key, any one, or every one."""
+"""The shards of the rows of an input: that of their key, any shard, or every one."""
 
 
 @attrs.frozen(eq=False)
 class Input:
-    """An input of an operator: the columns of its rows, and the shards to which they go.
+    """An input of an operator: `schema` contains the columns of its rows, `placed` determines their shards.
 
-    Rows that are placed by key go to the shard of their values in `keys`; without keys, one shard has all rows. If the
-    input is `read_fully`, rows of the main input wait until it has ended.
+    Rows placed "by key" are sent to the shard of their columns `keys`; without any, one shard has all rows.
+    `read_fully`: rows of the main input wait until this one has ended.
     """
 
     keys: tuple[str, ...]
@@ -56,188 +56,30 @@ class Input:
         return pl.DataFrame(schema=self.schema)
 
 
-@attrs.frozen
-class Spread:
-    """Rows that are due at the same times for all keys: buckets of state are cut by that time.
-
-    `column` has the time in microseconds, a multiple of `step` from some origin on. Rows live for about `live`
-    microseconds of event time.
-    """
-
-    column: str
-    step: int
-    live: int
-
-
-@attrs.frozen(slots=False, eq=False)
-class Table:
-    """What is to be known of the rows of a table that an operator keeps. Each has the columns `PENDING` and `HOLD`.
-
-    `row` is what one is called, and `waits` what those with pending elements do: "has elements that wait for a pane".
-    `name` tells a table from the others of its operator. `keys` are the columns by which rows are placed; `bounds` are
-    two columns of times, in microseconds, from when to when a row is, by which people tell it from others of its key.
-    `schema` is that of the rows, `incoming` that of arrivals that have been admitted. `missing` are columns that rows
-    of an earlier plan or version may lack.
-
-    Arrivals may wait beside the rows, unread, until a clock reaches its time in `waits_until`, or until
-    a row of their bucket is due; where that is None, they are looked at as they come. `holds_as_a_whole`: where
-    arrivals that wait hold the watermark is known only together with the rows that they become part of.
-
-    `by_key`: rows are only added, and found by key; nothing is ever due of it, or holds.
-
-    `visited_by_key`: a step needs only the rows of keys that arrivals have, and of keys of which a row is due, in the
-    buckets of these arrivals and rows; no arrivals wait. Of a large bucket it is shown no others, and what it leaves is
-    put beside them.
-
-    `merges`: rows of a key may become one where arrivals reach them. `in_turn`: no arrival that reaches a row may be
-    taken before those of its bucket that wait. `holder` is the column that says of a row which timer of it holds
-    the watermark, and `timers` how many it has, where there are any. `copied`: every shard has all of its rows. `said`
-    is what is said of a row of it that holds the watermark, where that is not by its key.
-    """
-
-    row: str
-    waits: str
-    keys: tuple[str, ...]
-    bounds: tuple[str, str]
-    schema: pl.Schema
-    incoming: pl.Schema
-    missing: Mapping[str, pl.Expr] = attrs.field(factory=dict)
-    spread: Spread | None = None
-    waits_until: Mapping[str, pl.Expr] | None = None
-    holds_as_a_whole: bool = False
-    merges: bool = False
-    in_turn: bool = False
-    by_key: bool = False
-    visited_by_key: bool = False
-    name: str = ""
-    holder: str | None = None
-    timers: pl.Expr | None = None
-    copied: bool = False
-    said: str = ""
-
-    @cached_property
-    def no_rows(self) -> pl.DataFrame:
-        """State without rows. What is empty is made once: it would be made several times in every step."""
-        return pl.DataFrame(schema=self.schema)
-
-    @cached_property
-    def nothing_incoming(self) -> pl.DataFrame:
-        """Admitted arrivals without rows."""
-        return pl.DataFrame(schema=self.incoming)
-
-
-class StateTable(Protocol):
-    """A table of an operator, and what its state must know of the rows to find those that a step has to look at."""
-
-    @property
-    def table(self) -> Table:
-        """What is to be known of its rows."""
-
-    @property
-    def clocks(self) -> tuple[str, ...]:
-        """The clocks that its rows may wait for, by name; the watermark is one of them."""
-
-    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""
-
-    def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
-        """Admitted arrivals as the rows that they would be if there were no others: what is known of those that wait.
-
-        It is asked only where arrivals may wait.
-        """
-        return incoming
-
-    def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-        """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
-        return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
-
-    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
-        """All rows of the table, arrivals that waited among them; the clock does not move."""
-        return pl.concat([loaded.rows, loaded.incoming])
-
-
-class Loaded(Protocol):
-    """What a step looks at of a table: rows, and arrivals for them, of which some may have waited.
-
-    Of the keys in `unmerged`, rows may have to become one although nothing has come.
-    """
-
-    @property
-    def rows(self) -> pl.DataFrame:
-        """Those that are due, and others that lie with them."""
-
-    @property
-    def incoming(self) -> pl.DataFrame:
-        """Arrivals, in order."""
-
-    @property
-    def overlapping(self) -> pl.DataFrame | None:
-        """Keys."""
-
-    @property
-    def requested(self) -> pl.DataFrame:
-        """Rows that were asked for and are not among `rows`: they stay as they are."""
-
-
-class State(Protocol):
-    """What a stage has kept, as a step of its operator finds it. Each table is visited once, and then left."""
-
-    @property
-    def arrived(self) -> int:
-        """How much was placed in all steps before."""
-
-    def load(
-        self,
-        kept: StateTable,
-        incoming: pl.DataFrame,
-        between: tuple[int, int] | None = None,
-        requested_keys: pl.DataFrame | None = None,
-    ) -> Loaded:
-        """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it.
-
-        Of one that is spread by time, what lies `between` two times (us), too. Of one that is visited by key and not
-        spread, the rows of `requested_keys` are read, too, and stay as they are.
-        """
-
-    def scan(
-        self, kept: StateTable, between: tuple[int, int], keys: pl.DataFrame | None = None
-    ) -> pl.DataFrame:
-        """The rows, and what waits, that lie between two times (us) in a table that is spread by time; others may, too.
-
-        Only those of these keys, if any are given. Nothing is changed.
-        """
-
-    def lookup(self, kept: StateTable, keys: pl.DataFrame) -> pl.DataFrame:
-        """The rows of a table that is `by_key` which have one of these keys; null is none."""
-
-    def append(self, kept: StateTable, rows: pl.DataFrame) -> None:
-        """Has these rows, too, in a table that is `by_key`."""
-
-    def write_back(self, kept: StateTable, rows: pl.DataFrame) -> None:
-        """Has these rows in place of those that were looked at."""
-
-
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Refused:
-    """Rows (arrivals as a rule) for which a user's function failed, and the error of each."""
+    """Rows, usually arrivals, and for each the error of a user's function."""
 
     rows: pl.DataFrame
     errors: tuple[Exception, ...]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class StepOutput:
-    """The output of a step: the emitted rows (`panes`), and counts of the arrivals.
+    """The output of a step of an operator: its panes, and the counts of arrivals.
 
-    Attributes:
-        elements: The number of arrivals. Rows that were refused are in no count.
-        placed: The number of arrivals as the state counts them, once for each window, with those that were dropped.
-        emitted: The number of placed elements, of this step or earlier ones, that took effect for the first time.
-        dropped: The number of dropped elements by reason.
-        late: The rows that were dropped, if some consumer reads them.
-        refused: The rows that a user's function could not use.
+    Args:
+        panes: The rows that are emitted.
+        elements: The number of arrivals, without refused ones.
+        placed: The number of arrivals as the state counts them, in each of their windows, dropped ones included.
+        emitted: The number of elements, pending ones among them, that are in the output, or took effect, for the first
+            time.
+        dropped: The number of dropped arrivals by reason.
+        late: The dropped arrivals, if they are wanted.
+        refused: The rows that could not be used; they are in no count.
         fired: The number of timers that fired.
-        used: The number of rows that a user's function could use, of those that waited, too; None for all elements.
+        used: The number of rows that the user's function could use, if it is called for pending rows as well; None if
+            all elements count as used.
     """
 
     panes: pl.DataFrame
@@ -252,23 +94,23 @@ class StepOutput:
 
 
 class Operator(Protocol):
-    """The computation of a stage. An operator has no state of its own: each step loads rows, and writes them back.
+    """The inside of a stage. It has no state of its own: a step loads rows of its tables and writes rows back.
 
-    Law: the output depends on the arrivals and on the clocks, and not on the buckets that rows are in. A row need not
-    be loaded if it is not due and matches no arrival.
+    Law: its output depends on the arrivals and on the clocks, not on the buckets of rows. A row that is
+    not due, and that no arrival reaches, need not be loaded.
     """
 
     @property
     def inputs(self) -> Mapping[str, Input]:
-        """The inputs by role; the first is `MAIN`."""
+        """The inputs by role."""
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
-        """The tables of the state. Rows of the first are counted as live."""
+    def tables(self) -> tuple[StateTable[Table], ...]:
+        """What it keeps. The rows of the first are those that are counted as live."""
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The clocks that the operator waits for, by name; the watermark is one of them."""
+        """The clocks that it depends on, by name; the watermark is one of them."""
 
     @property
     def declared(self) -> Declaration:
@@ -310,91 +152,21 @@ class Operator(Protocol):
 
     @property
     def ordered(self) -> bool:
-        """True if the output depends on the order in which rows arrive."""
+        """True if its output depends on the order in which rows arrive."""
         return False
 
     @property
     def python(self) -> bool:
-        """True if a step calls functions of the user's."""
+        """True if its steps call functions of the user's."""
         return False
 
     def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Reduces the rows of one task before they are sent to shards, if fewer rows give the same output."""
+        """Reduces the rows of a task on their way to the shards, if the output stays the same; by default, not."""
         return rows
 
-    def concatenated(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    def concat_arrivals(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Concatenates the arrivals of a bundle in their order; some may be pre-aggregated."""
         return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Processes the arrivals of each input with the watermarks before this step, then moves the clock."""
-
-
-@attrs.frozen
-class Admitted:
-    """The arrivals of a bundle: those that may become part of the state are `incoming`.
-
-    The counts are those of `StepOutput`. `aside` is what the operator itself will ask for when it advances.
-    """
-
-    incoming: pl.DataFrame
-    elements: int = 0
-    placed: int = 0
-    refused: Refused | None = None
-    aside: Any = None
-
-
-@attrs.frozen
-class Advanced:
-    """What comes of rows and arrivals: the rows that live on; the others as in `StepOutput`."""
-
-    rows: pl.DataFrame
-    panes: pl.DataFrame
-    emitted: int
-    dropped: Mapping[str, int] = attrs.field(factory=dict)
-    late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
-
-
-class OneTable(Operator, StateTable, Protocol):
-    """An operator with one table: arrivals are admitted, meet the rows that they reach, and then the clocks move."""
-
-    @property
-    def tables(self) -> tuple[StateTable, ...]:
-        return (self,)
-
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
-        """Admits the arrivals, by role, that may become part of the state.
-
-        `arrived` is how many rows were placed in all steps before.
-        """
-
-    def advance(
-        self,
-        rows: pl.DataFrame,
-        admitted: Admitted,
-        clock: StepClock,
-        unmerged: pl.DataFrame | None,
-    ) -> Advanced:
-        """Processes arrivals with the watermarks before this step, then moves the clock.
-
-        Rows of the keys in `unmerged` may have to become one although nothing has arrived for them.
-        """
-
-    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
-        return self.advance(loaded.rows, Admitted(loaded.incoming), clock, loaded.overlapping).rows
-
-    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
-        admitted = self.admit(arrivals, clock, state.arrived)
-        loaded = state.load(self, admitted.incoming)
-        reached = attrs.evolve(admitted, incoming=loaded.incoming)
-        advanced = self.advance(loaded.rows, reached, clock, loaded.overlapping)
-        state.write_back(self, advanced.rows)
-        return StepOutput(
-            advanced.panes,
-            admitted.elements,
-            admitted.placed,
-            advanced.emitted,
-            dict(advanced.dropped),
-            advanced.late,
-            () if admitted.refused is None else (admitted.refused,),
-        )

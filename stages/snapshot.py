@@ -8,9 +8,9 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock, Watermarks
-from stages.sizes import size_of
+from stages.frames import size_of
 from stages.stage import Stage
-from stages.state.buckets import partition
+from stages.state.buckets import split_by_bucket
 from stages.state.due_soon import MAYBE_OVERLAPS
 from stages.state.index import Index
 from stages.state.runs import Runs
@@ -21,7 +21,7 @@ from stages.state.working_set import WorkingSet
 from windowing.clocks import Times
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Snapshot:
     """The rows of one shard, by the table of its operator, and its watermarks and times.
 
@@ -52,18 +52,18 @@ def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
     state.save(store, stage.name, saved.watermarks, saved.arrived)
 
 
-def _rows(storage: Storage, state: Tables) -> pl.DataFrame:
-    if storage.table.by_key:
-        return Runs(storage).everything()
+def _rows(storage: Storage | Runs, state: Tables) -> pl.DataFrame:
+    if isinstance(storage, Runs):
+        return storage.everything()
     clock = StepClock.standing(state.watermarks, state.times)
     return storage.kept.flushed(WorkingSet.everything(storage), clock)
 
 
-def _put(storage: Storage, rows: pl.DataFrame, times: Times) -> Index:
-    if storage.table.by_key:
-        return Runs(storage).append(rows, times)
+def _put(storage: Storage | Runs, rows: pl.DataFrame, times: Times) -> Index:
+    if isinstance(storage, Runs):
+        return storage.append(rows, times)
     buckets = storage.buckets
-    for bucket, part in partition(buckets.place(rows)).items():
+    for bucket, part in split_by_bucket(buckets.place(rows)).items():
         buckets = buckets.split(bucket, size_of(part))
-    nothing = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
-    return storage.replace([], partition(buckets.place(rows)), nothing, times)
+    no_hot_rows = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
+    return storage.replace([], split_by_bucket(buckets.place(rows)), no_hot_rows, times)

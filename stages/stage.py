@@ -24,7 +24,7 @@ from windowing.columns import PANE_DRAINED, PANE_RETRACTED, WINDOW_END
 from windowing.time import MAX_TIME
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class StageResult:
     """The results of a step of a stage. `holder` is the key and row of state with the least hold.
 

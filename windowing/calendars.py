@@ -217,7 +217,7 @@ class CalendarWindows(WindowFn):
 
     def _days(self, days: pl.Series) -> dict[str, pl.Series]:
         length = self.count * _UNITS[self.unit]
-        # Polars' % takes the sign of the divisor, as floor division does.
+        # Polars' % has the sign of the divisor, as floor division does.
         first = days - (days - (self.start - _EPOCH).days) % length
         return {"start": first, "end": first + length, "next_end": first + 2 * length}
 

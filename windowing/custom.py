@@ -97,14 +97,14 @@ class CustomWindows(WindowFn):
         own = vars(cls).keys() | vars(cls).get("__annotations__", {}).keys()
         if taken := sorted(own & {"gaps", "period", "span"}):
             raise TypeError(
-                f"{cls.__name__}: {taken[0]} says how built-in windows lie; give yours another name"
+                f"{cls.__name__}: {taken[0]} is an attribute of built-in windows; give yours another name"
             )
         _require_no_misspelling(cls)
         columns: object = cls.columns
         if isinstance(columns, str):
             raise TypeError(f"{cls.__name__}: columns must be a tuple of names: ({columns!r},)")
 
-    # A plain subclass has attributes that attrs knows nothing of.
+    # A plain subclass has attributes that are no attrs fields.
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -217,7 +217,7 @@ def _with_previous_ends(frame: Frame) -> Frame:
     element, end = pl.col(_ELEMENT), pl.col(WINDOW_END)
     before = pl.when(element != element.shift()).then(MIN_TIME).when(end != end.shift()).then(end.shift())
     ordered = frame.with_row_index(_PLACE).sort(_ELEMENT, WINDOW_END)
-    # What is left null has the end of the row before it, and so what that has.
+    # A null means the same end as in the row before, and so the same previous end.
     found = ordered.with_columns(before.forward_fill().fill_null(MIN_TIME).alias(PREVIOUS_END))
     return found.sort(_PLACE).drop(_PLACE)
 

@@ -105,7 +105,7 @@ def _is_cached(value: Any, name: str) -> bool:
 
 def _default(default: Any) -> Any:
     """The value of an attribute that is not set."""
-    made = getattr(default, "factory", None)  # of what `attrs.Factory` gives
+    made = getattr(default, "factory", None)  # if it is an `attrs.Factory`
     return default if made is None or default.takes_self else made()
 
 

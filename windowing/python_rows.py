@@ -66,7 +66,7 @@ def each(
             results.extend(calls)
             if len(results) == count:
                 break
-            # It ends what iterates, and would take the rest of the values with it.
+            # A StopIteration ends `extend` without an error, and the rest of the values would be lost.
             raise RuntimeError("the function raised StopIteration")
         except Exception as error:
             failed(len(results), error)
@@ -106,7 +106,7 @@ def _fits(value: pl.Expr, dtype: Any) -> pl.Expr | None:
     if isinstance(dtype, pl.Datetime):
         if dtype.time_unit == "ns":
             return None
-        # In a zone a day less at both ends, as that may take some hours.
+        # A day less at both ends with a zone, as the offset of a zone may be some hours.
         unit, less = _PER_DAY[dtype.time_unit], int(dtype.time_zone not in (None, "UTC"))
         return _between(value, (_FIRST_DAY + less) * unit, (_LAST_DAY + 1 - less) * unit - 1)
     if isinstance(dtype, pl.Duration):

@@ -89,6 +89,7 @@ def of_any_length(duration: Duration) -> int:
         return duration
     if isinstance(duration, timedelta):
         return duration // timedelta(microseconds=1)
+    # A bool is an int for Python, and never a number of seconds.
     if isinstance(duration, bool) or not isinstance(duration, str | int | float):
         raise TypeError(f"expected a duration such as '90s', a timedelta or seconds, not {duration!r}")
     if isinstance(duration, str):
@@ -126,6 +127,7 @@ def _not_a_unit(unit: str) -> str:
 
 def _scaled(number: str, unit: int) -> int:
     whole, _, fraction = number.partition(".")
+    # In integers, as a float would be wrong in the last microseconds of long durations.
     return int(whole) * unit + (round(int(fraction) * unit / 10 ** len(fraction)) if fraction else 0)
 
 

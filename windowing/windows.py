@@ -39,7 +39,7 @@ _MOST: Final = 100_000
 """Windows that an element may be in. Each is a row of its own, and a batch of those must fit into memory."""
 
 
-# Its own __getstate__ would pickle nothing of a user's subclass that is no attrs class.
+# The __getstate__ of attrs would pickle no attribute of a user's subclass that is no attrs class.
 @attrs.frozen(getstate_setstate=False)
 class WindowFn(Declared):
     """The base of all windows: `assign` finds the windows of each element.
@@ -140,7 +140,7 @@ class FixedWindows(WindowFn):
         return self.size
 
     def assign(self, frame: Frame) -> Frame:
-        # Polars' % takes the sign of the divisor, as floor division does.
+        # Polars' % has the sign of the divisor, as floor division does.
         start = _TIME - (_TIME - self.offset) % self.size
         return frame.with_columns(start.alias(WINDOW_START), _end(start, self.size).alias(WINDOW_END))
 
@@ -236,7 +236,7 @@ class Sessions(WindowFn):
         ordered = _by_key_and_start(rows, keys)
         start, end = pl.col(WINDOW_START), pl.col(WINDOW_END)
         if not _ends_ascend(ordered):
-            # A maximum for each key is that of all rows, where every key has numbers above those of the key before.
+            # Every key gets numbers above those of the key before, so one running maximum serves all keys.
             first = pl.col(_NEW_KEY).cum_sum().cast(pl.Int128) * _TWO_TO_64
             start, end = first + start, (first + end).cum_max()
         breaks = pl.col(_NEW_KEY) | (start >= end.shift()).fill_null(True)

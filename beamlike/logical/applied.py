@@ -17,9 +17,10 @@ from beamlike.logical.origins import Apply
 from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.infer import Shape
 from stages.custom import REQUIRED, CustomOperator
-from stages.operator import HOLD, MAIN, PENDING, Input, StateTable
+from stages.operator import HOLD, MAIN, PENDING, Input
 from stages.stage import Stage
 from stages.state.store import DictStore
+from stages.state_tables import KINDS, StateTable, Table
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.time import MIN_TIME
@@ -154,13 +155,16 @@ def _require_tables(operator: CustomOperator, step: str) -> None:
         raise PlanError(f"two tables of {name} have the same name; give each another one", step=step)
 
 
-def _require_table(operator: CustomOperator, kept: StateTable, step: str) -> None:
+def _require_table(operator: CustomOperator, kept: StateTable[Table], step: str) -> None:
     name = _name(operator)
     if StateTable not in type(kept).__mro__:
         raise WrongType(
             f"{name}.tables must have objects of classes that extend StateTable, not {kept!r}", step=step
         )
     table = _asked(operator, f"{type(kept).__name__}.table", lambda: kept.table, step)
+    if not isinstance(table, KINDS):
+        kinds = ", ".join(kind.__name__ for kind in KINDS)
+        raise WrongType(f"{type(kept).__name__}.table must be one of {kinds}, not {table!r}", step=step)
     lacking = [column for column in (PENDING, HOLD) if column not in table.schema]
     if lacking:
         raise PlanError(

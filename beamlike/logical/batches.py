@@ -20,7 +20,7 @@ from stages.process.cumulative import Cumulative, Previous, cumulative
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer, Value
 from stages.process.fields import FieldColumn, field_column
 from stages.process.keyed import Order
-from stages.process.layout import Layout
+from stages.process.layout import CellLayout
 from stages.process.running import Running
 
 _OWN = (TIME, TIMER, "time", *SHOWN_WINDOW)
@@ -51,7 +51,7 @@ def batched(
         require_bound(before, function_name(function), "a timer, windows before, or keep_forever=True", step)
     columns = [_column(name, dtype, before.schema, step) for name, dtype in fields.items()]
     lateness = before.windowing.allowed_lateness
-    layout = Layout(tuple(keys), before.schema, tuple(columns), dict(timers), lateness)
+    layout = CellLayout(tuple(keys), before.schema, tuple(columns), dict(timers), lateness)
     user = given_columns(schema, step)
     operator = KeyedBatches(
         tuple(keys),

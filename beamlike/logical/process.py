@@ -20,7 +20,7 @@ from beamlike.steps.python_results import as_columns
 from stages.process.declarations import NO_TYPE, Combining, Field, Process, Timer, Value, fields_of, timers_of
 from stages.process.fields import FieldColumn, field_column
 from stages.process.keyed import Order
-from stages.process.layout import Layout
+from stages.process.layout import CellLayout
 from stages.process.operator import KeyedProcess
 
 _FIRING = "on_"
@@ -65,7 +65,7 @@ def processed(
     fields = [
         _column(name, field, process, before.schema, step) for name, field in fields_of(process).items()
     ]
-    layout = Layout(
+    layout = CellLayout(
         tuple(keys),
         before.schema,
         tuple(fields),

@@ -14,8 +14,9 @@ from beamlike.plan.tables import tables_on
 from beamlike.plan.ways import Way, texts_to, way_text, ways_into, ways_to
 from beamlike.rows.dtypes import schema_text, type_name
 from stages.declared import Declaration, Said
-from stages.operator import MAIN, Table
+from stages.operator import MAIN
 from stages.sides.declarations import side_name
+from stages.state_tables import Table
 from windowing.columns import RESERVED_PREFIX
 from windowing.time import Microseconds, format_duration
 

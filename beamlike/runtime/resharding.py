@@ -56,7 +56,7 @@ def take_apart(
     store = DictStore({(stage.name, key): value for key, value in values.items()})
     saved = save(stage.stage, store)
     origin = shard_name(stage.name, shard)
-    copied = {kept.table.name for kept in stage.stage.operator.tables if kept.table.copied}
+    copied = {kept.table.name for kept in stage.stage.operator.tables if kept.table.on_all_shards}
     for table, kept in saved.rows.items():
         if table not in copied:
             sent = now.data(stage.name, kept, origin)

@@ -80,7 +80,7 @@ class StageTask:
         ordered = operator.ordered or role != MAIN
         frames = in_order(self.plan, self.sources, rows, ordered=ordered)
         if role == MAIN:
-            return operator.concatenated(frames)
+            return operator.concat_arrivals(frames)
         return pl.concat(frames) if frames else operator.inputs[role].no_arrivals()
 
     def source_records(self, inputs: Inputs) -> dict[str, SourceRecord]:

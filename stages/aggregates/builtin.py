@@ -150,7 +150,7 @@ class First(_ByTime):
     """The value of the element with the least event time; of equals, the one that arrived first."""
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        # A null time is the accumulator of nothing; arg_min leaves nulls out and takes the first of equals.
+        # A null time is the empty accumulator; arg_min leaves nulls out and returns the first of equals.
         return {"time": acc["time"].min(), "value": acc["value"].get(acc["time"].arg_min())}
 
 

@@ -113,7 +113,7 @@ class Combine(Aggregate):
     def _accumulators(self, rows: pl.DataFrame, failed: Failed) -> pl.Series:
         fn = self.fn
         if len(rows):
-            fn.create_accumulator()  # what fails without any row is no fault of theirs
+            fn.create_accumulator()  # an error here is not caused by a row
 
         def added(element: Any) -> Any:
             return fn.add_input(fn.create_accumulator(), element)

@@ -138,7 +138,7 @@ def _quotients(sums: pl.DataFrame) -> Floats:
     lowest, limbs = _dense(sums)
     negative = _carry(limbs)
     if "count" in sums.columns:
-        # Polars gives null for rows of which the result is not wanted.
+        # Counts are null for rows whose result polars does not need.
         counts = sums["count"].fill_null(0).to_numpy()
         limbs = np.concatenate([np.zeros((_QUOTIENT, len(sums)), np.int64), limbs])
         lowest -= _QUOTIENT
@@ -245,7 +245,7 @@ def _limbs(values: pl.Series) -> pl.Series:
     place, shift = np.divmod(exponent.astype(np.int64) - 53, BITS)
     number = np.ldexp(np.abs(fraction), 53).astype(np.int64)
     sign = np.sign(fraction).astype(np.int64)
-    # The last limb has what fits beside the shift, and the others follow.
+    # The last limb contains the bits that fit beside the shift; the others follow.
     limbs = [(number << shift) & _MASK, *((number >> (BITS * above - shift)) & _MASK for above in (1, 2, 3))]
     rows = there.arg_true().to_numpy()
     items = pl.DataFrame(

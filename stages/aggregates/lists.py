@@ -49,7 +49,7 @@ def _merged(merge: Merge, groups: pl.Series) -> pl.Series:
         return alone[ITEM].fill_null(pl.Series([[]], dtype=dtype))
     items = _items(numbered.filter(several).explode(ITEM), dtype)
     left = _item(merge(items), dtype).group_by(GROUP, maintain_order=True).agg(ITEM)
-    # To gather lists from several chunks takes polars ten times as long.
+    # Polars gathers lists from several chunks ten times as slowly.
     both = pl.concat([alone, left.cast(alone.schema)], rechunk=True)
     found = numbered.select(GROUP).join(both, on=GROUP, how="left", maintain_order="left")[ITEM]
     return found.fill_null(pl.Series([[]], dtype=dtype))

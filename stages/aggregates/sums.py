@@ -49,7 +49,7 @@ class Wide:
     def total(self, low: pl.Series, high: pl.Series, what: str) -> pl.Series:
         """The sums. Raises `ResultError` for one that the type cannot hold."""
         lows = low.to_physical()
-        if self.dtype == pl.UInt128:  # in which what was taken back is below 0
+        if self.dtype == pl.UInt128:  # retracted values are below 0 in it
             lows = lows.cast(pl.Int128, wrap_numerical=True)
         parts = pl.DataFrame({"low": lows, "high": high})
         base = pl.lit(self.base, self.high)

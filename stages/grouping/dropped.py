@@ -12,7 +12,7 @@ from windowing.overlap import meets
 from windowing.windows import WindowFn
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Dropped:
     """Arrivals that were too late, those in no window, and the admitted ones, of which some may be dropped later."""
 
@@ -21,7 +21,7 @@ class Dropped:
     admitted: pl.DataFrame
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class LeftOut:
     """The numbers of arrivals that were too late and in no window; `rows` are set if they are wanted."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from stages import sorting
-from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, Layout
+from stages import frames
+from stages.frames import replaced
+from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, WindowLayout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
-from stages.parted import replaced
 from windowing.clocks import WATERMARK
 from windowing.columns import (
     EVENT_TIME,
@@ -23,14 +23,14 @@ from windowing.panes import ALWAYS, NEXT_INDEX, ON_TIME, Accumulation, describe,
 from windowing.triggers.base import ROOT, TriggerContext
 
 
-def ready(layout: Layout, context: TriggerContext) -> pl.Expr:
+def ready(layout: WindowLayout, context: TriggerContext) -> pl.Expr:
     """True for open windows whose trigger is ready."""
     trigger = layout.windowing.trigger
     return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, context)
 
 
 def fire(
-    rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext
+    rows: pl.DataFrame, layout: WindowLayout, input_before: int, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Fires these windows, which are ready: (the windows afterwards, their panes)."""
     trigger = layout.windowing.trigger
@@ -41,7 +41,9 @@ def fire(
     return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, input_before, context)
 
 
-def collect(rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext) -> pl.DataFrame:
+def collect(
+    rows: pl.DataFrame, layout: WindowLayout, input_before: int, context: TriggerContext
+) -> pl.DataFrame:
     """The last panes of these open windows, whose time is over: pending elements are always emitted."""
     if rows.is_empty():
         return layout.no_panes
@@ -49,8 +51,9 @@ def collect(rows: pl.DataFrame, layout: Layout, input_before: int, context: Trig
 
 
 def _emit(
-    rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext
+    rows: pl.DataFrame, layout: WindowLayout, input_before: int, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
+    # The hold is part of the promise: a key whose elements hold the watermark is not late on any shard.
     promised = pl.min_horizontal(pl.lit(input_before, pl.Int64), HOLD)
     rows = rows.with_columns(timing(context.watermark, promised).alias(PANE_TIMING))
     emits = _emits(layout)
@@ -61,12 +64,13 @@ def _emit(
     emitting, silent = rows.filter(emits), rows.filter(~emits)
     panes = _panes(emitting, layout)
     taken_back = _taken_back(emitting, layout)
+    # Retractions are made first, as the new panes then replace the outstanding ones.
     emitting = emitting.with_columns(**_as_outstanding(panes, layout))
     rows = pl.concat([_standing(emitting, layout), silent])
     return _after(rows, emits, layout), pl.concat([taken_back, panes])
 
 
-def _emits(layout: Layout) -> pl.Expr:
+def _emits(layout: WindowLayout) -> pl.Expr:
     """True if a window that fires emits a pane; one without new elements only says that the window is complete."""
     windowing = layout.windowing
     emits = pl.col(PENDING) > 0
@@ -75,7 +79,7 @@ def _emits(layout: Layout) -> pl.Expr:
     return emits | pl.col(PANE_LAST) if windowing.closing == ALWAYS else emits
 
 
-def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _panes(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     end = pl.col(WINDOW_END) - 1
     timestamp = pl.min_horizontal(pl.col(HOLD), end).fill_null(end)
     return rows.select(
@@ -89,21 +93,21 @@ def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     )
 
 
-def _silent(layout: Layout) -> pl.Expr:
+def _silent(layout: WindowLayout) -> pl.Expr:
     """True for firing windows without elements left, and without panes that stay."""
     nothing = pl.col(REMAINING) == 0
     # A pane that stays has to be replaced, or corrected, by one of no elements.
     return nothing if layout.retracts else nothing & (pl.col(NEXT_INDEX) == 0)
 
 
-def shown(panes: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def shown(panes: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """The panes that a step emits, without columns that are used inside of the step only."""
     if not layout.retractions:
         return panes.drop(EMITTED)
     return panes.filter(~pl.col(SILENT)).drop(EMITTED, SILENT)
 
 
-def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _taken_back(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """The panes that the next ones of these windows replace, as they were, but marked as retracted."""
     panes = rows.select(*layout.keys, OUTSTANDING).explode(OUTSTANDING, empty_as_null=False)
     return (
@@ -117,14 +121,14 @@ def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     )
 
 
-def _as_outstanding(panes: pl.DataFrame, layout: Layout) -> dict[str, pl.Series]:
+def _as_outstanding(panes: pl.DataFrame, layout: WindowLayout) -> dict[str, pl.Series]:
     """Each pane as the one of its window that may be retracted, which holds at its time."""
     content = pl.struct(name for name in layout.panes if name not in layout.keys)
     outstanding = panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
     return {OUTSTANDING: outstanding, OUTSTANDING_HOLD: panes[EVENT_TIME]}
 
 
-def _standing(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _standing(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Windows that have emitted; those that were silent have nothing to retract."""
     if not layout.retractions:
         return rows
@@ -134,7 +138,7 @@ def _standing(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     )
 
 
-def let_go(rows: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.DataFrame:
+def let_go(rows: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
     """Moves the holds of panes that may be retracted later by the allowed lateness, in windows that are over.
 
     A stage that reads the panes allows at least as much lateness, so a correction is not too late there.
@@ -148,7 +152,7 @@ def let_go(rows: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.Da
     return rows.with_columns(hold.otherwise(OUTSTANDING_HOLD).alias(OUTSTANDING_HOLD))
 
 
-def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
+def _after(rows: pl.DataFrame, emits: pl.Expr, layout: WindowLayout) -> pl.DataFrame:
     last = pl.col(PANE_LAST)
     said = emits & ~pl.col(SILENT) if layout.retractions else emits
     discards = layout.windowing.accumulation is Accumulation.DISCARDING
@@ -169,10 +173,10 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
 
 def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     """The panes in a fixed order, for equal bytes in a replay: retracted ones first, then by end, start and key."""
-    return sorting.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
+    return frames.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
 
 
-def deadline(layout: Layout, context: TriggerContext, clock: str) -> pl.Expr:
+def deadline(layout: WindowLayout, context: TriggerContext, clock: str) -> pl.Expr:
     """The time after `context` at which a window may fire, is collected, or moves the holds of outstanding panes."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}

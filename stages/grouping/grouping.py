@@ -8,35 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import polars as pl
 
-from stages.aggregates.base import ARRIVAL, Aggregate
+from stages.aggregates.base import Aggregate
 from stages.clock import StepClock
 from stages.declared import Declaration, Text, choices_of
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
-from stages.grouping.combiner_lifting import (
-    count_in,
-    elements_in,
-    is_lifted,
-    lift,
-    lift_if_smaller,
-    lift_slices,
-    lifts_early,
-    place,
-)
+from stages.frames import concat_nonempty, partition, replaced
+from stages.grouping.accepting import AcceptedInput, with_accumulators
 from stages.grouping.described import facts_of
 from stages.grouping.dropped import Dropped, Late, LeftOut
 from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
-from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
+from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, WindowLayout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
+from stages.grouping.pre_aggregation import (
+    count_elements,
+    count_placed,
+    has_accumulators,
+    may_pre_aggregate,
+    place,
+    pre_aggregate,
+    pre_aggregate_if_smaller,
+    pre_aggregate_slices,
+)
 from stages.grouping.rejected import refuse
-from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Spread, Table
-from stages.parted import parted, replaced, together
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput
+from stages.state_tables import KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
 from windowing.clocks import WATERMARK, Times
-from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.overlap import in_company, meets
 from windowing.timestamp_combiners import TimestampCombiner
@@ -51,7 +53,7 @@ FEW: Final = 1_000
 
 
 @attrs.frozen(slots=False)
-class Grouping(OneTable):
+class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     """Aggregates per key and window. `schema` contains the types of the arrivals' columns, keys included.
 
     `merge_windows=False` keeps the windows of arrivals, as after an earlier grouping that has merged them.
@@ -68,7 +70,7 @@ class Grouping(OneTable):
     retractions: bool = False
     late_columns: tuple[str, ...] | None = None
     letter_columns: tuple[str, ...] = ()
-    layout: Layout = attrs.field(init=False, repr=False, eq=False)
+    layout: WindowLayout = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         aggregates = self.aggregates
@@ -76,7 +78,7 @@ class Grouping(OneTable):
             aggregates = {name: aggregate.where_windows_merge() for name, aggregate in aggregates.items()}
         if self.retractions:
             aggregates = {name: aggregate.where_taken_back() for name, aggregate in aggregates.items()}
-        layout = Layout(self.keys, self.windowing, aggregates, self.schema, self.retractions)
+        layout = WindowLayout(self.keys, self.windowing, aggregates, self.schema, self.retractions)
         object.__setattr__(self, "layout", layout)
 
     @property
@@ -109,7 +111,7 @@ class Grouping(OneTable):
     def columns(self) -> tuple[str, ...]:
         """The user's columns that it reads: those of keys, aggregates and windowing, and those shown of late rows."""
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
-        # Where windows were assigned before, what they were made from may be gone.
+        # If windows were assigned before, the columns that they were made from may be missing.
         needed += [column for column in self.windowing.columns if column in self.schema]
         needed += [*(self.late_columns or ()), *self.letter_columns]
         return tuple(dict.fromkeys([*self.keys, *needed]))
@@ -137,23 +139,30 @@ class Grouping(OneTable):
     def python(self) -> bool:
         return self.windowing.windows.python or any(each.python for each in self.aggregates.values())
 
+    @property
+    def tables(self) -> tuple[StateTable[Table], ...]:
+        return (self,)
+
     @cached_property
-    def table(self) -> Table:
-        ordered = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
-        return Table(
-            "window",
-            "has elements that wait for a pane",
-            self.keys,
-            WINDOW_COLUMNS,
-            self.layout.state,
-            self.layout.incoming,
-            missing=self.layout.missing(),
-            spread=self._spread(),
-            waits_until={WATERMARK: pl.col(WINDOW_END)} if self.waits else None,
+    def table(self) -> WindowTable | KeyedTable:
+        common: dict[str, Any] = {
+            "row": "window",
+            "waits": "has elements that wait for a pane",
+            "keys": self.keys,
+            "bounds": WINDOW_COLUMNS,
+            "schema": self.layout.state,
+            "incoming": self.layout.incoming,
+            "missing": self.layout.missing(),
+            "spread": self._spread(),
+        }
+        if not self.waits:
+            return KeyedTable(**common)
+        return WindowTable(
+            **common,
+            waits_until={WATERMARK: pl.col(WINDOW_END)},
             holds_as_a_whole=self.holds_as_a_whole,
             merges=self.merging,
-            in_turn=self.merging and ordered,
-            visited_by_key=not self.waits,
+            in_turn=self.merging and any(each.ordered for each in self.layout.aggregates.values()),
         )
 
     def _spread(self) -> Spread | None:
@@ -197,133 +206,129 @@ class Grouping(OneTable):
         hit = numbered.join(rows, on=window, how="semi", nulls_equal=True)["__row"]
         return numbered["__row"].is_in(hit.implode())
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
+        accepted = self._accept(arrivals[MAIN], clock, state.arrived)
+        loaded = state.load(self, accepted.incoming)
+        accepted = attrs.evolve(accepted, incoming=loaded.incoming)
+        rows, given = self._advance(loaded.rows, accepted, clock, loaded.overlapping)
+        state.write_back(self, rows)
+        return given
+
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return self._advance(loaded.rows, AcceptedInput(loaded.incoming), clock, loaded.overlapping)[0]
+
+    def _accept(self, arrivals: pl.DataFrame, clock: StepClock, arrived: int) -> AcceptedInput:
         """Assigns windows to arrivals; those whose window has been collected are too late.
 
-        They may have been pre-aggregated before (`lift`). `arrived` is the number of elements in all steps before.
+        They may be pre-aggregated already. `arrived` is the number of elements in all steps before.
         """
-        elements, refused = refuse(arrivals[MAIN], self.layout)
-        if self.lifts_early:
-            elements = lift_slices(elements, self.layout)
+        elements, refused = refuse(arrivals, self.layout)
+        if self.may_pre_aggregate:
+            elements = pre_aggregate_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
         in_time = collected_at(self.windowing.allowed_lateness) > clock.input_before
-        admitted, behind = parted(placed, in_time)
-        incoming = reduce_arrivals(
-            self._lifted(admitted, clock.input_before, arrived), self.layout, self.merging
-        )
+        accepted, behind = partition(placed, in_time)
+        lifted = with_accumulators(accepted, self.layout, clock.input_before, arrived)
+        incoming = reduce_arrivals(lifted, self.layout, self.merging)
         wanted = self.late_columns is not None
-        rows = Dropped(behind, outside, admitted) if wanted else None
-        late, nowhere = count_in(behind), count_in(outside)
-        return Admitted(
+        rows = Dropped(behind, outside, accepted) if wanted else None
+        late, nowhere = count_placed(behind), count_placed(outside)
+        return AcceptedInput(
             incoming,
-            elements_in(elements),
+            count_elements(elements),
             int(incoming[COUNT].sum()) + late + nowhere,
             refused,
             LeftOut(late, nowhere, rows),
         )
 
-    def _lifted(self, admitted: pl.DataFrame, watermark: int, arrived: int) -> pl.DataFrame:
-        """Adds accumulators, a count, and the hold that each row places; a late row holds nothing.
-
-        Lateness is judged by the input watermark, which all shards share. A hold that follows from the window is left
-        out: as a constant it takes no room.
-        """
-        combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
-        if is_lifted(admitted):
-            hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*self.layout.parts, COUNT)}
-        else:
-            hold = combiner.element_hold(windows.ends_before(admitted) if combiner.adjusted else None)
-            lifted = self.layout.lift(retractions=PANE_RETRACTED in admitted.columns)
-            admitted = self.layout.marked(admitted)
-            if self.layout.numbered:
-                admitted = admitted.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
-        holds = pl.lit(False) if combiner.depends_on_window else hold >= watermark
-        holding = pl.when(holds).then(hold).alias(NEW_HOLD)
-        return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
-
     @property
-    def lifts_early(self) -> bool:
+    def may_pre_aggregate(self) -> bool:
         """True if arrivals may be pre-aggregated before they are sent to shards, as no single late ones are wanted."""
-        return self.late_columns is None and lifts_early(self.layout, self.merging)
+        return self.late_columns is None and may_pre_aggregate(self.layout, self.merging)
 
     def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return lift_if_smaller(rows, self.layout) if self.lifts_early else rows
+        return pre_aggregate_if_smaller(rows, self.layout) if self.may_pre_aggregate else rows
 
-    def concatenated(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    def concat_arrivals(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Concatenates the arrivals; if some were pre-aggregated in their tasks, the others are as well."""
-        if any(map(is_lifted, frames)):
-            frames = [lift(frame, self.layout) for frame in frames]
-        return super().concatenated(frames)
+        if any(map(has_accumulators, frames)):
+            frames = [pre_aggregate(frame, self.layout) for frame in frames]
+        return super().concat_arrivals(frames)
 
-    def advance(
-        self,
-        state: pl.DataFrame,
-        admitted: Admitted,
-        clock: StepClock,
-        unmerged: pl.DataFrame | None,
-    ) -> Advanced:
+    def _advance(
+        self, state: pl.DataFrame, accepted: AcceptedInput, clock: StepClock, overlapping: pl.DataFrame | None
+    ) -> tuple[pl.DataFrame, StepOutput]:
         """Processes elements with the watermarks before this step, then moves the clock: one decision per window each.
 
-        Elements arrive at the processing time of this step. Rows of the keys in `unmerged` may overlap although nothing
-        has arrived for them.
+        Elements arrive at the processing time of this step. Rows of the keys in `overlapping` may overlap although
+        nothing has arrived for them. Returns the rows that stay, and the output.
         """
-        touched, untouched, closed, panes = self._elements(state, admitted.incoming, clock, unmerged)
-        rows = together(touched, untouched)
+        touched, untouched, closed, panes = self._elements(state, accepted.incoming, clock, overlapping)
+        rows = concat_nonempty(touched, untouched)
         if clock.moves and len(rows):
             rows, due = self._move(rows, clock)
-            panes = together(panes, due)
+            panes = concat_nonempty(panes, due)
         rows = let_go(rows, self.layout, self._context(clock.now))
-        left_out: LeftOut = admitted.aside or LeftOut()
+        left_out = accepted.left_out
         dropped = {
             LATE: left_out.late,
             CLOSED_WINDOW: int(closed.rows[COUNT].sum()),
             NO_WINDOW: left_out.nowhere,
         }
-        emitted, late = int(panes[EMITTED].sum()), self._late(left_out.rows, closed)
-        return Advanced(rows, shown(panes, self.layout), emitted, dropped, late)
+        refused = () if accepted.refused is None else (accepted.refused,)
+        given = StepOutput(
+            shown(panes, self.layout),
+            accepted.elements,
+            accepted.placed,
+            int(panes[EMITTED].sum()),
+            dropped,
+            self._late(left_out.rows, closed),
+            refused,
+        )
+        return rows, given
 
     def _elements(
         self,
         state: pl.DataFrame,
         incoming: pl.DataFrame,
         clock: StepClock,
-        unmerged: pl.DataFrame | None,
+        overlapping: pl.DataFrame | None,
     ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
         """(windows that got elements, the others, closed windows that did, panes)."""
-        if incoming.is_empty() and unmerged is None:
+        if incoming.is_empty() and overlapping is None:
             nothing = Combined(incoming, pl.LazyFrame())
             return state.clear(), state, nothing, self.layout.no_panes
         context = self._context(clock.at_arrival())
-        touched, untouched = self._touched(state, incoming, unmerged)
+        touched, untouched = self._touched(state, incoming, overlapping)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
             combined = combine_merging(both, incoming, self.layout, context)
         else:
             combined = combine_windows(both, incoming, self.layout)
-        got, others = parted(combined.rows, combined.rows[COUNT] > 0)
-        closed = Combined(parted(got, got[CLOSED])[0], combined.placed)
+        got, others = partition(combined.rows, combined.rows[COUNT] > 0)
+        closed = Combined(partition(got, got[CLOSED])[0], combined.placed)
         rows, panes = self._look(self._absorb(got, context), clock, context)
         if len(others):
-            untouched = together(untouched, others.select(list(self.layout.state)))
+            untouched = concat_nonempty(untouched, others.select(list(self.layout.state)))
         return rows, untouched, closed, in_order(panes, self.keys)
 
     def _touched(
-        self, state: pl.DataFrame, incoming: pl.DataFrame, unmerged: pl.DataFrame | None
+        self, state: pl.DataFrame, incoming: pl.DataFrame, overlapping: pl.DataFrame | None
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """(state rows that may merge or get elements, those that stay as they are)."""
         match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
         reached = incoming.select(match)
-        if unmerged is not None:
-            reached = pl.concat([reached, unmerged.select(match)])
+        if overlapping is not None:
+            reached = pl.concat([reached, overlapping.select(match)])
         if len(state) <= FEW and not (self.merging or self.python):
-            return state, state.clear()  # what gets nothing stays as it is
+            return state, state.clear()  # rows without elements stay as they are
         touched, untouched = split(state, reached, match)
         windows = self.windowing.windows
-        # To look which are alone pays where keys have many windows, of which few are touched.
+        # To find windows without neighbours pays if keys have many windows, of which few are touched.
         if not self.merging or not windows.merges_by_overlap or len(touched) <= MANY * len(incoming):
             return touched, untouched
-        touched, alone = parted(touched, in_company(touched, incoming, windows, self.keys))
-        return touched, together(untouched, alone)
+        touched, alone = partition(touched, in_company(touched, incoming, windows, self.keys))
+        return touched, concat_nonempty(untouched, alone)
 
     def _absorb(self, combined: pl.DataFrame, context: TriggerContext) -> pl.DataFrame:
         """Updates pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
@@ -344,12 +349,12 @@ class Grouping(OneTable):
     def _move(self, rows: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Removes windows whose time is over, with a last pane, and fires others that are due if they are ready."""
         then, now = self._context(clock.previous), self._context(clock.now)
-        over, rows = parted(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
-        last = collect(parted(over, ~over[CLOSED])[0], self.layout, clock.input_before, now)
+        over, rows = partition(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
+        last = collect(partition(over, ~over[CLOSED])[0], self.layout, clock.input_before, now)
         come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
-        looked, others = parted(rows, come)
+        looked, others = partition(rows, come)
         looked, due = self._look(looked, clock, now)
-        return together(others, looked), in_order(together(last, due), self.keys)
+        return concat_nonempty(others, looked), in_order(concat_nonempty(last, due), self.keys)
 
     def _come(self, then: TriggerContext, now: TriggerContext) -> list[pl.Expr]:
         """True for windows that are due on a clock other than the watermark."""
@@ -365,11 +370,11 @@ class Grouping(OneTable):
         self, rows: pl.DataFrame, clock: StepClock, context: TriggerContext
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Fires the windows that are ready: (all windows afterwards, panes)."""
-        firing, others = parted(rows, ready(self.layout, context))
+        firing, others = partition(rows, ready(self.layout, context))
         if firing.is_empty():
             return rows, self.layout.no_panes
         fired, panes = fire(firing, self.layout, clock.input_before, context)
-        return together(others, fired), panes
+        return concat_nonempty(others, fired), panes
 
     def _late(self, left_out: Dropped | None, closed: Combined) -> pl.DataFrame:
         """The arrivals that were dropped, if they are wanted."""

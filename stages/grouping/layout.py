@@ -59,7 +59,7 @@ def _mark(name: str) -> str:
 
 
 @attrs.frozen(slots=False)
-class Layout:
+class WindowLayout:
     """The columns of the rows of a grouping, and the expressions that fill and fold them."""
 
     keys: tuple[str, ...]
@@ -76,6 +76,7 @@ class Layout:
             for name, aggregate in self.aggregates.items()
             for part, spec in aggregate.parts(self.schema).items()
         }
+        # Counts like an accumulator, so every fold of accumulators keeps it.
         return of_results | ({REMAINING: Part(pl.Int64(), 0)} if self.retractions else {})
 
     @cached_property
@@ -159,6 +160,7 @@ class Layout:
         for name, aggregate in self.aggregates.items():
             for part, lifted in self._lifted(aggregate, retractions).items():
                 column = _accumulator(name, part)
+                # An element that is not accepted is as no element: merging it changes nothing.
                 if aggregate.where is not None:
                     lifted = pl.when(_mark(name)).then(lifted).otherwise(self.parts[column].literal())
                 lifts[column] = lifted

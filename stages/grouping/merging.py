@@ -7,9 +7,9 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, Layout
+from stages.frames import partition, replaced
+from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, WindowLayout
 from stages.operator import HOLD, PENDING
-from stages.parted import parted, replaced
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
 from windowing.triggers.base import ALL, ROOT, TriggerContext
@@ -23,7 +23,7 @@ _NOT: Final = "|not"
 MERGED_COLUMNS: Final = ("__merged_start", "__merged_end")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Combined:
     """A row per (key, window) that arrivals may have reached, and the merged window of each window of arrivals."""
 
@@ -31,10 +31,10 @@ class Combined:
     placed: pl.LazyFrame
 
 
-def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl.DataFrame:
+def reduce_arrivals(arrivals: pl.DataFrame, layout: WindowLayout, merging: bool) -> pl.DataFrame:
     """Lifted elements with windows -> one row per (key, window or run of windows that merge)."""
     combiner = layout.windowing.timestamp_combiner
-    # Rows that were lifted before they came are several elements each.
+    # A row that was pre-aggregated is several elements.
     count = pl.col(COUNT).sum() if COUNT in arrivals.columns else pl.len().cast(pl.Int64)
     folds = {**layout.merge, COUNT: count, NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
     if merging and layout.windowing.windows.merges_in_parts:
@@ -45,25 +45,25 @@ def reduce_arrivals(arrivals: pl.DataFrame, layout: Layout, merging: bool) -> pl
     return reduced.select(replaced(layout.incoming, layout.fresh))
 
 
-def _by_run(ordered: pl.DataFrame, layout: Layout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
+def _by_run(ordered: pl.DataFrame, layout: WindowLayout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
     keys = [pl.col(key).first() for key in layout.keys]
     bounds = layout.windowing.windows.run_bounds()
     return ordered.group_by(RUN, maintain_order=True).agg(*keys, **bounds, **folds)
 
 
-def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> Combined:
+def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> Combined:
     """State and arrivals of windows that do not merge -> one row each; a closed window accepts no elements."""
     merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
     placed = incoming.lazy().select(*layout.keys, *WINDOW_COLUMNS, **merged)
     return Combined(_grouped(pl.concat([state, incoming]), layout), placed)
 
 
-def _grouped(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _grouped(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**layout.folds)
 
 
 def combine_merging(
-    state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, context: TriggerContext
+    state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout, context: TriggerContext
 ) -> Combined:
     """State and arrivals of merging windows -> one row per merged one, and the closed ones, which do not merge.
 
@@ -79,11 +79,11 @@ def combine_merging(
     return Combined(_meet_closed(merged, closed, layout), placed)
 
 
-def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """All rows with the number and the bounds of the run that each is in.
 
-    `_SAME`: an open window has these bounds already. Within a run, what was there comes first, in order of time, and
-    then what comes, in order of arrival: `last` prefers the later of equals.
+    `_SAME`: an open window has these bounds already. Within a run, open windows are first, in order of time, then
+    arrivals, in their order: `last` prefers the later of equals.
     """
     rows = pl.concat(
         [
@@ -107,7 +107,7 @@ def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl
     return ordered.sort(2 * count * pl.col(RUN).cast(pl.Int64) + place).drop(_NUMBER)
 
 
-def _masked(layout: Layout) -> dict[str, pl.Expr]:
+def _masked(layout: WindowLayout) -> dict[str, pl.Expr]:
     """Keeps pane numbering only in the part with the merged bounds; for `cell|all`, adds the negation of bits."""
     same, active = pl.col(_SAME), pl.col(_ACTIVE)
     masked = {
@@ -118,13 +118,13 @@ def _masked(layout: Layout) -> dict[str, pl.Expr]:
     return masked | {name + _NOT: active & ~pl.col(name) for name in bits}
 
 
-def _merge_folds(layout: Layout) -> dict[str, pl.Expr]:
+def _merge_folds(layout: WindowLayout) -> dict[str, pl.Expr]:
     cells = layout.windowing.trigger.cells().items()
     negations = {name + _NOT: pl.col(name + _NOT).any() for name, cell in cells if cell.fold == "any"}
     return negations | {_PARTS: pl.col(_ACTIVE).sum(), _SAME: pl.col(_SAME).any()}
 
 
-def _settle(merged: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.DataFrame:
+def _settle(merged: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
     """Updates trigger cells and holds of windows that have grown or merged."""
     trigger = layout.windowing.trigger
     grown = (pl.col(_PARTS) > 1) | ((pl.col(_PARTS) == 1) & ~pl.col(_SAME))
@@ -141,14 +141,14 @@ def _settle(merged: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl
         held = pl.col(HOLD).is_not_null() & ~context.window_is_over()
         columns[HOLD] = pl.when(~grown).then(HOLD).when(held).then(pl.col(WINDOW_END) - 1)
     merged = merged.with_columns(**columns)
-    # Open parts are unfinished; yet a fold over them may finish a composite. What was pending counts as dropped.
+    # Open parts are unfinished; yet a fold over them may finish a composite. Pending elements then count as dropped.
     closed = (pl.col(_PARTS) > 0) & trigger.finished({name: pl.col(name) for name in trigger.cells()}, ROOT)
     return merged.with_columns(
         closed.alias(CLOSED), (pl.col(COUNT) + pl.when(closed).then(PENDING).otherwise(0)).alias(COUNT)
     ).select(*layout.incoming, _PARTS)
 
 
-def _meet_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _meet_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     window = [*layout.keys, *WINDOW_COLUMNS]
     fresh = merged.filter(pl.col(_PARTS) == 0).drop(_PARTS)
     open_ = merged.filter(pl.col(_PARTS) > 0).drop(_PARTS)
@@ -163,4 +163,4 @@ def split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl
     if state.is_empty() or not on:
         return state, state.clear()
     hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
-    return parted(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
+    return partition(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))

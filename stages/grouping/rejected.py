@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from stages.grouping.layout import Layout
+from stages.grouping.layout import WindowLayout
 from stages.operator import Refused
 
 
-def refuse(arrivals: pl.DataFrame, layout: Layout) -> tuple[pl.DataFrame, Refused | None]:
+def refuse(arrivals: pl.DataFrame, layout: WindowLayout) -> tuple[pl.DataFrame, Refused | None]:
     """(arrivals with the accumulators of users' own aggregates, the arrivals for which one could not be made).
 
     Each row is processed once, even if it is late or in several windows.
@@ -20,7 +20,7 @@ def refuse(arrivals: pl.DataFrame, layout: Layout) -> tuple[pl.DataFrame, Refuse
     def failed(row: int, error: Exception) -> None:
         if isinstance(error, MemoryError):
             raise error  # which is no fault of the row
-        # Only the first is ever raised, and what a traceback holds is large.
+        # Only the first error is ever raised, and the frames of a traceback are large.
         errors.setdefault(row, error.with_traceback(None) if errors else error)
 
     lifted = arrivals.with_columns(

@@ -1,4 +1,12 @@
-"""The as-of join: joins each row of the left side with the newest version of its key at the time of the row."""
+"""The as-of join: joins each row of the left side with the newest version of its key at the time of the row.
+
+    versions of a key    v1 ---------- v2 -------------- v3 ------->      each has the time of the NEXT one
+    left rows                  a              b    c          d
+    result                   (a, v1)        (b, v2) (c, v2)  (d, v3)      (d, null) if v3 is older than the tolerance
+
+A left row is pending until the watermark has passed its time. A version is removed when the watermark reaches NEXT:
+rows that are still to come in time are not before that.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +20,9 @@ import polars as pl
 from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Loaded, State, StateTable, StepOutput, Table
-from stages.waiting import NUMBER, Waiting
+from stages.operator import HOLD, MAIN, PENDING, StepOutput
+from stages.pending_rows import NUMBER, PendingRows
+from stages.state_tables import KeyedTable, Loaded, State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time
@@ -27,7 +36,7 @@ How = Literal["left", "inner"]
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(StateTable):
+class Versions(StateTable[KeyedTable]):
     """The versions of each key. A version is removed when no row to come can see it: it was replaced, or is too old."""
 
     keys: tuple[str, ...]
@@ -42,15 +51,14 @@ class Versions(StateTable):
         return pl.Schema({**self.schema, **own})
 
     @cached_property
-    def table(self) -> Table:
-        return Table(
-            "version",
-            "is the newest",
-            self.keys,
-            (EVENT_TIME, NEXT),
-            self.rows,
-            self.rows,
-            visited_by_key=True,
+    def table(self) -> KeyedTable:
+        return KeyedTable(
+            row="version",
+            waits="is the newest",
+            keys=self.keys,
+            bounds=(EVENT_TIME, NEXT),
+            schema=self.rows,
+            incoming=self.rows,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
@@ -67,7 +75,7 @@ class Versions(StateTable):
 
     def newest(self, versions: pl.DataFrame) -> pl.DataFrame:
         """Keeps a version for each time of a key, the last to arrive, and adds the time of the next version."""
-        # Neighbours in one order are compared: a shift within each key takes ten times as long.
+        # Neighbours in one order are compared: a shift within each key is ten times as slow.
         ordered = versions.sort(*self.keys, EVENT_TIME, NUMBER)
         following = pl.col(EVENT_TIME).shift(-1)
         of_key = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).shift(-1)) for key in self.keys)
@@ -97,8 +105,8 @@ class AsOfJoin(TimeJoin):
         return True
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
-        return (self.versions, self.waiting)
+    def tables(self) -> tuple[StateTable[Table], ...]:
+        return (self.versions, self.pending)
 
     @cached_property
     def versions(self) -> Versions:
@@ -106,9 +114,9 @@ class AsOfJoin(TimeJoin):
         return Versions(self.keys, self.columns(RIGHT), self.tolerance)
 
     @cached_property
-    def waiting(self) -> Waiting:
+    def pending(self) -> PendingRows:
         """The table of pending rows, of the left side."""
-        return Waiting(self.keys, self.columns(LEFT))
+        return PendingRows(self.keys, self.columns(LEFT))
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Joins the rows whose time the watermark has passed with their versions."""
@@ -116,6 +124,7 @@ class AsOfJoin(TimeJoin):
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
         left, versions = numbered.filter(~ON_THE_RIGHT), numbered.filter(ON_THE_RIGHT)
         may_come = in_time(clock.input_before, self.allowed_lateness)
+        # Late left rows within the allowed lateness are due at once, with the versions that are left.
         due = self._due(state, left.filter(may_come), clock)
         panes = self._joined(due, self._versions(state, versions, due, clock))
         late = left.filter(~may_come)
@@ -137,12 +146,12 @@ class AsOfJoin(TimeJoin):
                 pl.lit(1, pl.Int64).alias(PENDING),
                 pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
             )
-            .select(list(self.waiting.schema))
+            .select(list(self.pending.schema))
         )
-        loaded = state.load(self.waiting, waits)
+        loaded = state.load(self.pending, waits)
         pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < clock.watermark
-        state.write_back(self.waiting, pool.filter(~come))
+        state.write_back(self.pending, pool.filter(~come))
         return pool.filter(come).sort(EVENT_TIME, NUMBER)
 
     def _versions(
@@ -152,8 +161,8 @@ class AsOfJoin(TimeJoin):
         table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
         new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
-        loaded = state.load(table, new.select(list(table.rows)), requested_keys=asked)
-        # Those of keys for which none has come are as they were.
+        loaded = state.load_with(table, new.select(list(table.rows)), asked)
+        # Versions of keys without new ones are up to date.
         changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
         others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)
         versions = pl.concat([others, table.newest(pl.concat([changed, loaded.incoming]))])

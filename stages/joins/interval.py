@@ -1,6 +1,17 @@
 """The interval join: joins rows of two sides with equal keys whose event times are within bounds of each other.
 
 A row is stored until the watermark says that no partner can still arrive; an outer join then emits it without one.
+
+    left  row of time t       partners      t + low <= right time <= t + high
+    right row of time t       partners      t - high <= left time <= t - low
+
+    event time   ----- t + low ====== t + high -------------- >
+                                            |<- lateness ->| a left row of time t is removed
+
+    step    new left  x stored right        each row has a number, so a pair is made once: by the later arrival
+            stored left x new right
+            new left  x new right
+            then: removed and never matched -> emitted alone (outer)
 """
 
 from __future__ import annotations
@@ -18,9 +29,10 @@ from stages.dropped import LATE
 from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
-from stages.joins.side import MATCHED, UNTIL, Side
-from stages.operator import MAIN, State, StateTable, StepOutput
-from stages.waiting import NUMBER
+from stages.joins.side import MATCHED, UNTIL, JoinSide
+from stages.operator import MAIN, StepOutput
+from stages.pending_rows import NUMBER
+from stages.state_tables import State, StateTable, Table
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time
@@ -66,21 +78,21 @@ class IntervalJoin(TimeJoin):
         return f"{self.how} within {format_duration(self.low)} to {high}{time}"
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.left, self.right)
 
     @cached_property
-    def left(self) -> Side:
+    def left(self) -> JoinSide:
         """The left rows. A partner of a row of time t may arrive until t + high."""
         return self._side(LEFT, self.high if isinstance(self.high, int) else None)
 
     @cached_property
-    def right(self) -> Side:
+    def right(self) -> JoinSide:
         """The right rows. A partner of a row of time t may arrive until t - low."""
         return self._side(RIGHT, -self.low)
 
-    def _side(self, name: str, reach: int | None) -> Side:
-        return Side(
+    def _side(self, name: str, reach: int | None) -> JoinSide:
+        return JoinSide(
             name,
             self.keys,
             self.columns(name),
@@ -97,11 +109,13 @@ class IntervalJoin(TimeJoin):
         rows = arrivals[MAIN]
         may_come = in_time(clock.input_before, self.allowed_lateness)
         late, usable = rows.filter(~may_come), rows.filter(may_come)
+        # Numbers go on from step to step: with the key they identify a row of the table.
         numbered = (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER)
         usable = usable.with_columns(numbered)
         left = self.left.with_holds(self._with_until(usable.filter(~ON_THE_RIGHT)))
         right = self.right.with_holds(usable.filter(ON_THE_RIGHT))
         old_left, old_right = self._there(state, self.left, right), self._there(state, self.right, left)
+        # The tables lack the new rows until `_left`, so each pair is in one of the three products only.
         found = [self._paired(left, old_right), self._paired(old_left, right), self._paired(left, right)]
         paired = pl.concat([pair for pairs_of in found for pair in pairs_of] or [self._nothing])
         alone = [
@@ -136,7 +150,7 @@ class IntervalJoin(TimeJoin):
     def _left(
         self,
         state: State,
-        side: Side,
+        side: JoinSide,
         came: pl.DataFrame,
         old: pl.DataFrame,
         paired: pl.DataFrame,
@@ -145,7 +159,7 @@ class IntervalJoin(TimeJoin):
         """Stores the rows of a side that may still get a partner, and returns the others that never had one."""
         loaded = state.load(side, self._marked(side, came, old, paired) if side.outer else came)
         rows = loaded.rows
-        if side.outer:  # What is marked takes the place of what was not.
+        if side.outer:  # Marked rows replace the unmarked ones.
             rows = rows.join(loaded.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
         rows = pl.concat([rows, loaded.incoming])
         over = side.deadlines(clock.now)[WATERMARK] <= clock.watermark
@@ -157,7 +171,7 @@ class IntervalJoin(TimeJoin):
         ).select(list(self.given))
 
     def _marked(
-        self, side: Side, came: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
+        self, side: JoinSide, came: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
     ) -> pl.DataFrame:
         """The new rows, and stored rows with their first partner; each is marked if it has one."""
         id = [*self.keys, NUMBER]
@@ -196,7 +210,7 @@ class IntervalJoin(TimeJoin):
         least, most = rows.select(first.min(), last.max().alias("last")).row(0)
         return least, most
 
-    def _there(self, state: State, side: Side, came: pl.DataFrame) -> pl.DataFrame:
+    def _there(self, state: State, side: JoinSide, came: pl.DataFrame) -> pl.DataFrame:
         """The stored rows of a side that may be partners of these rows of the other side."""
         between = self._range(came)
         return side.table.no_rows if between is None else state.scan(side, between, came.select(self.keys))

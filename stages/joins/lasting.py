@@ -1,4 +1,7 @@
-"""The join without bounds: emits each pair of rows with equal keys once, at once; all rows are retained."""
+"""The join without bounds: emits each pair of rows with equal keys once, at once; all rows are retained.
+
+step    new left x stored right,  stored left x new right,  new left x new right;  then the new rows are stored
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, State, StateTable, StepOutput, Table
+from stages.operator import HOLD, MAIN, PENDING, StepOutput
+from stages.state_tables import AppendTable, State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 
 
 @attrs.frozen(slots=False, eq=False)
-class Rows(StateTable):
+class RetainedRows(StateTable[AppendTable]):
     """The rows of one side, in a column of structs. None is ever removed."""
 
     name: str
@@ -25,12 +29,12 @@ class Rows(StateTable):
     clocks = (WATERMARK,)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> AppendTable:
         own = dict.fromkeys((EVENT_TIME, PENDING, HOLD), pl.Int64())
         rows = pl.Schema({**self.schema, **own})
         name = "" if self.name == LEFT else self.name
         bounds = (EVENT_TIME, EVENT_TIME)
-        return Table("row", "is kept", self.keys, bounds, rows, rows, name=name, by_key=True)
+        return AppendTable(row="row", waits="is kept", keys=self.keys, bounds=bounds, schema=rows, name=name)
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """No row is ever due."""
@@ -53,18 +57,18 @@ class LastingJoin(TimeJoin):
         return "inner, kept for ever"
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.left, self.right)
 
     @cached_property
-    def left(self) -> Rows:
+    def left(self) -> RetainedRows:
         """The table of left rows."""
-        return Rows(LEFT, self.keys, self.columns(LEFT))
+        return RetainedRows(LEFT, self.keys, self.columns(LEFT))
 
     @cached_property
-    def right(self) -> Rows:
+    def right(self) -> RetainedRows:
         """The table of right rows."""
-        return Rows(RIGHT, self.keys, self.columns(RIGHT))
+        return RetainedRows(RIGHT, self.keys, self.columns(RIGHT))
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Emits pairs of new rows with stored rows and with each other, then stores the new rows."""
@@ -72,6 +76,7 @@ class LastingJoin(TimeJoin):
         left, right = self.left.of(rows), self.right.of(rows)
         old_left = state.lookup(self.left, right.select(self.keys).unique())
         old_right = state.lookup(self.right, left.select(self.keys).unique())
+        # Stored after the lookups: a new row must not find itself among the stored ones.
         state.append(self.left, left)
         state.append(self.right, right)
         pairs = [self._pairs(left, old_right), self._pairs(old_left, right), self._pairs(left, right)]

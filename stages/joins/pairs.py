@@ -1,4 +1,12 @@
-"""Pairs of rows with equal keys and event times within a distance, found by two binary searches per row."""
+"""Pairs of rows with equal keys and event times within a distance, found by two binary searches per row.
+
+right rows, sorted by key number * width + position of their time among the distinct times
+
+    key 0             key 1                     key 2
+    r3  r0  r7        r1  r4  r5  r2            r6
+                          ^-------^
+              begin: first right time >= first, end: last right time <= last, for a left row of key 1
+"""
 
 from __future__ import annotations
 
@@ -14,12 +22,12 @@ from windowing.columns import EVENT_TIME
 PIECE: Final = 1_000_000
 """The number of pairs that are made at a time: a single key may have any number of pairs."""
 
-Places = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
 def pairs(
     left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], first: pl.Expr, last: pl.Expr
-) -> Iterator[tuple[Places, Places]]:
+) -> Iterator[tuple[RowNumbers, RowNumbers]]:
     """Yields row numbers in `left` and in `right` of the pairs with `first <= right time <= last`.
 
     `first` and `last` are times (us) of a left row. A key with a null in it matches nothing. Each piece has at most
@@ -34,7 +42,7 @@ def pairs(
     wanted[left_key[asked]] = True
     usable = np.flatnonzero(known[len(left) :] & wanted[right_key])
     times = right[EVENT_TIME].to_numpy()[usable]
-    # A number that orders by key, then time: where a time is among all of them takes the place of the time.
+    # A number that orders by key, then time: it contains the position of a time among all times.
     distinct = _distinct(times)
     width = len(distinct) + 1
     rows = right_key[usable] * width + np.searchsorted(distinct, times)
@@ -47,7 +55,7 @@ def pairs(
     yield from _expanded(asked, begin, np.maximum(end, begin), places)
 
 
-def _numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[npt.NDArray[np.bool_], Places]:
+def _numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[npt.NDArray[np.bool_], RowNumbers]:
     """(for each row whether its key has no null, a number that is the same for equal keys)."""
     known = rows.select(pl.all_horizontal(pl.col(key).is_not_null() for key in keys)).to_series()
     # A single column is ranked eight times as fast as a struct of it.
@@ -56,16 +64,18 @@ def _numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[npt.NDArray[np.b
     return known.to_numpy(), numbers.to_numpy()
 
 
-def _distinct(times: Places) -> Places:
+def _distinct(times: RowNumbers) -> RowNumbers:
     """The distinct times in order; many times as fast as `numpy.unique`, which hashes."""
     ordered = np.sort(times)
     first = np.ones(len(ordered), dtype=np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
-    distinct: Places = ordered[first]
+    distinct: RowNumbers = ordered[first]
     return distinct
 
 
-def _expanded(asked: Places, first: Places, last: Places, places: Places) -> Iterator[tuple[Places, Places]]:
+def _expanded(
+    asked: RowNumbers, first: RowNumbers, last: RowNumbers, places: RowNumbers
+) -> Iterator[tuple[RowNumbers, RowNumbers]]:
     """Yields every pair of rows with their partners, which are those from first to last, in pieces."""
     counts = last - first
     found = np.flatnonzero(counts)

@@ -1,17 +1,23 @@
-"""The state table of one side of an interval join: its rows, as long as a partner of them may still arrive."""
+"""The state table of one side of an interval join: its rows, as long as a partner of them may still arrive.
+
+event time    t ------------ t + reach ------- certain = t + reach + lateness ---- GOES = certain + 1
+              |              last time of a    from here on no partner             the row is removed; an outer
+              the row        partner           can arrive                          join emits it, if not MATCHED
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import polars as pl
 
 from stages.joins.base import LEFT
-from stages.operator import HOLD, PENDING, Spread, StateTable, Table
-from stages.waiting import NUMBER
+from stages.operator import HOLD, PENDING
+from stages.pending_rows import NUMBER
+from stages.state_tables import KeyedTable, Spread, StateTable, TimeTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
@@ -27,7 +33,7 @@ _HOUR: Final = 3_600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Side(StateTable):
+class JoinSide(StateTable[TimeTable | KeyedTable]):
     """The rows of one side, in a column of structs. A partner may arrive up to `reach` (us) after the time of a row.
 
     If that is None, a partner may arrive until the time in the row's own `UNTIL`. `outer`: a row without a partner is
@@ -62,21 +68,22 @@ class Side(StateTable):
         return pl.Schema({**self.schema, **own, **until})
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> TimeTable | KeyedTable:
         """Spread by time: rows that are read together and removed together are stored together."""
         by_time = Spread(EVENT_TIME, _SECOND, max(self.span, 32 * _SECOND))
-        return Table(
-            "row",
-            "waits for a partner",
-            self.keys,
-            (EVENT_TIME, GOES),
-            self.rows,
-            self.rows,
-            spread=Spread(GOES, _SECOND, _HOUR) if self.reach is None else by_time,
-            # Of an outer join, rows that come may be marked at once, and others are marked later.
-            waits_until=None if self.outer else self.deadlines(Times()),
-            visited_by_key=self.outer,
-            name="" if self.name == LEFT else self.name,
+        common: dict[str, Any] = {
+            "row": "row",
+            "waits": "waits for a partner",
+            "keys": self.keys,
+            "bounds": (EVENT_TIME, GOES),
+            "schema": self.rows,
+            "incoming": self.rows,
+            "spread": Spread(GOES, _SECOND, _HOUR) if self.reach is None else by_time,
+            "name": "" if self.name == LEFT else self.name,
+        }
+        # In an outer join, arrivals may be marked at once, and stored rows are marked later.
+        return (
+            KeyedTable(**common) if self.outer else TimeTable(**common, waits_until=self.deadlines(Times()))
         )
 
     @property

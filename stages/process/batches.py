@@ -10,11 +10,12 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.errors import ResultError
-from stages.operator import Refused, State
+from stages.operator import Refused
 from stages.process.declarations import EventTimer
 from stages.process.frames import fitting, two_frames
 from stages.process.keyed import CELL, Result, touched
 from stages.process.stateful import Stateful
+from stages.state_tables import State
 from windowing.clocks import PROCESSING_TIME, WATERMARK
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.identity import function_of
@@ -32,7 +33,7 @@ Function = Callable[[pl.DataFrame, pl.DataFrame, pl.DataFrame], Any]
 """Maps rows, state and due timers to the rows that are emitted and the new state."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Batch:
     """The arguments of one call of the function: rows, cells and due timers, by the number of their cell."""
 
@@ -41,7 +42,7 @@ class Batch:
     due: pl.DataFrame
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Outcome:
     """The results of all calls of a step."""
 
@@ -83,7 +84,7 @@ class KeyedBatches(Stateful):
             played = self.by_cell(cells, rows)
             due = self._due(numbered, clock, frozenset())
             if clock.at_end:
-                # What rows set is to fire, too, and each fires once.
+                # A timer that rows set must fire as well, and each timer fires once.
                 with_rows = pl.col(CELL).is_in(played[CELL].unique().implode())
                 due = due.filter(~(pl.col(TIMER).is_in(self._by_processing_time) & with_rows))
             after = self._calls(Batch(played, numbered, due), clock, outcome)
@@ -184,12 +185,14 @@ class KeyedBatches(Stateful):
     def _emitted(self, frame: pl.DataFrame, batch: Batch, clock: StepClock) -> pl.DataFrame:
         """Checks the rows that the function emitted, and adds their event times and windows."""
         windows = SHOWN_WINDOW if self.windowed else ()
-        frame = fitting(frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "what is emitted")
+        frame = fitting(
+            frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "the emitted frame"
+        )
         least = pl.concat([batch.rows[EVENT_TIME], batch.due[TIME].cast(pl.Int64)]).min()
         times = frame[TIME].cast(pl.Int64)
         if len(frame) and (times.null_count() or least is None or times.min() < least):  # type: ignore[operator]
             raise ResultError(
-                f"the {TIME!r} of what is emitted must not be null, nor before the first of the rows and timers that "
+                f"the {TIME!r} of an emitted row must not be null, nor before the first of the rows and timers that "
                 "the function was called with: it could be late"
             )
         whole = [pl.lit(MIN_TIME, pl.Int64), pl.lit(GLOBAL_WINDOW_END, pl.Int64)]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from stages.process.moments import to_datetime
+from stages.process.time_conversion import to_datetime
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 

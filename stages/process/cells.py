@@ -9,19 +9,19 @@ from typing import Any
 import polars as pl
 
 from stages.errors import UnreadableState
+from stages.process.attribute_fields import ExpiringField, LazyField
 from stages.process.calls import Call
 from stages.process.columns import MISFITS, as_column, one_by_one
 from stages.process.declarations import Process
 from stages.process.fields import FieldColumn
-from stages.process.lasting import Lasting, Lazy
-from stages.process.layout import Layout
+from stages.process.layout import CellLayout
 from stages.process.timers import Family, Single
 
 
 class CellState:
     """A user's object that carries the fields and timers of one cell after another; `cells` contains their columns."""
 
-    def __init__(self, process: Process, layout: Layout, cells: pl.DataFrame, call: Call) -> None:
+    def __init__(self, process: Process, layout: CellLayout, cells: pl.DataFrame, call: Call) -> None:
         self.layout, self.cells, self.call = layout, cells, call
         self.unreadable: UnreadableState | None = None
         """A field that a method has asked for in vain, whatever the method made of the error."""
@@ -29,8 +29,8 @@ class CellState:
             (Family if declared.family else Single)(name, declared, call)
             for name, declared in layout.timers.items()
         ]
-        self.lasting = [Lasting(field, call) for field in layout.fields if field.ttl is not None]
-        self._containers = [one for one in self.lasting if not one.field.immutable]
+        self.expiring = [ExpiringField(field, call) for field in layout.fields if field.ttl is not None]
+        self._containers = [one for one in self.expiring if not one.field.immutable]
         self.plain = [field for field in layout.fields if field.plain and field.ttl is None]
         self._with_default = [field for field in self.plain if field.default is not None]
         self.lazy = [field for field in layout.fields if not field.plain and field.ttl is None]
@@ -41,9 +41,9 @@ class CellState:
         self._fixed = [(name, value) for name, value in self._attributes.items() if name not in own]
         self._values = [(field, _values(cells[field.column], field)) for field in self.plain]
         self._changed: dict[str, dict[int, Any]] = {field.name: {} for field in self.lazy}
-        self._lasting = [
+        self._expiring = [
             (one, cells[one.field.column].to_list(), cells[one.field.written].to_list())
-            for one in self.lasting
+            for one in self.expiring
         ]
         self._firings = [
             (timer, [cells[column].to_list() for column in self._columns_of(timer)]) for timer in self.timers
@@ -54,10 +54,10 @@ class CellState:
 
     def _object(self, declared: Process) -> Process:
         process = copy(declared)
-        own: dict[str, Any] = {field.name: Lazy(field.name, self._loading(field)) for field in self.lazy}
-        own |= {one.field.name: one for one in self.lasting}
-        own |= dict.fromkeys([field.name for field in self.plain])  # what one sees that was deleted
-        # Also of a class that lets nobody set its parameters: state and timers are none.
+        own: dict[str, Any] = {field.name: LazyField(field.name, self._loading(field)) for field in self.lazy}
+        own |= {one.field.name: one for one in self.expiring}
+        own |= dict.fromkeys([field.name for field in self.plain])  # the value of a field that was deleted
+        # A class that forbids to set its parameters, as a frozen one, still allows to set its state fields.
         own["__setattr__"] = object.__setattr__
         object.__setattr__(process, "__class__", type(type(process).__name__, (type(process),), own))
         for name in (*own, *self.layout.timers):
@@ -86,7 +86,7 @@ class CellState:
             attributes.pop(field.name, None)
         for field, values in self._values:
             attributes[field.name] = values[cell] if field.immutable else deepcopy(values[cell])
-        for one, values, written in self._lasting:
+        for one, values, written in self._expiring:
             one.load(values[cell], written[cell])
         for timer, columns in self._firings:
             timer.load(cell, *columns)
@@ -99,13 +99,14 @@ class CellState:
             for field in self.lazy
             if field.name in attributes
         ]
-        stored = [one.stored() for one in self.lasting]
+        stored = [one.stored() for one in self.expiring]
+        # All conversions that may raise are above, and all writes below: a cell is stored as a whole or not at all.
         self._require_as_declared()
         for field, values in self._values:
             values[cell] = attributes.get(field.name)
         for name, value in changed:
             self._changed[name][cell] = value
-        for (one, values, written), value in zip(self._lasting, stored, strict=True):
+        for (one, values, written), value in zip(self._expiring, stored, strict=True):
             values[cell], written[cell] = value, one.written
         for timer, columns in self._firings:
             timer.leave(cell, *columns)
@@ -131,16 +132,16 @@ class CellState:
         names = [field.name for field in (*self.plain, *self.lazy) if field.name in self._attributes]
         return (
             {name: deepcopy(self._attributes[name]) for name in names},
-            [one.saved() for one in self.lasting],
+            [one.saved() for one in self.expiring],
             [timer.saved() for timer in self.timers],
         )
 
     def restore(self, saved: Any) -> None:
         """Sets everything back to what `saved` returned."""
-        fields, lasting, timers = saved
+        fields, expiring, timers = saved
         self._attributes.clear()
         self._attributes.update(self._fixed, **fields)
-        for one, was in zip(self.lasting, lasting, strict=True):
+        for one, was in zip(self.expiring, expiring, strict=True):
             one.restore(was)
         for timer, was in zip(self.timers, timers, strict=True):
             timer.restore(was)
@@ -150,7 +151,7 @@ class CellState:
         for field in (*self.plain, *self.lazy):
             if field.name in self._attributes:
                 _require(field, lambda field=field: field.store(self._attributes[field.name]))  # type: ignore[misc]
-        for one in self.lasting:
+        for one in self.expiring:
             _require(one.field, one.stored)
         self._require_as_declared()
 
@@ -175,7 +176,7 @@ class CellState:
         """(the cells without the dead ones; the numbers of the cells with a value that does not fit its column)."""
         misfits = set[int]()
         columns = [self._series(field, values, misfits) for field, values in self._values]
-        for one, values, written in self._lasting:
+        for one, values, written in self._expiring:
             columns += [
                 self._series(one.field, values, misfits),
                 pl.Series(one.field.written, written, dtype=pl.Int64),

@@ -13,7 +13,7 @@ Accumulators = dict[str, Any]
 """The value of each accumulator column."""
 
 
-class Combined:
+class CombinedRows:
     """The accumulators of a key, and the rows added since; they are merged at a read, and at the end of the step."""
 
     __slots__ = ("accumulators", "added", "aggregate", "schema")
@@ -56,7 +56,7 @@ class Combined:
         )
         both = pl.concat([rows, lifted.select(list(dtypes))])
         merged = self.aggregate.merge({name: pl.col(name) for name in parts})
-        # As a group: some give several values, of which only a group makes a list.
+        # As a group: some merges return several values, which only a group collects in a list.
         return both.group_by(pl.lit(0).alias("")).agg(**merged).select(list(parts))
 
     def stored(self) -> Accumulators | None:

@@ -10,7 +10,7 @@ import attrs
 
 from stages.aggregates.base import Aggregate
 from stages.process.calls import Call, Window
-from stages.process.moments import to_datetime
+from stages.process.time_conversion import to_datetime
 from windowing.time import Duration, format_duration, microseconds
 
 NO_TYPE: Final = "no type"
@@ -75,7 +75,7 @@ class Field:
 
 
 @attrs.frozen(eq=False)
-class _Lasting(Field):
+class _FieldWithTtl(Field):
     """A field that may expire: `ttl` after it was last written, `by` event time or processing time."""
 
     ttl: int | None = attrs.field(default=None, converter=_lifetime, validator=_positive, kw_only=True)
@@ -83,7 +83,7 @@ class _Lasting(Field):
 
 
 @attrs.frozen(eq=False)
-class Value(_Lasting):
+class Value(_FieldWithTtl):
     """A value of a type: `count = bl.Value(int, default=0)`.
 
     A `Value(object)` may be anything that pickle can store. Write access to a checkpoint then allows to run code in the
@@ -106,7 +106,7 @@ class Value(_Lasting):
 
 
 @attrs.frozen(eq=False)
-class List(_Lasting):
+class List(_FieldWithTtl):
     """A list of values of a type: a plain Python list, to which `self.items.append(value)` adds.
 
     Args:
@@ -124,7 +124,7 @@ class List(_Lasting):
 
 
 @attrs.frozen(eq=False)
-class Set(_Lasting):
+class Set(_FieldWithTtl):
     """A set of values of a type: a plain Python set.
 
     Args:
@@ -142,7 +142,7 @@ class Set(_Lasting):
 
 
 @attrs.frozen(eq=False)
-class Map(_Lasting):
+class Map(_FieldWithTtl):
     """Values by key: a plain Python dict. All of it is read and written with its row of state.
 
     A large map therefore belongs into a finer key of the grouping.
@@ -164,7 +164,7 @@ class Map(_Lasting):
 
 
 @attrs.frozen(eq=False)
-class OrderedList(_Lasting):
+class OrderedList(_FieldWithTtl):
     """Values in the order of their times; the field is an `Ordered`, which has the methods.
 
     Args:

@@ -13,9 +13,10 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Text
-from stages.operator import HOLD, PENDING, Spread, State, StateTable, Table
+from stages.operator import HOLD, PENDING
+from stages.pending_rows import NUMBER
 from stages.process.keyed import CELL, Keyed, Result
-from stages.waiting import NUMBER
+from stages.state_tables import Spread, State, StateTable, TimeTable
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
@@ -38,7 +39,7 @@ Rows that are left after so many rounds share a few ids at times far apart, and 
 
 
 @attrs.frozen(slots=False, eq=False)
-class Seen(StateTable):
+class SeenIds(StateTable[TimeTable]):
     """The ids that are remembered: a row for each row that passed, for as long as it may cover others."""
 
     keys: tuple[str, ...]
@@ -64,7 +65,7 @@ class Seen(StateTable):
         return pl.Schema({**self.schema, self.column: pl.Int64(), PENDING: pl.Int64(), HOLD: pl.Int64()})
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> TimeTable:
         """Spread by time: a step reads the times that may cover its arrivals, and writes only new rows."""
         if self.within is None:
             spread = Spread(WINDOW_END, _SECOND, 3600 * _SECOND)
@@ -72,13 +73,13 @@ class Seen(StateTable):
             late = self.allowed_lateness if self.by == "event" else 0
             spread = Spread(self.column, _SECOND, max(self.within + late, 32 * _SECOND))
         waits_until = self.deadlines(Times())
-        return Table(
-            "id",
-            "is remembered",
-            self.keys,
-            WINDOW_COLUMNS,
-            self.rows,
-            self.rows,
+        return TimeTable(
+            row="id",
+            waits="is remembered",
+            keys=self.keys,
+            bounds=WINDOW_COLUMNS,
+            schema=self.rows,
+            incoming=self.rows,
             spread=spread,
             waits_until=waits_until,
         )
@@ -116,9 +117,9 @@ class Dedup(Keyed):
     kind: ClassVar[str] = "dedup"
 
     @cached_property
-    def cells(self) -> Seen:
+    def cells(self) -> SeenIds:
         ids = {**{key: self.schema[key] for key in self.keys}, **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())}
-        return Seen(self.keys, pl.Schema(ids), self.windowing.allowed_lateness, self.within, self.by)
+        return SeenIds(self.keys, pl.Schema(ids), self.windowing.allowed_lateness, self.within, self.by)
 
     @property
     def clocks(self) -> tuple[str, ...]:
@@ -156,7 +157,7 @@ class Dedup(Keyed):
 
     def _passed(self, rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
         """The `NUMBER` of the rows that pass."""
-        # In one window for all, windows need not be compared, which takes as long as all else.
+        # In the global window, windows need not be compared, which costs as much as all the rest.
         id = self.keys if isinstance(self.windowing.windows, GlobalWindows) else self.id
         cells = rows.select(id).unique(maintain_order=True).with_row_index(CELL)
         to_cells: dict[str, Any] = {"on": id, "nulls_equal": True}
@@ -192,6 +193,7 @@ def _first_and_uncovered(rows: pl.DataFrame, within: int) -> pl.DataFrame:
     for _ in range(_ROUNDS):
         if rows.is_empty():
             break
+        # The first row left of an id passes: rows that an earlier one covers are removed already.
         first = rows.unique(CELL, keep="first", maintain_order=True)
         passed.append(first)
         if len(first) == len(rows):

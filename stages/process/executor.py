@@ -30,8 +30,8 @@ from stages.operator import PENDING
 from stages.process.calls import Call
 from stages.process.cells import CellState
 from stages.process.declarations import Process, TimestampedValue
-from stages.process.layout import Layout
-from stages.process.moments import from_datetime
+from stages.process.layout import CellLayout
+from stages.process.time_conversion import from_datetime
 from stages.process.timers import SOON, Family, Single
 from windowing.time import MAX_TIME, MIN_TIME, format_duration, format_time
 
@@ -63,7 +63,7 @@ class RunawayTimer(ResultError):
 _NO_FAULT_OF_ROWS: Final = (MemoryError, RunawayTimer, UnreadableState)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class CallPlan:
     """The calls of a step: `rows` by cell, and `state` with a row for each cell, null for a new one.
 
@@ -112,7 +112,7 @@ class Executor:
     def __init__(
         self,
         process: Process,
-        layout: Layout,
+        layout: CellLayout,
         plan: CallPlan,
         clock: StepClock,
         check: Check,
@@ -155,7 +155,7 @@ class Executor:
             except Exception as error:
                 self._raise_unless_of_rows(error)
                 self.log.reset_to(mark)
-                self._chunk = []  # a method may have changed a row that it was given
+                self._chunk = []  # a method may have changed the row of its call
                 self.state.as_declared()
                 self._run_cell(cell, self._checked, self.known[cell])
         return self.log
@@ -350,7 +350,7 @@ class Executor:
                 if stamp < call.stamp:
                     raise ResultError(
                         f"the output timestamp {format_time(stamp)} of a row must not be before "
-                        f"{format_time(call.stamp)}, the time of what it was made for: it could be late"
+                        f"{format_time(call.stamp)}, the time of its row or timer: it could be late"
                     )
                 item = item.value
             log.items.append(item)

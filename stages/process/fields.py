@@ -13,7 +13,7 @@ import polars as pl
 from stages import pickled
 from stages.aggregates.combine_fn import Combine
 from stages.process.columns import MISFITS, as_column, require_kept
-from stages.process.combining import Combined
+from stages.process.combining import CombinedRows
 from stages.process.declarations import Combining, Field, List, Map, OrderedList, Set, Value
 from stages.process.ordered import Ordered
 from windowing.columns import EVENT_TIME
@@ -66,7 +66,7 @@ def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) ->
     dtype, load, store = _stored(name, field, as_type)
     default = _default(field, dtype) if isinstance(field, Value) else None
     plain = isinstance(field, Value) and field.type is not object
-    lasting: Any = field
+    expiring: Any = field
     return FieldColumn(
         name,
         field.kind,
@@ -77,8 +77,8 @@ def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) ->
         plain,
         plain and not dtype.is_nested(),
         _is_nested(field, as_type),
-        lasting.ttl,
-        lasting.by == "event",
+        expiring.ttl,
+        expiring.by == "event",
     )
 
 
@@ -138,13 +138,14 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
         )
     if any(EVENT_TIME in part.meta.root_names() for part in field.aggregate.lift(schema).values()):
         raise TypeError(
-            f"{type(field.aggregate).__name__.lower()} looks at event times, which what is added does not have; keep "
+            f"{type(field.aggregate).__name__.lower()} reads event times, which added rows do not have; keep "
             "it in a bl.Value or a bl.OrderedList"
         )
+    # A column of state per field: the accumulators of an aggregate are the fields of a struct.
     parts = field.aggregate.parts(schema)
     dtype = pl.Struct({part: spec.dtype for part, spec in parts.items()})
     return FieldColumn(
-        name, field.kind, dtype, lambda raw: Combined(field.aggregate, schema, raw), _accumulators
+        name, field.kind, dtype, lambda raw: CombinedRows(field.aggregate, schema, raw), _accumulators
     )
 
 
@@ -172,6 +173,7 @@ def _unpickled(name: str, default: Any) -> Callable[[Any], Any]:
 
 def _pickled(default: Any) -> Callable[[Any], Any]:
     """Returns a `store` that writes null for a value equal to the default."""
+    # Bytes are compared, as values of a user's class may have no equality.
     nothing = pickle.dumps(default)
 
     def store(value: Any) -> bytes | None:
@@ -195,6 +197,7 @@ def _set(raw: list[Any] | None) -> set[Any]:
 
 def _sorted(value: set[Any]) -> list[Any] | None:
     """The values in an order that is the same in each process, which that of a set is not."""
+    # Equal sets must be equal in state, too: a replayed batch writes the same bytes.
     return sorted(_expected(value, set, frozenset, list), key=repr) or None
 
 
@@ -215,8 +218,8 @@ def _timed(value: Ordered) -> list[dict[str, Any]] | None:
     return [{"time": time, "value": one} for time, one in zip(value.times, value.values, strict=True)] or None
 
 
-def _accumulators(value: Combined) -> Any:
-    return _expected(value, Combined).stored()
+def _accumulators(value: CombinedRows) -> Any:
+    return _expected(value, CombinedRows).stored()
 
 
 def _expected(value: Any, *kinds: type) -> Any:

@@ -20,7 +20,7 @@ def two_frames(given: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
         case _:
             got = repr(given) if given is None else _kind(given)
     raise ResultError(
-        f"expected a tuple of two polars DataFrames, what is emitted and the state, got {got}"
+        f"expected a tuple of two polars DataFrames, the emitted rows and the state, got {got}"
         + "; collect() a LazyFrame" * ("LazyFrame" in got)
     )
 

@@ -12,9 +12,10 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Text
-from stages.operator import HOLD, PENDING, State, StateTable, Table
+from stages.operator import HOLD, PENDING
+from stages.pending_rows import NUMBER
 from stages.process.keyed import CELL, Keyed, Result
-from stages.waiting import NUMBER
+from stages.state_tables import KeyedTable, State, StateTable
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.time import MAX_TIME, format_duration
@@ -47,7 +48,7 @@ class Limits:
 
 
 @attrs.frozen(slots=False, eq=False)
-class Collected(StateTable):
+class Collected(StateTable[KeyedTable]):
     """The rows of each key and window that are in no batch yet."""
 
     keys: tuple[str, ...]
@@ -66,9 +67,14 @@ class Collected(StateTable):
         return pl.Schema({**self.schema, **dict.fromkeys(own, pl.Int64())})
 
     @cached_property
-    def table(self) -> Table:
-        return Table(
-            "row", "waits for its batch", self.keys, WINDOW_COLUMNS, self.rows, self.rows, visited_by_key=True
+    def table(self) -> KeyedTable:
+        return KeyedTable(
+            row="row",
+            waits="waits for its batch",
+            keys=self.keys,
+            bounds=WINDOW_COLUMNS,
+            schema=self.rows,
+            incoming=self.rows,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
@@ -148,7 +154,7 @@ class IntoBatches(Keyed):
             complete |= ends - starts >= self.limits.size
         if self.limits.bytes is not None:
             complete |= sizes[ends] - sizes[starts] >= self.limits.bytes
-        # What is followed by another one of its key has no room for it.
+        # A batch that is followed by another one of its key has no room for its rows.
         complete[:-1] |= cells[starts[1:]] == cells[starts[:-1]]
         numbers = pl.Series(_BATCH, np.repeat(np.arange(len(starts)), ends - starts), dtype=pl.UInt32)
         given = pl.Series(np.repeat(complete, ends - starts))

@@ -12,8 +12,9 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration, Text
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, State, StateTable, StepOutput
-from stages.waiting import NUMBER, Waiting
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, StepOutput
+from stages.pending_rows import NUMBER, PendingRows
+from stages.state_tables import BucketTable, State, StateTable, Table
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.lateness import collected_at, in_time
@@ -30,7 +31,7 @@ TIMED: Final = "__timed"
 """Column of rows in a step: 0 if they are processed at once, 1 if they are processed in the order of time."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Result:
     """The `panes` of processed rows, `refused` rows and firings, and the numbers of refused rows and fired timers."""
 
@@ -77,18 +78,18 @@ class Keyed(Operator):
         return {MAIN: Input(self.keys, pl.Schema({**self.row, **times}))}
 
     @property
-    def cells(self) -> StateTable:
+    def cells(self) -> StateTable[BucketTable]:
         """The state table of keys and windows."""
         raise NotImplementedError
 
     @cached_property
-    def waiting(self) -> Waiting:
+    def pending(self) -> PendingRows:
         """The table of rows that wait for the watermark."""
-        return Waiting(self.keys, self.row)
+        return PendingRows(self.keys, self.row)
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
-        return (self.cells, self.waiting) if self.order == "time" else (self.cells,)
+    def tables(self) -> tuple[StateTable[Table], ...]:
+        return (self.cells, self.pending) if self.order == "time" else (self.cells,)
 
     @property
     def row(self) -> pl.Schema:
@@ -154,11 +155,12 @@ class Keyed(Operator):
         usable, refused = self.usable(arrivals[MAIN])
         placed, nowhere = place(usable, self.windowing.windows)
         played, late = self._judged(placed, clock.input_before)
+        # Numbers go on from step to step, so they order all rows of a key by arrival. A late row holds nothing.
         numbered = played.with_columns(
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
             pl.lit(1, pl.Int64).alias(PENDING),
             pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
-        ).select(list(self.waiting.schema))
+        ).select(list(self.pending.schema))
         rows = pl.concat(self._in_order(state, numbered, clock))
         result = self.process_rows(state, rows, clock)
         dropped = {LATE: len(late), NO_WINDOW: len(nowhere)}
@@ -187,12 +189,13 @@ class Keyed(Operator):
         if self.order == "arrival":
             yield rows.with_columns(pl.lit(0).alias(TIMED))
             return
+        # A row behind the watermark of before the step can no longer be put in order: it is processed at once.
         behind = pl.col(EVENT_TIME) < clock.input_before
         yield rows.filter(behind).with_columns(pl.lit(0).alias(TIMED))
-        loaded = state.load(self.waiting, rows.filter(~behind))
+        loaded = state.load(self.pending, rows.filter(~behind))
         pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < clock.watermark
-        state.write_back(self.waiting, pool.filter(~come))
+        state.write_back(self.pending, pool.filter(~come))
         yield pool.filter(come).with_columns(pl.lit(1).alias(TIMED))
 
     def by_cell(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -212,6 +215,7 @@ def touched(
     cells: pl.DataFrame, reached: pl.DataFrame, due: pl.Expr, id: list[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(cells with arrivals, new ones included, or with something due; the other cells)."""
+    # A key may contain nulls, so keys are compared with nulls equal, and the mark says where a row was found.
     marks = reached.with_columns(pl.lit(True).alias("__reached"))
     marked = cells.join(marks, on=id, how="left", nulls_equal=True, maintain_order="left")
     active = pl.col("__reached").fill_null(False) | due.fill_null(False)

@@ -29,7 +29,7 @@ UNTIL: Final = "__until"
 
 
 @attrs.frozen(slots=False, eq=False)
-class Layout:
+class CellLayout:
     """The columns of cells. `schema` contains the types of the columns of arrivals, keys included.
 
     `expires`: a method is called when a window is collected, so a cell is kept until then, even an empty one.
@@ -133,6 +133,7 @@ class Layout:
 
     def kept(self, cells: pl.DataFrame, now: Mapping[str, int]) -> pl.DataFrame:
         """The cells to store at these times of the clocks: those that are not empty, with their holds."""
+        # State of earlier versions has no columns of holds.
         lacks = [pl.lit(None, dtype).alias(name) for name, dtype in self.holding.items() if name not in cells]
         cells = cells.with_columns(*self._forgotten(now), *lacks)
         if not self.expires:
@@ -160,12 +161,14 @@ class Layout:
     def _gone(self, field: FieldColumn) -> pl.Expr:
         """The time (us) from which on no row, not even a late one, can read the value of a field."""
         assert field.ttl is not None
+        # A row that is late by the allowed lateness still reads the value: it looks from its own, earlier time.
         late = self.allowed_lateness if field.by_event else 0
         latest = MAX_TIME - field.ttl - late
         return pl.min_horizontal(field.written, latest) + (field.ttl + late)
 
     def _held(self) -> list[pl.Expr]:
         """The least output timestamp of timers that hold, with the name of the timer and its time."""
+        # The index of the state knows a cell's hold only by these columns.
         found = list(self._holds())
         nothing = pl.lit(None, pl.Int64)
         if not found:
@@ -178,6 +181,7 @@ class Layout:
     def _holds(self) -> Iterator[tuple[str, pl.Expr, pl.Expr]]:
         """Yields for each timer that holds: its name, its least output timestamp, and the time at which that fires."""
         for name, timer in self.timers.items():
+            # The last two of a timer's columns, as a family has one of tags before them.
             *_, time, output = (pl.col(column) for column in self.timer_columns(name))
             if isinstance(timer, ProcessingTimer) and not timer.hold:
                 output = pl.col(*self.hold_columns(name))

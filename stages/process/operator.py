@@ -9,11 +9,12 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import Refused, State
+from stages.operator import Refused
 from stages.process.declarations import Process
 from stages.process.executor import CallLog, CallPlan, Executor
 from stages.process.keyed import CELL, TIMED, Result, touched
 from stages.process.stateful import Stateful
+from stages.state_tables import State
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.identity import fields_of, function_of
 from windowing.python_rows import BEYOND, python_has

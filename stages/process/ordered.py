@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from stages.process.moments import from_datetime, to_datetime
+from stages.process.time_conversion import from_datetime, to_datetime
 
 
 class Ordered:

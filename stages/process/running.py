@@ -11,10 +11,11 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Said, Text
-from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table
+from stages.operator import HOLD, PENDING
+from stages.pending_rows import NUMBER
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Keyed, Result, touched
-from stages.waiting import NUMBER
+from stages.state_tables import KeyedTable, Loaded, State, StateTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.lateness import collected_at
@@ -24,7 +25,7 @@ _SO_FAR = -1
 
 
 @attrs.frozen(slots=False, eq=False)
-class Totals(StateTable):
+class Totals(StateTable[KeyedTable]):
     """The totals of each key and window."""
 
     keys: tuple[str, ...]
@@ -34,19 +35,18 @@ class Totals(StateTable):
     clocks = (WATERMARK,)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> KeyedTable:
         held = pl.Schema({**self.schema, PENDING: pl.Int64(), HOLD: pl.Int64()})
         ids = {name: self.schema[name] for name in (*self.keys, *WINDOW_COLUMNS)}
         incoming = pl.Schema(ids)
-        return Table(
-            "key",
-            "has totals",
-            self.keys,
-            WINDOW_COLUMNS,
-            held,
-            incoming,
+        return KeyedTable(
+            row="key",
+            waits="has totals",
+            keys=self.keys,
+            bounds=WINDOW_COLUMNS,
+            schema=held,
+            incoming=incoming,
             missing=self.missing,
-            visited_by_key=True,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
@@ -115,7 +115,7 @@ class Running(Keyed):
             for part, expression in aggregate.lift(self.schema).items()
         )
         before = cells.with_row_index(CELL).with_columns(pl.lit(_SO_FAR, pl.Int64).alias(NUMBER))
-        # Stable: what was so far stands before the rows of its cell.
+        # Stable: the totals of earlier steps are before the rows of their cell.
         both = pl.concat([before, lifted], how="diagonal").sort(CELL, maintain_order=True)
         return both.with_columns(
             expression.over(CELL).alias(f"__s.{name}.{part}")

@@ -10,7 +10,7 @@ import polars as pl
 
 from stages.declared import Text
 from stages.process.keyed import Keyed
-from stages.process.layout import Layout
+from stages.process.layout import CellLayout
 from stages.process.tables import Cells
 from windowing.clocks import PROCESSING_TIME, WATERMARK
 
@@ -19,7 +19,7 @@ from windowing.clocks import PROCESSING_TIME, WATERMARK
 class Stateful(Keyed):
     """Stores the fields and timers of `layout` for each key and window."""
 
-    layout: Layout
+    layout: CellLayout
 
     @property
     def python(self) -> bool:

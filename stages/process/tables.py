@@ -9,33 +9,33 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, Loaded, StateTable, Table
-from stages.process.layout import HOLDER, UNTIL, Layout
+from stages.operator import HOLD
+from stages.process.layout import HOLDER, UNTIL, CellLayout
+from stages.state_tables import KeyedTable, Loaded, StateTable
 from windowing.clocks import Times
 
 
 @attrs.frozen(slots=False, eq=False)
-class Cells(StateTable):
+class Cells(StateTable[KeyedTable]):
     """A row per key and window. Arrivals are keys and windows, and none of them waits."""
 
-    layout: Layout
+    layout: CellLayout
 
     @cached_property
-    def table(self) -> Table:
-        return Table(
-            "timer",
-            "is pending",
-            self.layout.keys,
-            (HOLD, UNTIL),
-            self.layout.cells,
-            self.layout.id_schema,
+    def table(self) -> KeyedTable:
+        return KeyedTable(
+            row="timer",
+            waits="is pending",
+            keys=self.layout.keys,
+            bounds=(HOLD, UNTIL),
+            schema=self.layout.cells,
+            incoming=self.layout.id_schema,
             missing={
                 name: pl.lit(None, dtype)
                 for name, dtype in (*self.layout.content.items(), *self.layout.holding.items())
             },
             holder=HOLDER,
             timers=self.layout.pending,
-            visited_by_key=True,
         )
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from stages.process.calls import Call
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
-from stages.process.moments import from_datetime, length, to_datetime
+from stages.process.time_conversion import from_datetime, length, to_datetime
 from windowing.time import MAX_TIME, Duration, format_time
 
 Firing = tuple[int, int | None, int | None, int]
@@ -79,6 +79,7 @@ class Pending:
         call = self.call
         if not call.hops:
             return 0
+        # A chain that advances time ends by itself; at the end of input, time advances without an end.
         since = call.now if self.event else call.processing_time
         return call.hops if call.endless or at - since < SOON else 1
 
@@ -95,7 +96,7 @@ class Pending:
         if not call.stamp <= stamp <= latest:
             raise ValueError(
                 f"timer {self.name!r}: the output timestamp {format_time(stamp)} must not be before "
-                f"{format_time(call.stamp)}, the time of what set it, nor after {format_time(latest)}"
+                f"{format_time(call.stamp)}, the time of the row or timer that set it, nor after {format_time(latest)}"
             )
         return stamp
 
@@ -120,6 +121,7 @@ class Single(Pending):
                 of the firing. By processing time it is the output watermark, which is not held unless the timer has
                 `hold=True`.
         """
+        # Computed first, as it raises for a wrong output timestamp even if nothing can be set any more.
         firing = self.firing_after(duration, output)
         self.time, self.output, self.hold, self.hops = (None, None, None, 0) if self.too_late() else firing
 
@@ -153,6 +155,7 @@ class Single(Pending):
 
     def leave(self, cell: int, *columns: list[int | None]) -> None:
         """Stores the firing of a cell into columns."""
+        # `time` alone says if it is pending: the others may be those of a firing that was removed.
         pending = (None,) * 3 if self.time is None else (self.time, self.output, self.hold)
         for column, value in zip(columns, pending, strict=False):
             column[cell] = value
@@ -199,6 +202,7 @@ class Queue:
     def add(self, tag: str) -> None:
         """Adds the firing of this tag, which has changed."""
         number = self._number(self._pending[tag])
+        # Rebuilding costs as much as the entries, so it pays once most of them are outdated.
         if len(self._entries) > 2 * len(self._pending) + _STALE:
             self._fill()
         elif number is not None:
@@ -295,6 +299,7 @@ class Family(Pending):
 
     def restore(self, saved: Any) -> None:
         """Undoes the changes since `saved`."""
+        # In reverse, so that the first value of a tag that was set twice is the last to be restored.
         for tag, firing in reversed(self._undo or []):
             self._put(tag, firing)
         self._undo = []

@@ -32,7 +32,7 @@ MOST_SPLITS: Final = 10_000
 _SPLIT: Final = "__split"
 
 
-# What tasks send
+# Summaries, which tasks send
 
 
 def summarize(strategy: WatermarkStrategy, frame: pl.DataFrame, file: str = WHOLE) -> SourceSummary:
@@ -122,7 +122,7 @@ def announced(summary: Summary) -> SourceSummary:
     return {WHOLE: {"own": summary}}
 
 
-# What is known of a source
+# The state of a source
 
 
 @attrs.frozen
@@ -244,7 +244,7 @@ class SourceState:
         if strategy.per_split is None:
             splits.setdefault(WHOLE, Split())
         for name, part in sorted(summary.items()):
-            # A new one joins at the watermark: what it has before that is late.
+            # A new split joins at the watermark: its earlier rows are late.
             before = splits.get(name) or Split(self.watermark, self.percentiles)
             splits[name] = before.receive(strategy, part, processing_time)
         moved = {name: split.advance(strategy, processing_time) for name, split in splits.items()}

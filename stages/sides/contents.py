@@ -12,11 +12,12 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.errors import ResultError
-from stages.operator import HOLD, PENDING, State
+from stages.frames import size_of
+from stages.operator import HOLD, PENDING
 from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
-from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, Versions
-from stages.sizes import size_of
+from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, WindowContents
+from stages.state_tables import State
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collection
@@ -41,7 +42,7 @@ class Version:
     newness: int
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Seen:
     """The content of a side that a row sees."""
 
@@ -56,7 +57,7 @@ class Seen:
         return REMEMBERED.get((self.token, how), self.bytes, lambda: make(self.load()))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Change:
     """The update of a side in a step: new rows, and the ends of windows whose rows they replace."""
 
@@ -65,7 +66,7 @@ class Change:
     replaced: tuple[int, ...] = ()
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Contents:
     """The content of all sides in a step. `read` contains the rows of each side that were read."""
 
@@ -79,7 +80,7 @@ class Contents:
     def after(
         cls,
         state: State,
-        kept: Versions,
+        kept: WindowContents,
         tables: Mapping[str, Content],
         arrivals: Mapping[str, pl.DataFrame],
         clock: StepClock,
@@ -100,6 +101,7 @@ class Contents:
             contents._leave(content, change, over)
             contents._require_small(side)
             gone += over
+        # The table of versions is written only if it has changed: any of its rows makes the state load all of them.
         if contents.new or gone:
             left = [one for one in contents.versions.values() if one not in gone]
             state.load(kept, kept.table.no_rows.vstack(_rows(left[:1] or gone[:1], kept)))
@@ -120,6 +122,7 @@ class Contents:
     def _load(self, content: Content, version: Version) -> pl.DataFrame:
         mine = pl.col(WINDOW_END) == version.end
         found = self.read.get(content.side.name, content.table.no_rows).filter(mine)
+        # Rows of this step are in `read`; others are scanned, as loading would be a change.
         if found.is_empty() and version.rows:
             found = self.state.scan(content, (version.end, version.end)).filter(mine)
         return found
@@ -129,7 +132,9 @@ class Contents:
         touched = [*change.replaced, *gone]
         if change.rows.is_empty() and not touched:
             return
-        loaded = self.state.load(content, change.rows, (min(touched), max(touched)) if touched else None)
+        loaded = self.state.load_between(
+            content, change.rows, (min(touched), max(touched)) if touched else None
+        )
         stays = loaded.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
         pool = self.read[content.side.name] = pl.concat([stays, loaded.incoming])
         self.state.write_back(content, pool.filter(~pl.col(WINDOW_END).is_in(gone)))
@@ -145,7 +150,7 @@ def require_small(side: Side, size: int, rows: int, where: str = "") -> None:
     if size > side.limit:
         raise ResultError(
             f"side {side.name!r} takes {size / _MB:,.1f} MB in the memory of each shard ({rows:,} rows{where}), "
-            f"and at most {side.limit / _MB:,.1f} MB are allowed: select(...) only the columns that are looked at, "
+            f"and at most {side.limit / _MB:,.1f} MB are allowed: select(...) only the columns that are looked up, "
             "or allow more with max_bytes=; what is too large for a side is joined, with join(...) or "
             "join_asof(...), which spreads both inputs over the shards"
         )
@@ -179,6 +184,7 @@ def _change(
         if rows.is_empty():
             return Change((), rows)
         return Change((_grown(side, before, rows),), rows)
+    # The watermark of such a side is the time of its newest reading.
     reading = clock.now.time(side.clock)
     if not clock.previous.time(side.clock) < reading < GLOBAL_WINDOW_END:
         return Change((), content.table.no_rows)
@@ -215,6 +221,7 @@ def _version(side: Side, window: tuple[int, int], rows: pl.DataFrame, newness: i
 
 
 def _grown(side: Side, before: Version | None, rows: pl.DataFrame) -> Version:
+    # The token of rows that are added depends on that of the rows before, so it identifies all of them.
     token, count, size = ("", 0, 0) if before is None else (before.token, before.rows, before.bytes)
     more = _digest(token, rows)
     return Version(side.name, MIN_TIME, GLOBAL_WINDOW_END, more, count + len(rows), size + size_of(rows), 0)
@@ -233,7 +240,7 @@ def _versions(rows: pl.DataFrame) -> list[Version]:
     ]
 
 
-def _rows(versions: Iterable[Version], kept: Versions) -> pl.DataFrame:
+def _rows(versions: Iterable[Version], kept: WindowContents) -> pl.DataFrame:
     columns = (SIDE, *WINDOW_COLUMNS, TOKEN, ROWS, BYTES, NEWNESS)
     rows = [(*attrs.astuple(one), 0, None) for one in versions]
     schema = {name: kept.table.schema[name] for name in (*columns, PENDING, HOLD)}

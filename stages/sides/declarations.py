@@ -24,13 +24,13 @@ LIMIT: Final = 256 << 20
 """The bytes of a side in each shard, by default."""
 
 
-SIDE: Final = "side."
+ROLE_PREFIX: Final = "side."
 """The beginning of the role of a side, before its name."""
 
 
 def side_name(role: str) -> str:
     """Returns the name of the side that has this role."""
-    return role.removeprefix(SIDE)
+    return role.removeprefix(ROLE_PREFIX)
 
 
 @attrs.frozen(eq=False)
@@ -52,7 +52,7 @@ class Side:
     @property
     def clock(self) -> str:
         """The name of its watermark, which is its role as an input as well."""
-        return f"{SIDE}{self.name}"
+        return f"{ROLE_PREFIX}{self.name}"
 
     @property
     def input(self) -> Input:

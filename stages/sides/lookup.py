@@ -17,13 +17,13 @@ from stages.sides.contents import Seen
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.identity import Declared, identity_of
 
-Places = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 _HASH: Final = "__hash"
 _PLACE: Final = "__place"
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class KeyIndex:
     """The newest row of each key, of equals the last one, in the order of the hashes of the keys."""
 
@@ -40,27 +40,27 @@ class KeyIndex:
         ordered = newest.with_columns(key_hash(keys).alias(_HASH)).sort(_HASH)
         return cls(ordered.drop(_HASH), tuple(keys), ordered[_HASH].to_numpy())
 
-    def find(self, asked: pl.DataFrame) -> Places:
+    def find(self, asked: pl.DataFrame) -> RowNumbers:
         """The row number for each of these keys, in columns of these names; -1 if there is none.
 
         A join builds a hash table of all rows each time, which pays if as many keys are looked up.
         """
         return self._joined(asked) if len(asked) >= len(self.rows) else self._searched(asked)
 
-    def _joined(self, asked: pl.DataFrame) -> Places:
+    def _joined(self, asked: pl.DataFrame) -> RowNumbers:
         places = self.rows.select(self.keys).with_columns(
             pl.int_range(pl.len(), dtype=pl.Int64).alias(_PLACE)
         )
         found = asked.join(places, on=self.keys, how="left", maintain_order="left")
         return found[_PLACE].fill_null(-1).to_numpy()
 
-    def _searched(self, asked: pl.DataFrame) -> Places:
+    def _searched(self, asked: pl.DataFrame) -> RowNumbers:
         count = len(self.hashes)
         found = np.full(len(asked), -1, np.int64)
         if count == 0 or asked.is_empty():
             return found
         hashes = asked.select(key_hash(self.keys)).to_series().to_numpy()
-        # In order, a search finds its way in what the last one has read.
+        # In order, a search reads the same cache lines as the one before.
         order = np.argsort(hashes)
         left, at = order, np.searchsorted(self.hashes, hashes[order])
         while len(left):
@@ -74,7 +74,7 @@ class KeyIndex:
             left, at = left[~equal], at[~equal] + 1
         return found
 
-    def _equal(self, asked: pl.DataFrame, left: Places, at: Places) -> npt.NDArray[np.bool_]:
+    def _equal(self, asked: pl.DataFrame, left: RowNumbers, at: RowNumbers) -> npt.NDArray[np.bool_]:
         equal = np.ones(len(left), np.bool_)
         for key in self.keys:
             ours, theirs = asked[key].gather(left), self.rows[key].gather(at)

@@ -12,10 +12,11 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration, Text
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, State, StateTable, StepOutput
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, StepOutput
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
-from stages.sides.tables import UNTIL, Content, Versions, Waits
+from stages.sides.tables import UNTIL, Content, WaitingRows, WindowContents
+from stages.state_tables import State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
@@ -83,7 +84,7 @@ class SideInputs(Operator):
         return {MAIN: main, **{side.clock: side.input for side in self.sides}}
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.waits, self.versions, *self.contents.values())
 
     @property
@@ -95,15 +96,15 @@ class SideInputs(Operator):
         return (WATERMARK, *(side.clock for side in self.sides))
 
     @cached_property
-    def waits(self) -> Waits:
+    def waits(self) -> WaitingRows:
         """The table of rows that wait."""
         windows = dict.fromkeys(WINDOW_COLUMNS, pl.Int64())
-        return Waits(pl.Schema({**self.schema, **windows}), self.sides, self.title)
+        return WaitingRows(pl.Schema({**self.schema, **windows}), self.sides, self.title)
 
     @cached_property
-    def versions(self) -> Versions:
+    def versions(self) -> WindowContents:
         """The table of the windows of all sides."""
-        return Versions()
+        return WindowContents()
 
     @cached_property
     def contents(self) -> dict[str, Content]:
@@ -146,6 +147,7 @@ class SideInputs(Operator):
 
     def _looked_at(self, rows: pl.DataFrame, contents: Contents, now: Times) -> pl.DataFrame:
         """Adds columns to rows: a flag if they are ready, the time until which they wait for each side, and `_SAME`."""
+        # All rows of one window see the same, so each side is asked once for each window, not for each row.
         ends = rows[WINDOW_END].unique().sort()
         found: dict[str, list[int | None]] = {WINDOW_END: ends.to_list()}
         tokens: list[list[str]] = [[] for _ in ends]
@@ -182,7 +184,7 @@ class SideInputs(Operator):
             (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
         ]
         between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
-        loaded = state.load(self.waits, wait, between)
+        loaded = state.load_between(self.waits, wait, between)
         pool = self._looked_at(pl.concat([loaded.rows, loaded.incoming]), contents, clock.now)
         state.write_back(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
         return pool.filter(_READY)

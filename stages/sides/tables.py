@@ -9,8 +9,9 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Spread, StateTable, Table
+from stages.operator import HOLD, PENDING
 from stages.sides.declarations import Side
+from stages.state_tables import SharedTable, Spread, StateTable, TimeTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 
@@ -31,7 +32,7 @@ _LIVE: Final = 3600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waits(StateTable):
+class WaitingRows(StateTable[TimeTable]):
     """Rows of the main input that wait for one of these sides; `schema` contains their columns and their window.
 
     `title` is their name for people.
@@ -57,16 +58,16 @@ class Waits(StateTable):
         return pl.Schema({**self.schema, **dict.fromkeys(ends, pl.Int64())})
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> TimeTable:
         """Spread by window: rows that see the same window of a side are stored together."""
         names = " and ".join(repr(side.name) for side in self.sides)
-        return Table(
-            "row",
-            f"waits for side {names}",
-            (),
-            (EVENT_TIME, UNTIL),
-            self.rows,
-            self.rows,
+        return TimeTable(
+            row="row",
+            waits=f"waits for side {names}",
+            keys=(),
+            bounds=(EVENT_TIME, UNTIL),
+            schema=self.rows,
+            incoming=self.rows,
             spread=Spread(WINDOW_END, _SECOND, _LIVE),
             waits_until=self.deadlines(Times()),
             name="sides.waiting",
@@ -80,18 +81,24 @@ class Waits(StateTable):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(StateTable):
+class WindowContents(StateTable[SharedTable]):
     """A row for each window of a side that has content: the token that identifies the content, and its size."""
 
     clocks = (WATERMARK,)
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> SharedTable:
         """A few rows, all of which every step reads."""
         numbers = dict.fromkeys((*WINDOW_COLUMNS, ROWS, BYTES, NEWNESS, PENDING, HOLD), pl.Int64())
         rows = pl.Schema({SIDE: pl.String(), TOKEN: pl.String(), **numbers})
-        return Table(
-            "window of a side", "is looked at", (), WINDOW_COLUMNS, rows, rows, name="sides", copied=True
+        return SharedTable(
+            row="window of a side",
+            waits="is looked at",
+            keys=(),
+            bounds=WINDOW_COLUMNS,
+            schema=rows,
+            incoming=rows,
+            name="sides",
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
@@ -100,7 +107,7 @@ class Versions(StateTable):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Content(StateTable):
+class Content(StateTable[SharedTable]):
     """The rows of a side, by window. They are read only if what was built from them is no longer in the cache."""
 
     side: Side
@@ -117,19 +124,18 @@ class Content(StateTable):
         return pl.Schema({**self.side.schema, **own})
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> SharedTable:
         """Spread by window. Content that arrives as rows waits until all of it has arrived."""
-        return Table(
-            "row of a side",
-            "is looked at",
-            (),
-            (EVENT_TIME, WINDOW_END),
-            self.rows,
-            self.rows,
+        return SharedTable(
+            row="row of a side",
+            waits="is looked at",
+            keys=(),
+            bounds=(EVENT_TIME, WINDOW_END),
+            schema=self.rows,
+            incoming=self.rows,
             spread=Spread(WINDOW_END, _SECOND, _LIVE),
             waits_until=self.deadlines(Times()) if self.side.feed == "whole" else None,
             name=self.side.clock,
-            copied=True,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:

@@ -22,8 +22,8 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import StateTable
 from stages.state.buckets import BUCKET
+from stages.state_tables import BucketTable, StateTable
 
 HOT: Final = -1
 """The number of the buffer in the index."""
@@ -42,7 +42,7 @@ class DueSoonBuffer:
     """The hot rows of a table, with their bucket; without hot rows, an empty frame with the columns of the table."""
 
     rows: pl.DataFrame
-    kept: StateTable
+    kept: StateTable[BucketTable]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class DueSoonBuffer:
 
     def with_arrivals(self, matching: pl.DataFrame) -> DueSoonBuffer:
         """Marks all rows of the keys of `matching`, arrivals for hot rows, if rows of the table may merge."""
-        if matching.is_empty() or not self.kept.table.merges:
+        if matching.is_empty() or not self.kept.table.rows_merge:
             return self
         return attrs.evolve(self, rows=mark(self.rows, matching, self.keys))
 

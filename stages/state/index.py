@@ -10,12 +10,13 @@ import polars as pl
 
 from stages.clock import Watermarks
 from stages.facts import SPARSE
+from stages.frames import concat_nonempty
 from stages.keys import key_shown
-from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Table
-from stages.parted import together
+from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.state.buckets import BUCKET, inside
 from stages.state.chunks import Written
 from stages.state.store import StateStore, decode, encode
+from stages.state_tables import Table
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
 from windowing.clocks import PROCESSING_TIME, Times
 from windowing.time import MIN_TIME, format_time
@@ -45,7 +46,7 @@ SCHEMA: Final = pl.Schema(
 class Size:
     """The size of a bucket in the store: `base` chunks of base rows, then the chunks of a log, `chunks` in all.
 
-    The log has waiting arrivals or, in a table that is visited by key, patches. `bytes` are those of the base rows,
+    The log has waiting arrivals or, in a `KeyedTable`, patches. `bytes` are those of the base rows,
     `log` those of the log.
     """
 
@@ -157,7 +158,7 @@ class Index:
         if holds is not None:
             known = self.holds or {}
             holds = {bucket: known[bucket] for bucket in known if bucket not in touched} | dict(holds)
-        return attrs.evolve(self, buckets=together(others, summary).sort(BUCKET), holds=holds)
+        return attrs.evolve(self, buckets=concat_nonempty(others, summary).sort(BUCKET), holds=holds)
 
     def add(self, summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None) -> Index:
         """Adds a summary of further rows to the index rows of their buckets."""
@@ -256,16 +257,20 @@ def summarize(
     start, end = table.bounds
     pane = pl.col(OUTSTANDING_HOLD) if OUTSTANDING_HOLD in rows.columns else pl.lit(None, pl.Int64)
     by_pane = pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True)
-    timer = pl.lit(None, pl.String) if table.holder is None else pl.col(table.holder)
     waits = deadlines.get(PROCESSING_TIME, pl.lit(None, pl.Int64))
-    holds = {"hold": pl.min_horizontal(HOLD, pane), "pane": by_pane, "timer": timer, "due": waits}
+    holds = {
+        "hold": pl.min_horizontal(HOLD, pane),
+        "pane": by_pane,
+        "timer": table.holding_timer,
+        "due": waits,
+    }
     found = (
         rows.select(
             BUCKET,
             pl.col(start).alias("start"),
             pl.col(end).alias("end"),
             pl.col(PENDING).alias("pending"),
-            (pl.lit(0) if table.timers is None else table.timers).cast(pl.Int64).alias("timers"),
+            table.pending_timers.cast(pl.Int64).alias("timers"),
             **holds,
             **named,
             **due,

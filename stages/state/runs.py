@@ -12,17 +12,19 @@ key. Keys that grow with time, as ids do, are stored together, so a lookup of ne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 import attrs
 import polars as pl
 
+from stages.frames import concat_nonempty, size_of
 from stages.keys import key_text
-from stages.sizes import size_of
 from stages.state import chunks
 from stages.state.buckets import BUCKET
 from stages.state.index import Index, Size, summarize
-from stages.state.storage import Storage
+from stages.state.store import StateStore
+from stages.state_tables import AppendTable, StateTable
 from windowing.clocks import Times
 
 RUN: Final = "run"
@@ -38,11 +40,24 @@ LARGE_BYTES: Final = 64_000_000
 _PHYSICAL: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Runs:
     """The sorted runs of a table. Each chunk is a bucket of its own in the index."""
 
-    storage: Storage
+    stage: str
+    kept: StateTable[AppendTable]
+    store: StateStore
+    index: Index
+
+    @property
+    def table(self) -> AppendTable:
+        """The description of the table's rows."""
+        return self.kept.table
+
+    @cached_property
+    def sizes(self) -> dict[int, Size]:
+        """The sizes of the chunks that exist, each as a bucket."""
+        return self.index.sizes()
 
     def everything(self) -> pl.DataFrame:
         """Reads all rows."""
@@ -50,58 +65,62 @@ class Runs:
 
     def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Reads the rows that have one of these keys; a null matches nothing."""
-        asked = keys.drop_nulls()
-        if asked.is_empty() or not self.storage.sizes:
-            return self.storage.table.no_rows
-        own, sorted_keys = self._keys, asked.select(self._place).to_series().unique().sort()
+        requested = keys.drop_nulls()
+        if requested.is_empty() or not self.sizes:
+            return self.table.no_rows
+        own, sorted_keys = self._keys, requested.select(self._place).to_series().unique().sort()
         known = self._chunks.filter(pl.col(LEAST).is_not_null())
         first = sorted_keys.search_sorted(known[LEAST], side="left")
         last = sorted_keys.search_sorted(known[GREATEST], side="right")
         found = known.filter(first < last)[BUCKET]
-        parts = [self._read([bucket]).join(asked, on=own, how="semi") for bucket in found]
-        return pl.concat([self.storage.table.no_rows, *parts])
+        parts = [self._read([bucket]).join(requested, on=own, how="semi") for bucket in found]
+        return pl.concat([self.table.no_rows, *parts])
 
     def append(self, rows: pl.DataFrame, now: Times) -> Index:
         """Writes rows as a new run, and merges runs; returns the index afterwards."""
         if rows.is_empty():
-            return self.storage.index
-        index = self._written(self.storage.index, rows, 0, now)
+            return self.index
+        index = self._written(self.index, rows, 0, now)
         while merged := self._mergeable(index):
             index = self._merged(index, merged, now)
         return index
 
     @property
     def _keys(self) -> list[str]:
-        return list(self.storage.table.keys)
+        return list(self.table.keys)
 
     @property
     def _place(self) -> pl.Expr:
         """The sort key of the rows in a run: the first key column, as an integer or as text."""
         key = self._keys[0]
-        dtype = self.storage.table.schema[key]
+        dtype = self.table.schema[key]
         if dtype in _PHYSICAL or dtype.is_temporal():
             return pl.col(key).to_physical().cast(pl.Int64)
         return key_text(key)
 
     @property
     def _chunks(self) -> pl.DataFrame:
-        return _known(self.storage.index)
+        return _known(self.index)
 
     def _read(self, buckets: Sequence[int]) -> pl.DataFrame:
-        return self.storage.rows(buckets)
+        """Reads the rows of these chunks."""
+        frames = []
+        for bucket in sorted(buckets):
+            found = chunks.read(self.store, self.stage, bucket, range(self.sizes[bucket].base))
+            frames += chunks.unpack(found, self.table.schema, self.table.missing)
+        return concat_nonempty(self.table.no_rows, *frames)
 
     def _written(self, index: Index, rows: pl.DataFrame, level: int, now: Times) -> Index:
         """Writes a new run; returns the index afterwards."""
-        storage, known = self.storage, _known(index)
+        known = _known(index)
         first, run = _next(known[BUCKET]), _next(known[RUN])
         placed = rows.with_columns(self._place.alias(LEAST)).sort(LEAST, nulls_last=True)
         pieces, sizes = -(-size_of(rows) // chunks.CHUNK_BYTES), {}
         bucket = pl.lit(first) + pl.int_range(pl.len()) * max(1, pieces) // max(1, len(rows))
         placed = placed.with_columns(bucket.cast(pl.Int64).alias(BUCKET))
         for (number,), part in placed.partition_by(BUCKET, as_dict=True, maintain_order=True).items():
-            written = chunks.write(
-                storage.store, storage.stage, number, 0, chunks.Patch(part.drop(BUCKET, LEAST))
-            )
+            patch = chunks.Patch(part.drop(BUCKET, LEAST))
+            written = chunks.write(self.store, self.stage, number, 0, patch)
             sizes[number] = Size.of_rows(written)
         zones = placed.group_by(BUCKET).agg(
             pl.col(LEAST).min(),
@@ -109,7 +128,7 @@ class Runs:
             pl.lit(run).alias(RUN),
             pl.lit(level).alias(LEVEL),
         )
-        summary = summarize(placed.drop(LEAST), storage.table, storage.kept.deadlines(now), sizes)
+        summary = summarize(placed.drop(LEAST), self.table, self.kept.deadlines(now), sizes)
         described = summary.join(zones, on=BUCKET)
         return attrs.evolve(index, buckets=pl.concat([known, described], how="diagonal_relaxed").sort(BUCKET))
 
@@ -125,11 +144,10 @@ class Runs:
         """Merges runs into one of the next level; returns the index afterwards."""
         inside = pl.col(RUN).is_in(list(runs))
         old, others = index.buckets.filter(inside), index.buckets.filter(~inside)
-        storage = attrs.evolve(self.storage, index=index)
-        rows = storage.rows(old[BUCKET].to_list())
+        rows = attrs.evolve(self, index=index)._read(old[BUCKET].to_list())
         merged = self._written(index, rows, int(old[LEVEL][0]) + 1, now)
         for bucket, count in old.select(BUCKET, "chunks").iter_rows():
-            chunks.remove(storage.store, storage.stage, bucket, range(count))
+            chunks.remove(self.store, self.stage, bucket, range(count))
         new = merged.buckets.filter(~pl.col(BUCKET).is_in(index.buckets[BUCKET].implode()))
         return attrs.evolve(merged, buckets=pl.concat([others, new], how="diagonal_relaxed").sort(BUCKET))
 

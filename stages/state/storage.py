@@ -10,15 +10,16 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.operator import HOLD, OUTSTANDING_HOLD, StateTable, Table
-from stages.parted import together
+from stages.frames import concat_nonempty
+from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
-from stages.state.buckets import BUCKET, TIMES, Buckets, partition
+from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
 from stages.state.directory import Directory
 from stages.state.due_soon import HOT, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms, summarize
 from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 from stages.state.store import StateStore
+from stages.state_tables import BucketTable, StateTable
 from stages.strategies.histogram import Histogram
 from windowing.clocks import Times
 
@@ -75,12 +76,12 @@ class Storage:
     """The rows and waiting arrivals of a table in the store, as the index of the previous step describes them."""
 
     stage: str
-    kept: StateTable
+    kept: StateTable[BucketTable]
     store: StateStore
     index: Index
 
     @property
-    def table(self) -> Table:
+    def table(self) -> BucketTable:
         """The description of the table's rows."""
         return self.kept.table
 
@@ -102,7 +103,7 @@ class Storage:
 
     def rows(self, buckets: Iterable[int]) -> pl.DataFrame:
         """Reads the live rows of these buckets."""
-        return together(
+        return concat_nonempty(
             self.table.no_rows, *(frame for bucket in sorted(buckets) for frame in self._rows(bucket))
         )
 
@@ -139,7 +140,7 @@ class Storage:
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
         """Reads the arrivals that wait in these buckets, in order of bucket and then of arrival."""
         nothing = self.table.nothing_incoming
-        if self.table.visited_by_key:
+        if self.table.patched:
             return nothing
         frames = [
             frame
@@ -148,7 +149,7 @@ class Storage:
                 bucket, range(self.size(bucket).base, self.size(bucket).chunks), nothing.schema
             )
         ]
-        return together(nothing, *frames)
+        return concat_nonempty(nothing, *frames)
 
     def hot_rows(self, *, needed: bool) -> DueSoonBuffer:
         """Reads the due-soon buffer; an empty one if it is not needed."""
@@ -182,7 +183,7 @@ class Storage:
         if len(hot) or not described:
             described.append(hot[columns].with_columns(pl.lit(HOT, pl.Int64).alias(BUCKET)))
         touched = {*loaded, *sizes, HOT}
-        after = together(*described)
+        after = concat_nonempty(*described)
         return self.index.replace(touched, self.summary(after, sizes, now), holds_of(after, now))
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
@@ -192,7 +193,7 @@ class Storage:
         """
         sizes = {}
         columns = list(self.table.incoming)
-        for bucket, part in partition(waiting).items():
+        for bucket, part in split_by_bucket(waiting).items():
             sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[columns]), now)
         as_rows = self.kept.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
         return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))
@@ -211,7 +212,7 @@ class Storage:
 
     def is_large(self, size: Size) -> bool:
         """True if a step reads slices of a bucket of this size."""
-        return self.table.visited_by_key and bool(self.table.keys) and size.bytes >= LARGE_BYTES
+        return self.table.patched and bool(self.table.keys) and size.bytes >= LARGE_BYTES
 
     def least_times(self, now: Times) -> dict[str, pl.Expr]:
         """The times of a row whose minima the index has, by index column."""
@@ -225,7 +226,7 @@ class Storage:
 
     def _rows(self, bucket: int) -> list[pl.DataFrame]:
         size = self.size(bucket)
-        if self.table.visited_by_key and size.chunks > size.base:
+        if self.table.patched and size.chunks > size.base:
             return [self.content(bucket).live_rows]
         return self._read(bucket, range(size.base), self.table.schema)
 

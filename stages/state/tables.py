@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 import attrs
 import polars as pl
 
 from stages.clock import Watermarks
-from stages.operator import StateTable
 from stages.state.index import Holder, Index
 from stages.state.patches import rows_with
 from stages.state.runs import Runs
 from stages.state.storage import Storage
 from stages.state.store import StateStore, Within
 from stages.state.working_set import WorkingSet, read_working_set
+from stages.state_tables import (
+    AppendTable,
+    BucketTable,
+    KeyedTable,
+    SharedTable,
+    StateTable,
+    Table,
+    TimeTable,
+)
 from windowing.clocks import Times
 
 
@@ -22,17 +31,17 @@ from windowing.clocks import Times
 class Tables:
     """The tables of a stage in a step that moves the clocks to `now`. Each is loaded and written back at most once."""
 
-    storages: dict[str, Storage]
+    storages: dict[str, Storage | Runs]
     indices: dict[str, Index]
     now: Times
     _loaded: dict[str, WorkingSet] = attrs.field(factory=dict)
 
     @classmethod
     def open(
-        cls, store: StateStore, stage: str, tables: Iterable[StateTable], now: Times | None = None
+        cls, store: StateStore, stage: str, tables: Iterable[StateTable[Table]], now: Times | None = None
     ) -> Tables:
         """Opens the tables of a stage. Without `now`, the clocks do not move."""
-        storages = {kept.table.name: storage(store, stage, kept) for kept in tables}
+        storages = {kept.table.name: open_table(store, stage, kept) for kept in tables}
         indices = {name: one.index for name, one in storages.items()}
         return cls(storages, indices, now or next(iter(indices.values())).times)
 
@@ -51,39 +60,67 @@ class Tables:
         """The clocks of the stage before this step."""
         return self._first.times
 
-    def load(
+    def load(self, kept: StateTable[BucketTable], incoming: pl.DataFrame) -> WorkingSet:
+        return self._load(kept, incoming)
+
+    def load_between(
         self,
-        kept: StateTable,
+        kept: StateTable[TimeTable | SharedTable],
         incoming: pl.DataFrame,
-        between: tuple[int, int] | None = None,
-        requested_keys: pl.DataFrame | None = None,
+        between: tuple[int, int] | None,
     ) -> WorkingSet:
+        also = () if between is None else self._buckets(kept).between(*between)
+        return self._load(kept, incoming, also=also)
+
+    def load_with(
+        self, kept: StateTable[KeyedTable], incoming: pl.DataFrame, requested_keys: pl.DataFrame
+    ) -> WorkingSet:
+        return self._load(kept, incoming, requested_keys=requested_keys)
+
+    def write_back(self, kept: StateTable[BucketTable], rows: pl.DataFrame) -> None:
         name = kept.table.name
-        also = () if between is None else self.storages[name].between(*between)
-        self._loaded[name] = read_working_set(
-            self.storages[name], incoming, self.now, also=also, requested_keys=requested_keys
-        )
-        return self._loaded[name]
+        self.indices[name] = self._loaded[name].write_back(rows, self.now)
 
     def scan(
-        self, kept: StateTable, between: tuple[int, int], keys: pl.DataFrame | None = None
+        self,
+        kept: StateTable[BucketTable],
+        between: tuple[int, int],
+        keys: pl.DataFrame | None = None,
     ) -> pl.DataFrame:
-        storage = self.storages[kept.table.name]
+        storage = self._buckets(kept)
         buckets = storage.between(*between)
         if keys is None:
             return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
         return rows_with(storage, buckets, keys)
 
-    def lookup(self, kept: StateTable, keys: pl.DataFrame) -> pl.DataFrame:
-        return Runs(self.storages[kept.table.name]).lookup(keys)
+    def lookup(self, kept: StateTable[AppendTable], keys: pl.DataFrame) -> pl.DataFrame:
+        return self._runs(kept).lookup(keys)
 
-    def append(self, kept: StateTable, rows: pl.DataFrame) -> None:
-        name = kept.table.name
-        self.indices[name] = Runs(self.storages[name]).append(rows, self.now)
+    def append(self, kept: StateTable[AppendTable], rows: pl.DataFrame) -> None:
+        self.indices[kept.table.name] = self._runs(kept).append(rows, self.now)
 
-    def write_back(self, kept: StateTable, rows: pl.DataFrame) -> None:
-        name = kept.table.name
-        self.indices[name] = self._loaded[name].write_back(rows, self.now)
+    def _load(
+        self,
+        kept: StateTable[BucketTable],
+        incoming: pl.DataFrame,
+        *,
+        also: Iterable[int] = (),
+        requested_keys: pl.DataFrame | None = None,
+    ) -> WorkingSet:
+        name, storage = kept.table.name, self._buckets(kept)
+        loaded = read_working_set(storage, incoming, self.now, also=also, requested_keys=requested_keys)
+        self._loaded[name] = loaded
+        return loaded
+
+    def _buckets(self, kept: StateTable[BucketTable]) -> Storage:
+        storage = self.storages[kept.table.name]
+        assert isinstance(storage, Storage)
+        return storage
+
+    def _runs(self, kept: StateTable[AppendTable]) -> Runs:
+        runs = self.storages[kept.table.name]
+        assert isinstance(runs, Runs)
+        return runs
 
     def save(self, store: StateStore, stage: str, watermarks: Watermarks, arrived: int) -> None:
         """Saves the indices of all tables, with the watermarks and clocks after the step."""
@@ -111,7 +148,10 @@ def part(store: StateStore, table: str) -> StateStore:
     return Within(store, f"{table}/") if table else store
 
 
-def storage(store: StateStore, stage: str, kept: StateTable) -> Storage:
+def open_table(store: StateStore, stage: str, kept: StateTable[Table]) -> Storage | Runs:
     """Opens a table of a stage in a store."""
     own = part(store, kept.table.name)
-    return Storage(stage, kept, own, Index.load(own, stage, kept.clocks))
+    index = Index.load(own, stage, kept.clocks)
+    if isinstance(kept.table, AppendTable):
+        return Runs(stage, cast(StateTable[AppendTable], kept), own, index)
+    return Storage(stage, cast(StateTable[BucketTable], kept), own, index)

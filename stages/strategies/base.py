@@ -22,7 +22,7 @@ from windowing.time import MIN_TIME, Microseconds, microseconds
 Summary = dict[str, Any]
 
 
-# What a strategy is
+# The protocol of a strategy
 
 
 @attrs.frozen

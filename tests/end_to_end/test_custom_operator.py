@@ -15,7 +15,17 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.io import Source
-from beamlike.operators import EVENT_TIME, MAIN, Input, State, StateTable, StepClock, StepOutput, Table
+from beamlike.operators import (
+    EVENT_TIME,
+    MAIN,
+    AppendTable,
+    Input,
+    State,
+    StateTable,
+    StepClock,
+    StepOutput,
+    Table,
+)
 from beamlike.plan.manifest import describe
 from beamlike.plan.run_graph import describe_run
 from beamlike.records.model import BatchRecord
@@ -160,7 +170,7 @@ def test_state_of_another_operator_is_refused(operator: bl.CustomOperator, told:
 
 
 @attrs.frozen
-class Blocked(StateTable):
+class Blocked(StateTable[AppendTable]):
     """The keys whose rows are not released."""
 
     key: str
@@ -168,9 +178,11 @@ class Blocked(StateTable):
     clocks = ("watermark",)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> AppendTable:
         bounds = (EVENT_TIME, EVENT_TIME)
-        return Table("key", "", (self.key,), bounds, self.schema, self.schema, name="blocked", by_key=True)
+        return AppendTable(
+            row="key", waits="", keys=(self.key,), bounds=bounds, schema=self.schema, name="blocked"
+        )
 
     def deadlines(self, times: Any) -> Mapping[str, pl.Expr]:
         return {"watermark": pl.lit(None, pl.Int64)}
@@ -191,7 +203,7 @@ class ReleaseUnlessBlocked(Release):
         return Blocked(self.key, pl.Schema({**columns, "__pending": pl.Int64(), "__hold": pl.Int64()}))
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.held, self.blocked)
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
@@ -245,8 +257,24 @@ class Unmarked(Release):
     """The rows of its table do not say what is pending."""
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (NoPending(("user",), self.inputs[MAIN].schema),)
+
+
+class NoKind(Release):
+    """Its table is no kind of table."""
+
+    @property
+    def tables(self) -> tuple[StateTable[Table], ...]:
+        return (Untold(("user",), self.inputs[MAIN].schema),)
+
+
+class Untold(Held):
+    """A table that is described by its columns alone."""
+
+    @property
+    def table(self) -> Any:
+        return self.schema
 
 
 class NoPending(Held):
@@ -273,6 +301,7 @@ class NoPending(Held):
             Misspelt("user", "score"),
             "Misspelt.output declares released Boolean, which is not there in the rows",
         ),
+        (NoKind("user", "score"), "Untold.table must be one of AppendTable, KeyedTable, .*, not Schema"),
         (Unmarked("user", "score"), "have no column '__pending', '__hold'"),
     ],
 )

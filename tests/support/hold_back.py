@@ -12,14 +12,15 @@ from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import Route
 from stages.clock import StepClock
 from stages.graph import StageGraph
-from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Operator, Table
+from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput
 from stages.stage import Stage
+from stages.state_tables import State, StateTable, Table, WindowTable
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME
 
 
 @attrs.frozen(slots=False)
-class HoldBack(OneTable):
+class HoldBack(Operator, StateTable[WindowTable]):
     """Each row goes on when the watermark reaches its `until`, or processing time its `by`, which may be null (us)."""
 
     keys: tuple[str, ...]
@@ -30,41 +31,37 @@ class HoldBack(OneTable):
     def inputs(self) -> dict[str, Input]:
         return {MAIN: Input(self.keys, pl.Schema({**self.schema, EVENT_TIME: pl.Int64()}))}
 
+    @property
+    def tables(self) -> tuple[StateTable[Table], ...]:
+        return (self,)
+
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> WindowTable:
         rows = pl.Schema({**self.inputs[MAIN].schema, PENDING: pl.Int64(), HOLD: pl.Int64()})
-        waits_until = self.deadlines(Times())
-        return Table(
-            "row",
-            "waits for its deadline",
-            self.keys,
-            (EVENT_TIME, "until"),
-            rows,
-            rows,
-            waits_until=waits_until,
+        return WindowTable(
+            row="row",
+            waits="waits for its deadline",
+            keys=self.keys,
+            bounds=(EVENT_TIME, "until"),
+            schema=rows,
+            incoming=rows,
+            waits_until=self.deadlines(Times()),
         )
 
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
         return {WATERMARK: pl.col("until"), PROCESSING_TIME: pl.col("by")}
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
-        """What is late holds nothing."""
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
+        # A late row holds nothing.
         hold = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME)
-        rows = arrivals[MAIN].with_columns(hold.alias(HOLD), pl.lit(1, pl.Int64).alias(PENDING))
-        return Admitted(rows.select(list(self.table.incoming)), len(rows), len(rows))
-
-    def advance(
-        self,
-        rows: pl.DataFrame,
-        admitted: Admitted,
-        clock: StepClock,
-        unmerged: pl.DataFrame | None,
-    ) -> Advanced:
-        rows = pl.concat([rows, admitted.incoming])
-        come = [deadline <= clock.now.time(name) for name, deadline in self.deadlines(clock.now).items()]
-        due = pl.any_horizontal(come).fill_null(False)
-        given = rows.filter(due).select(list(self.inputs[MAIN].schema))
-        return Advanced(rows.filter(~due), given.sort(pl.all()), len(given))
+        arrived = arrivals[MAIN].with_columns(hold.alias(HOLD), pl.lit(1, pl.Int64).alias(PENDING))
+        loaded = state.load(self, arrived.select(list(self.table.incoming)))
+        rows = pl.concat([loaded.rows, loaded.incoming])
+        over = [deadline <= clock.now.time(name) for name, deadline in self.deadlines(clock.now).items()]
+        due = pl.any_horizontal(over).fill_null(False)
+        state.write_back(self, rows.filter(~due))
+        emitted = rows.filter(due).select(list(self.inputs[MAIN].schema)).sort(pl.all())
+        return StepOutput(emitted, len(arrived), len(arrived), len(emitted))
 
 
 def with_stage(plan: Plan, operator: Operator, name: str = "held") -> Plan:

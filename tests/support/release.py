@@ -15,6 +15,7 @@ from beamlike.operators import (
     PENDING,
     WATERMARK,
     Input,
+    KeyedTable,
     State,
     StateTable,
     StepClock,
@@ -28,7 +29,7 @@ DUE = "__due"
 
 
 @attrs.frozen
-class Held(StateTable):
+class Held(StateTable[KeyedTable]):
     """The rows that are not released yet."""
 
     keys: tuple[str, ...]
@@ -40,8 +41,15 @@ class Held(StateTable):
         return pl.Schema({**self.columns, DUE: pl.Int64(), PENDING: pl.Int64(), HOLD: pl.Int64()})
 
     @property
-    def table(self) -> Table:
-        return Table("row", "waits for its release", self.keys, (EVENT_TIME, DUE), self.schema, self.schema)
+    def table(self) -> KeyedTable:
+        return KeyedTable(
+            row="row",
+            waits="waits for its release",
+            keys=self.keys,
+            bounds=(EVENT_TIME, DUE),
+            schema=self.schema,
+            incoming=self.schema,
+        )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         return {WATERMARK: pl.col(DUE)}
@@ -71,7 +79,7 @@ class Release(bl.CustomOperator):
         return Held((self.key,), self.inputs[MAIN].schema)
 
     @property
-    def tables(self) -> tuple[StateTable, ...]:
+    def tables(self) -> tuple[StateTable[Table], ...]:
         return (self.held,)
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:

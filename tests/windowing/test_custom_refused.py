@@ -149,7 +149,7 @@ def test_columns_are_several() -> None:
 
 
 def test_a_name_that_says_how_windows_lie_is_not_free() -> None:
-    message = "OwnPeriod: period says how built-in windows lie; give yours another name"
+    message = "OwnPeriod: period is an attribute of built-in windows; give yours another name"
     with pytest.raises(TypeError, match=message):
 
         @attrs.frozen(slots=False)

@@ -289,7 +289,7 @@ class OrFinally(Finishing):
         until = self.until.on_fire(env, f"{at}.1", EVERYWHERE, context)
         cleared = self.actual.clear(env, f"{at}.0", EVERYWHERE)
         finished = where(last, self.until.finished(until, f"{at}.1"), self.actual.finished(actual, f"{at}.0"))
-        # `until` is not cleared by what `actual` emits: it counts all elements.
+        # `until` is not cleared when `actual` emits: it counts all elements.
         after = {
             **either(self.actual.cells(f"{at}.0"), last, cleared, actual),
             **either(self.until.cells(f"{at}.1"), last, until, env),

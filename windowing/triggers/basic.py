@@ -176,7 +176,7 @@ class AfterWatermark(Trigger):
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         past, early, late = self._places(at)
-        # A merge may take a session back to its early phase, so there both count all elements.
+        # A merge may return a session to its early phase, so with merging windows both count all elements.
         anyway = pl.lit(context.merging)
         was_past = env[past]
         if self.early is not None:
@@ -202,7 +202,7 @@ class AfterWatermark(Trigger):
         past, early, late = self._places(at)
         was_past = env[past]
         passes = mask & ~was_past & self._over(context)
-        # Both are repeated, whether they finish or not: after each pane they are as new.
+        # Both are repeated, even if they do not finish: they are reset after each pane.
         if self.early is not None:
             env = self.early.reset(env, early, mask & ~was_past)
             env = self.early.mark(env, early, passes, True)
@@ -230,7 +230,7 @@ class AfterWatermark(Trigger):
 
     def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
         past, early, late = self._places(at)
-        # Even one that looks at a percentile may owe the pane at the end of the window.
+        # A trigger of a percentile watermark may also owe the pane at the end of the window.
         before = end_of_window(context, clock) if clock in (WATERMARK, self._clock) else NO_DEADLINE
         if self.early is not None and clock in self.early.clocks():
             before = pl.min_horizontal(before, self.early.deadline(env, early, context, clock))
@@ -242,7 +242,7 @@ class AfterWatermark(Trigger):
 
     @property
     def waits_for_end(self) -> bool:
-        # What late counts of a session before its end is forgotten when it has passed.
+        # Counts that the late trigger made before the session's end are reset at its end.
         return self.early is None and self.percentile is None
 
     def continuation(self) -> Trigger:

@@ -89,7 +89,7 @@ class AfterAny(_OfMany):
         return finish(env, at, mask, reduce(or_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
-        # It finishes when it fires, whatever its triggers do; among those that are never ready it never does.
+        # It finishes when it fires, even if its triggers do not; it never fires if none of them is ever ready.
         return not all(isinstance(child, Never) for child in self.triggers)
 
     def continuation(self) -> Trigger:
@@ -125,7 +125,7 @@ class AfterAll(_OfMany):
         return finish(env, at, mask, reduce(and_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
-        # It finishes when it fires; with one that is never ready it never does.
+        # It finishes when it fires, and never fires if one of its triggers is never ready.
         return not any(isinstance(child, Never) for child in self.triggers)
 
     def continuation(self) -> Trigger:

@@ -113,11 +113,11 @@ def test_rows_of_keys_on_which_it_raises_are_dead_letters_and_the_others_stand()
     [
         (
             lambda rows, state: rows,
-            "expected a tuple of two polars DataFrames, what is emitted and the state, got polars DataFrame",
+            "expected a tuple of two polars DataFrames, the emitted rows and the state, got polars DataFrame",
         ),
         (
             lambda rows, state: (rows, state),
-            "what is emitted must have the columns user, event_time; it has user, at, ",
+            "the emitted frame must have the columns user, event_time; it has user, at, ",
         ),
         (
             lambda rows, state: (rows.select("user", pl.col("event_time") - pl.duration(days=1)), state),

@@ -11,7 +11,7 @@ import pytest
 import beamlike as bl
 from beamlike.expressions.row_expression import ExpressionOfRows
 from stages.aggregates.base import Aggregate
-from stages.process.combining import Combined
+from stages.process.combining import CombinedRows
 
 SCHEMA = pl.Schema({"value": pl.Int64(), "flag": pl.Boolean()})
 ROWS = [{"value": value, "flag": value % 2 == 0} for value in (5, 4, 2, 4, None, 7) if value is not None]
@@ -36,10 +36,10 @@ def test_it_gives_what_a_grouping_does(name: str, stored: bool) -> None:
     aggregate, of_all, of_flagged = EVERY[name]
     flagged = attrs.evolve(aggregate, where=ExpressionOfRows(bl.col("flag")))
     for each, wanted in ((aggregate, of_all), (flagged, of_flagged)):
-        combined = Combined(each, SCHEMA, None)
+        combined = CombinedRows(each, SCHEMA, None)
         for row in ROWS:
             combined.add(row)
             if stored:
-                combined = Combined(each, SCHEMA, combined.stored())
+                combined = CombinedRows(each, SCHEMA, combined.stored())
         found = combined.read()
         assert (found.to_list() if isinstance(found, pl.Series) else found) == wanted

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from stages.aggregates.builtin import Collect, Count, First, Last
 from stages.aggregates.combine_fn import Combine
 from stages.aggregates.totals import Sum
-from stages.operator import MAIN, Spread
+from stages.operator import MAIN
 from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
 from stages.state.due_soon import HOT
 from stages.state.index import Index
 from stages.state.store import DictStore
+from stages.state_tables import Spread
 from stages.strategies.histogram import Histogram
 from tests.support.examples import share
 from tests.support.model import MAX_TIME, Step
@@ -344,7 +345,7 @@ def test_percentiles_that_are_asked_for_later_find_sessions_as_if_nothing_had_wa
         run.step([("a", 1, 10), ("b", 1, 60)], 0)
         run.step([("a", 2, 5)], 1)
         clock = Times.of(2, 0, {66: 17})
-        return run.stage.step(run.store, {MAIN: run.stage.operator.concatenated([])}, clock).holds
+        return run.stage.step(run.store, {MAIN: run.stage.operator.concat_arrivals([])}, clock).holds
 
     assert run()["buckets"] == [19, 69]
     with sizes(**PATIENT):

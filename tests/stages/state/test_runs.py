@@ -7,16 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.joins.base import LEFT
-from stages.joins.lasting import Rows
+from stages.joins.lasting import RetainedRows
 from stages.operator import HOLD, PENDING
 from stages.state.runs import FAN, LEVEL, RUN, Runs
-from stages.state.storage import Storage
 from stages.state.store import DictStore
-from stages.state.tables import storage
+from stages.state.tables import open_table
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
-KEPT = Rows(LEFT, ("key", "other"), pl.Schema({"key": pl.Int64(), "other": pl.String(), LEFT: pl.Int64()}))
+KEPT = RetainedRows(
+    LEFT, ("key", "other"), pl.Schema({"key": pl.Int64(), "other": pl.String(), LEFT: pl.Int64()})
+)
 
 Row = tuple[int | None, str | None, int]
 
@@ -27,12 +28,14 @@ def frame(rows: list[Row]) -> pl.DataFrame:
     return columns.with_columns(*nothing, pl.lit(None, pl.Int64).alias(HOLD)).select(list(KEPT.table.schema))
 
 
-def kept(store: DictStore) -> Storage:
-    return storage(store, "stage", KEPT)
+def kept(store: DictStore) -> Runs:
+    runs = open_table(store, "stage", KEPT)
+    assert isinstance(runs, Runs)
+    return runs
 
 
 def put(store: DictStore, rows: list[Row]) -> None:
-    Runs(kept(store)).append(frame(rows), Times()).save(store, "stage")
+    kept(store).append(frame(rows), Times()).save(store, "stage")
 
 
 key, other = st.none() | st.integers(-3, 3), st.none() | st.sampled_from(["x", "y"])
@@ -48,9 +51,9 @@ def test_what_is_found_is_what_was_added_with_these_keys(
         put(store, batch)
     keys = pl.DataFrame(asked, {"key": pl.Int64(), "other": pl.String()}, orient="row")
     everything = [row for batch in batches for row in batch]
-    found = Runs(kept(store)).lookup(keys).select("key", "other", LEFT).rows()
+    found = kept(store).lookup(keys).select("key", "other", LEFT).rows()
     assert sorted(found) == sorted(row for row in everything if row[:2] in asked and None not in row[:2])
-    assert sorted(Runs(kept(store)).everything()[LEFT]) == sorted(row[2] for row in everything)
+    assert sorted(kept(store).everything()[LEFT]) == sorted(row[2] for row in everything)
 
 
 def test_eight_runs_become_one_and_what_they_were_is_removed() -> None:

@@ -21,10 +21,11 @@ from polars.testing.parametric import dataframes
 from stages import keys
 from stages.clock import Watermarks
 from stages.keys import hashed, key_hash, shard_of
-from stages.operator import HOLD, PENDING, Table
+from stages.operator import HOLD, PENDING
 from stages.state.buckets import TIMES, Buckets
 from stages.state.index import DEADLINE, SCHEMA, Holder, Index, Size, summarize
 from stages.state.store import ENCODING, PATCHED, DictStore, decode, encode
+from stages.state_tables import KeyedTable
 from stages.strategies.histogram import histogram
 from tests.support.examples import share
 from tests.support.model import MAX_TIME, MIN_TIME
@@ -135,7 +136,14 @@ def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
 
 
 CLOCKS = (WATERMARK,)
-TABLE = Table("window", "waits", ("key",), WINDOW_COLUMNS, pl.Schema(), pl.Schema())
+TABLE = KeyedTable(
+    row="window",
+    waits="waits",
+    keys=("key",),
+    bounds=WINDOW_COLUMNS,
+    schema=pl.Schema(),
+    incoming=pl.Schema(),
+)
 SIZES = {1: Size(1, 2, 5, 3), **{bucket: Size(1, 1, 4) for bucket in (2, 4, 5, 6)}}
 DEADLINES = {WATERMARK: pl.col(WINDOW_END)}
 

@@ -10,7 +10,7 @@ from stages.process.calls import Call
 from stages.process.fields import FieldColumn
 
 
-class Lazy:
+class LazyField:
     """A field that is loaded when a method first reads it; then it is a plain attribute of the object."""
 
     def __init__(self, name: str, load: Callable[[], Any]) -> None:
@@ -21,7 +21,7 @@ class Lazy:
         return value
 
 
-class Lasting:
+class ExpiringField:
     """A field with a time to live: the time of each write is recorded."""
 
     def __init__(self, field: FieldColumn, call: Call) -> None:

@@ -9,7 +9,8 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Spread, StateTable, Table
+from stages.operator import HOLD, PENDING
+from stages.state_tables import Spread, StateTable, TimeTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 
@@ -25,7 +26,7 @@ _LIVE: Final = 3600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waiting(StateTable):
+class PendingRows(StateTable[TimeTable]):
     """The table of pending rows: when the watermark has passed their time, all rows before them have arrived.
 
     `columns` are those of the rows, with `keys` among them.
@@ -42,14 +43,14 @@ class Waiting(StateTable):
         return pl.Schema({**self.columns, **own})
 
     @cached_property
-    def table(self) -> Table:
-        return Table(
-            "row",
-            "waits for its turn in the order of time",
-            self.keys,
-            (EVENT_TIME, EVENT_TIME),
-            self.schema,
-            self.schema,
+    def table(self) -> TimeTable:
+        return TimeTable(
+            row="row",
+            waits="waits for its turn in the order of time",
+            keys=self.keys,
+            bounds=(EVENT_TIME, EVENT_TIME),
+            schema=self.schema,
+            incoming=self.schema,
             spread=Spread(EVENT_TIME, _SECOND, _LIVE),
             waits_until=self.deadlines(Times()),
             name=WAITING,

@@ -16,7 +16,7 @@ import polars as pl
 
 from stages.aggregates.builtin import Collect
 from stages.aggregates.combine_fn import Combine
-from stages.grouping.layout import COUNT, NEW_HOLD, Layout
+from stages.grouping.layout import COUNT, NEW_HOLD, WindowLayout
 from windowing import placing
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.custom import CustomWindows
@@ -35,7 +35,7 @@ _NOT_SMALLER: Final = (Collect, Combine)
 """Aggregates whose accumulators do not shrink: lists of all values, and the pickles of a user's accumulators."""
 
 
-def lifts_early(layout: Layout, merging: bool) -> bool:
+def may_pre_aggregate(layout: WindowLayout, merging: bool) -> bool:
     """True if rows may be pre-aggregated before they are sent to shards, so that nothing but their number changes.
 
     False if windows merge, as they need the event times, and for a combiner that takes the earliest time, as an element
@@ -44,55 +44,55 @@ def lifts_early(layout: Layout, merging: bool) -> bool:
     windowing = layout.windowing
     return (
         not merging
-        # Their windows come in lists, and may overlap in any way.
+        # Custom windows are lists, and may overlap in any way.
         and not isinstance(windowing.windows, CustomWindows)
         and windowing.timestamp_combiner in (TimestampCombiner.END_OF_WINDOW, TimestampCombiner.LATEST)
         and not any(isinstance(aggregate, _NOT_SMALLER) for aggregate in layout.aggregates.values())
     )
 
 
-def is_lifted(rows: pl.DataFrame) -> bool:
+def has_accumulators(rows: pl.DataFrame) -> bool:
     """True if these arrivals are pre-aggregated."""
     return COUNT in rows.columns
 
 
-def elements_in(rows: pl.DataFrame) -> int:
+def count_elements(rows: pl.DataFrame) -> int:
     """The number of elements, pre-aggregated or not; an element that is in several windows counts once."""
-    return int(rows[ELEMENTS].sum()) if is_lifted(rows) else len(rows)
+    return int(rows[ELEMENTS].sum()) if has_accumulators(rows) else len(rows)
 
 
-def count_in(rows: pl.DataFrame) -> int:
+def count_placed(rows: pl.DataFrame) -> int:
     """The number of elements, pre-aggregated or not, each counted in every window that it is in."""
-    return int(rows[COUNT].sum()) if is_lifted(rows) else len(rows)
+    return int(rows[COUNT].sum()) if has_accumulators(rows) else len(rows)
 
 
 def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(a row per (element, window), the elements in no window), pre-aggregated or not."""
-    if is_lifted(arrivals):
+    if has_accumulators(arrivals):
         outside = pl.col(WINDOW_START).is_null()
         return arrivals.filter(~outside), arrivals.filter(outside)
     return placing.place(arrivals, windows)
 
 
-def lift(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def pre_aggregate(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Arrivals, which may be pre-aggregated -> a row per (key, window), in order of arrival.
 
     Columns: keys, window, accumulators, the newest hold (us) in `__new_hold`, elements in `__count` and `__elements`.
     Elements in no window have a row per key, without bounds.
     """
-    return arrivals if is_lifted(arrivals) else _fold(_numbered(arrivals, layout), layout)
+    return arrivals if has_accumulators(arrivals) else _fold(_numbered(arrivals, layout), layout)
 
 
-def lift_if_smaller(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def pre_aggregate_if_smaller(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Pre-aggregates arrivals if that leaves at most half as many rows."""
     if len(arrivals) < LEAST_ROWS:
         return arrivals
-    sliced = lift_slices(arrivals, layout)
-    placed = sliced if is_lifted(sliced) else _numbered(arrivals, layout)
+    sliced = pre_aggregate_slices(arrivals, layout)
+    placed = sliced if has_accumulators(sliced) else _numbered(arrivals, layout)
     return _fold(placed, layout) if _at_most(len(arrivals) // 2, placed, WINDOW_COLUMNS, layout) else arrivals
 
 
-def lift_slices(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def pre_aggregate_slices(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Arrivals with many alike -> a row per (key, window, slice): elements of a key that are in the same windows.
 
     Arrivals stay as they are if they have their windows already, as panes that stay in theirs do, and for aggregates
@@ -115,14 +115,14 @@ def lift_slices(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     return counted.with_columns(combiner.element_hold(None).alias(NEW_HOLD))
 
 
-def _at_most(rows: int, placed: pl.DataFrame, columns: Sequence[str], layout: Layout) -> bool:
+def _at_most(rows: int, placed: pl.DataFrame, columns: Sequence[str], layout: WindowLayout) -> bool:
     """True if there are about so many different keys and values of these columns, or fewer."""
     # An estimate, within a few percent, costs a tenth of folding rows that are all different.
     hashes = placed.select(*layout.keys, *columns).hash_rows().to_frame()
     return int(hashes.select(pl.first().approx_n_unique()).item()) <= rows
 
 
-def _numbered(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+def _numbered(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """A row per (element, window), and one for each element in no window; `__elements` is 1 in one row of each."""
     windows = layout.windowing.windows
     placed, outside = place(arrivals.with_row_index(ELEMENTS), windows)
@@ -131,10 +131,10 @@ def _numbered(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     return rows.with_columns(first.cast(pl.Int64).alias(ELEMENTS))
 
 
-def _fold(placed: pl.DataFrame, layout: Layout, by: Sequence[str] = WINDOW_COLUMNS) -> pl.DataFrame:
+def _fold(placed: pl.DataFrame, layout: WindowLayout, by: Sequence[str] = WINDOW_COLUMNS) -> pl.DataFrame:
     """Rows, which may be pre-aggregated -> one per key and values of these columns."""
-    lifted = placed if is_lifted(placed) else _lift(placed, layout, by)
-    count = pl.col(COUNT).sum() if is_lifted(lifted) else pl.len().cast(pl.Int64).alias(COUNT)
+    lifted = placed if has_accumulators(placed) else _lift(placed, layout, by)
+    count = pl.col(COUNT).sum() if has_accumulators(lifted) else pl.len().cast(pl.Int64).alias(COUNT)
     return lifted.group_by(*layout.keys, *by, maintain_order=True).agg(
         pl.col(ELEMENTS).sum(),
         layout.windowing.timestamp_combiner.fold(pl.col(NEW_HOLD)),
@@ -143,7 +143,7 @@ def _fold(placed: pl.DataFrame, layout: Layout, by: Sequence[str] = WINDOW_COLUM
     )
 
 
-def _lift(placed: pl.DataFrame, layout: Layout, by: Sequence[str]) -> pl.DataFrame:
+def _lift(placed: pl.DataFrame, layout: WindowLayout, by: Sequence[str]) -> pl.DataFrame:
     combiner = layout.windowing.timestamp_combiner
     # Neither of the two combiners is adjusted; where elements are not in windows yet, one of them is not known.
     known = WINDOW_END in by or not combiner.depends_on_window
