@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from stages.clock import Watermarks
-from stages.state.index import Holder, Index
+from stages.state.index import HoldOwner, Index
 from stages.state.patches import rows_with
 from stages.state.runs import Runs
 from stages.state.storage import Storage
@@ -129,7 +129,7 @@ class Tables:
             stands.save(part(store, name), stage)
 
     @property
-    def holder(self) -> Holder | None:
+    def holder(self) -> HoldOwner | None:
         """The owner of the least hold in all tables; None if no row holds the watermark."""
         holders = [
             attrs.evolve(holder, table=name, said=self.storages[name].table.said)
