@@ -113,6 +113,7 @@ class Tables:
         return loaded
 
     def _buckets(self, kept: StateTable[BucketTable]) -> Storage:
+        # `open_table` decides by the kind of table which of the two classes reads it.
         storage = self.storages[kept.table.name]
         assert isinstance(storage, Storage)
         return storage
@@ -140,6 +141,7 @@ class Tables:
 
     @property
     def _first(self) -> Index:
+        # Every table is saved with the same watermarks, clocks and count of arrivals.
         return next(iter(self.indices.values()))
 
 
