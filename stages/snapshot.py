@@ -8,9 +8,9 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock, Watermarks
-from stages.sizes import size_of
+from stages.frames import size_of
 from stages.stage import Stage
-from stages.state.buckets import partition
+from stages.state.buckets import split_by_bucket
 from stages.state.due_soon import MAYBE_OVERLAPS
 from stages.state.index import Index
 from stages.state.runs import Runs
@@ -63,7 +63,7 @@ def _put(storage: Storage | Runs, rows: pl.DataFrame, times: Times) -> Index:
     if isinstance(storage, Runs):
         return storage.append(rows, times)
     buckets = storage.buckets
-    for bucket, part in partition(buckets.place(rows)).items():
+    for bucket, part in split_by_bucket(buckets.place(rows)).items():
         buckets = buckets.split(bucket, size_of(part))
     no_hot_rows = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
-    return storage.replace([], partition(buckets.place(rows)), no_hot_rows, times)
+    return storage.replace([], split_by_bucket(buckets.place(rows)), no_hot_rows, times)

@@ -20,9 +20,9 @@ from beamlike.runtime.messages import MESSAGES, Kind, Message
 from beamlike.runtime.origins import shard_name
 from beamlike.runtime.payload import packed, unpacked
 from stages.facts import from_json, to_json
+from stages.frames import size_of
 from stages.keys import shard_of
 from stages.operator import MAIN, Input, Operator
-from stages.sizes import size_of
 
 ARROW: Final = pa.schema(
     [

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from stages.sizes import size_of
+from stages.frames import size_of
 from stages.state.store import decode, encode
 
 SMALL: Final = 64_000

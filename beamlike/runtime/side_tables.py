@@ -21,8 +21,8 @@ from beamlike.runtime.savepoint import Savepoint
 from beamlike.system.path_names import file_name
 from beamlike.system.seals import sealed_bytes, unsealed_bytes
 from stages.errors import ResultError
+from stages.frames import size_of
 from stages.sides.contents import Seen, digest, require_small
-from stages.sizes import size_of
 from windowing.columns import EVENT_TIME
 
 _TABLES: Final = "tables"

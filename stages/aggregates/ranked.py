@@ -9,8 +9,8 @@ import polars as pl
 
 from stages.aggregates.base import COMPARABLE, Aggregate, Part, Schema, alike, is_comparable
 from stages.aggregates.lists import GROUP, merged, only
+from stages.frames import in_order
 from stages.keys import key_hash
-from stages.sorting import in_order
 from windowing.columns import EVENT_TIME
 
 _ROWS: Final = "rows"

@@ -1,1 +1,1 @@
-"""The windowed grouping: merging, firing, and what it leaves out. May import `waiting` and all below it."""
+"""The windowed grouping: merging, firing, and what it leaves out. May import `pending_rows` and all below it."""

@@ -6,9 +6,9 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import ARRIVAL
-from stages.grouping.combiner_lifting import is_lifted
 from stages.grouping.dropped import LeftOut
 from stages.grouping.layout import COUNT, NEW_HOLD, WindowLayout
+from stages.grouping.pre_aggregation import has_accumulators
 from stages.operator import Refused
 from windowing.columns import PANE_RETRACTED, WINDOW_COLUMNS
 
@@ -36,7 +36,7 @@ def with_accumulators(
     out: as a constant it takes no room. `arrived` is the number of elements in all steps before.
     """
     combiner, windows = layout.windowing.timestamp_combiner, layout.windowing.windows
-    if is_lifted(placed):
+    if has_accumulators(placed):
         hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*layout.parts, COUNT)}
     else:
         hold = combiner.element_hold(windows.ends_before(placed) if combiner.adjusted else None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from stages import sorting
+from stages import frames
+from stages.frames import replaced
 from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, WindowLayout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
-from stages.parted import replaced
 from windowing.clocks import WATERMARK
 from windowing.columns import (
     EVENT_TIME,
@@ -173,7 +173,7 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: WindowLayout) -> pl.DataF
 
 def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     """The panes in a fixed order, for equal bytes in a replay: retracted ones first, then by end, start and key."""
-    return sorting.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
+    return frames.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
 
 
 def deadline(layout: WindowLayout, context: TriggerContext, clock: str) -> pl.Expr:

@@ -17,25 +17,25 @@ from stages.aggregates.base import Aggregate
 from stages.clock import StepClock
 from stages.declared import Declaration, choices_of
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
+from stages.frames import concat_nonempty, partition, replaced
 from stages.grouping.accepting import AcceptedInput, with_accumulators
-from stages.grouping.combiner_lifting import (
-    count_in,
-    elements_in,
-    is_lifted,
-    lift,
-    lift_if_smaller,
-    lift_slices,
-    lifts_early,
-    place,
-)
 from stages.grouping.described import facts_of
 from stages.grouping.dropped import Dropped, Late, LeftOut
 from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, WindowLayout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
+from stages.grouping.pre_aggregation import (
+    count_elements,
+    count_placed,
+    has_accumulators,
+    may_pre_aggregate,
+    place,
+    pre_aggregate,
+    pre_aggregate_if_smaller,
+    pre_aggregate_slices,
+)
 from stages.grouping.rejected import refuse
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput, Text
-from stages.parted import parted, replaced, together
 from stages.state_tables import KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -220,39 +220,39 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     def _accept(self, arrivals: pl.DataFrame, clock: StepClock, arrived: int) -> AcceptedInput:
         """Assigns windows to arrivals; those whose window has been collected are too late.
 
-        They may have been pre-aggregated before (`lift`). `arrived` is the number of elements in all steps before.
+        They may be pre-aggregated already. `arrived` is the number of elements in all steps before.
         """
         elements, refused = refuse(arrivals, self.layout)
-        if self.lifts_early:
-            elements = lift_slices(elements, self.layout)
+        if self.may_pre_aggregate:
+            elements = pre_aggregate_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
         in_time = collected_at(self.windowing.allowed_lateness) > clock.input_before
-        accepted, behind = parted(placed, in_time)
+        accepted, behind = partition(placed, in_time)
         lifted = with_accumulators(accepted, self.layout, clock.input_before, arrived)
         incoming = reduce_arrivals(lifted, self.layout, self.merging)
         wanted = self.late_columns is not None
         rows = Dropped(behind, outside, accepted) if wanted else None
-        late, nowhere = count_in(behind), count_in(outside)
+        late, nowhere = count_placed(behind), count_placed(outside)
         return AcceptedInput(
             incoming,
-            elements_in(elements),
+            count_elements(elements),
             int(incoming[COUNT].sum()) + late + nowhere,
             refused,
             LeftOut(late, nowhere, rows),
         )
 
     @property
-    def lifts_early(self) -> bool:
+    def may_pre_aggregate(self) -> bool:
         """True if arrivals may be pre-aggregated before they are sent to shards, as no single late ones are wanted."""
-        return self.late_columns is None and lifts_early(self.layout, self.merging)
+        return self.late_columns is None and may_pre_aggregate(self.layout, self.merging)
 
     def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return lift_if_smaller(rows, self.layout) if self.lifts_early else rows
+        return pre_aggregate_if_smaller(rows, self.layout) if self.may_pre_aggregate else rows
 
     def concat_arrivals(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Concatenates the arrivals; if some were pre-aggregated in their tasks, the others are as well."""
-        if any(map(is_lifted, frames)):
-            frames = [lift(frame, self.layout) for frame in frames]
+        if any(map(has_accumulators, frames)):
+            frames = [pre_aggregate(frame, self.layout) for frame in frames]
         return super().concat_arrivals(frames)
 
     def _advance(
@@ -264,10 +264,10 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         nothing has arrived for them. Returns the rows that stay, and the output.
         """
         touched, untouched, closed, panes = self._elements(state, accepted.incoming, clock, overlapping)
-        rows = together(touched, untouched)
+        rows = concat_nonempty(touched, untouched)
         if clock.moves and len(rows):
             rows, due = self._move(rows, clock)
-            panes = together(panes, due)
+            panes = concat_nonempty(panes, due)
         rows = let_go(rows, self.layout, self._context(clock.now))
         left_out = accepted.left_out
         dropped = {
@@ -305,11 +305,11 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
             combined = combine_merging(both, incoming, self.layout, context)
         else:
             combined = combine_windows(both, incoming, self.layout)
-        got, others = parted(combined.rows, combined.rows[COUNT] > 0)
-        closed = Combined(parted(got, got[CLOSED])[0], combined.placed)
+        got, others = partition(combined.rows, combined.rows[COUNT] > 0)
+        closed = Combined(partition(got, got[CLOSED])[0], combined.placed)
         rows, panes = self._look(self._absorb(got, context), clock, context)
         if len(others):
-            untouched = together(untouched, others.select(list(self.layout.state)))
+            untouched = concat_nonempty(untouched, others.select(list(self.layout.state)))
         return rows, untouched, closed, in_order(panes, self.keys)
 
     def _touched(
@@ -327,8 +327,8 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         # To find windows without neighbours pays if keys have many windows, of which few are touched.
         if not self.merging or not windows.merges_by_overlap or len(touched) <= MANY * len(incoming):
             return touched, untouched
-        touched, alone = parted(touched, in_company(touched, incoming, windows, self.keys))
-        return touched, together(untouched, alone)
+        touched, alone = partition(touched, in_company(touched, incoming, windows, self.keys))
+        return touched, concat_nonempty(untouched, alone)
 
     def _absorb(self, combined: pl.DataFrame, context: TriggerContext) -> pl.DataFrame:
         """Updates pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
@@ -349,12 +349,12 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     def _move(self, rows: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Removes windows whose time is over, with a last pane, and fires others that are due if they are ready."""
         then, now = self._context(clock.previous), self._context(clock.now)
-        over, rows = parted(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
-        last = collect(parted(over, ~over[CLOSED])[0], self.layout, clock.input_before, now)
+        over, rows = partition(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
+        last = collect(partition(over, ~over[CLOSED])[0], self.layout, clock.input_before, now)
         come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
-        looked, others = parted(rows, come)
+        looked, others = partition(rows, come)
         looked, due = self._look(looked, clock, now)
-        return together(others, looked), in_order(together(last, due), self.keys)
+        return concat_nonempty(others, looked), in_order(concat_nonempty(last, due), self.keys)
 
     def _come(self, then: TriggerContext, now: TriggerContext) -> list[pl.Expr]:
         """True for windows that are due on a clock other than the watermark."""
@@ -370,11 +370,11 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         self, rows: pl.DataFrame, clock: StepClock, context: TriggerContext
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Fires the windows that are ready: (all windows afterwards, panes)."""
-        firing, others = parted(rows, ready(self.layout, context))
+        firing, others = partition(rows, ready(self.layout, context))
         if firing.is_empty():
             return rows, self.layout.no_panes
         fired, panes = fire(firing, self.layout, clock.input_before, context)
-        return together(others, fired), panes
+        return concat_nonempty(others, fired), panes
 
     def _late(self, left_out: Dropped | None, closed: Combined) -> pl.DataFrame:
         """The arrivals that were dropped, if they are wanted."""

@@ -7,9 +7,9 @@ from typing import Final
 import attrs
 import polars as pl
 
+from stages.frames import partition, replaced
 from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, WindowLayout
 from stages.operator import HOLD, PENDING
-from stages.parted import parted, replaced
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
 from windowing.triggers.base import ALL, ROOT, TriggerContext
@@ -163,4 +163,4 @@ def split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl
     if state.is_empty() or not on:
         return state, state.clear()
     hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
-    return parted(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
+    return partition(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))

@@ -21,8 +21,8 @@ from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.operator import HOLD, MAIN, PENDING, StepOutput
+from stages.pending_rows import NUMBER, PendingRows
 from stages.state_tables import KeyedTable, Loaded, State, StateTable, Table
-from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time
@@ -106,7 +106,7 @@ class AsOfJoin(TimeJoin):
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
-        return (self.versions, self.waiting)
+        return (self.versions, self.pending)
 
     @cached_property
     def versions(self) -> Versions:
@@ -114,9 +114,9 @@ class AsOfJoin(TimeJoin):
         return Versions(self.keys, self.columns(RIGHT), self.tolerance)
 
     @cached_property
-    def waiting(self) -> Waiting:
+    def pending(self) -> PendingRows:
         """The table of pending rows, of the left side."""
-        return Waiting(self.keys, self.columns(LEFT))
+        return PendingRows(self.keys, self.columns(LEFT))
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Joins the rows whose time the watermark has passed with their versions."""
@@ -146,12 +146,12 @@ class AsOfJoin(TimeJoin):
                 pl.lit(1, pl.Int64).alias(PENDING),
                 pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
             )
-            .select(list(self.waiting.schema))
+            .select(list(self.pending.schema))
         )
-        loaded = state.load(self.waiting, waits)
+        loaded = state.load(self.pending, waits)
         pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < clock.watermark
-        state.write_back(self.waiting, pool.filter(~come))
+        state.write_back(self.pending, pool.filter(~come))
         return pool.filter(come).sort(EVENT_TIME, NUMBER)
 
     def _versions(

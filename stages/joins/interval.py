@@ -31,8 +31,8 @@ from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
 from stages.joins.side import MATCHED, UNTIL, JoinSide
 from stages.operator import MAIN, StepOutput
+from stages.pending_rows import NUMBER
 from stages.state_tables import State, StateTable, Table
-from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time

@@ -16,8 +16,8 @@ import polars as pl
 
 from stages.joins.base import LEFT
 from stages.operator import HOLD, PENDING
+from stages.pending_rows import NUMBER
 from stages.state_tables import KeyedTable, Spread, StateTable, TimeTable
-from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME

@@ -12,9 +12,9 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.operator import HOLD, PENDING, Text
+from stages.pending_rows import NUMBER
 from stages.process.keyed import CELL, Keyed, Result
 from stages.state_tables import KeyedTable, State, StateTable
-from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.time import MAX_TIME, format_duration

@@ -13,8 +13,8 @@ from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, StepOutput, Text
+from stages.pending_rows import NUMBER, PendingRows
 from stages.state_tables import BucketTable, State, StateTable, Table
-from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.lateness import collected_at, in_time
@@ -83,13 +83,13 @@ class Keyed(Operator):
         raise NotImplementedError
 
     @cached_property
-    def waiting(self) -> Waiting:
+    def pending(self) -> PendingRows:
         """The table of rows that wait for the watermark."""
-        return Waiting(self.keys, self.row)
+        return PendingRows(self.keys, self.row)
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
-        return (self.cells, self.waiting) if self.order == "time" else (self.cells,)
+        return (self.cells, self.pending) if self.order == "time" else (self.cells,)
 
     @property
     def row(self) -> pl.Schema:
@@ -160,7 +160,7 @@ class Keyed(Operator):
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
             pl.lit(1, pl.Int64).alias(PENDING),
             pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
-        ).select(list(self.waiting.schema))
+        ).select(list(self.pending.schema))
         rows = pl.concat(self._in_order(state, numbered, clock))
         result = self.process_rows(state, rows, clock)
         dropped = {LATE: len(late), NO_WINDOW: len(nowhere)}
@@ -192,10 +192,10 @@ class Keyed(Operator):
         # A row behind the watermark of before the step can no longer be put in order: it is processed at once.
         behind = pl.col(EVENT_TIME) < clock.input_before
         yield rows.filter(behind).with_columns(pl.lit(0).alias(TIMED))
-        loaded = state.load(self.waiting, rows.filter(~behind))
+        loaded = state.load(self.pending, rows.filter(~behind))
         pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < clock.watermark
-        state.write_back(self.waiting, pool.filter(~come))
+        state.write_back(self.pending, pool.filter(~come))
         yield pool.filter(come).with_columns(pl.lit(1).alias(TIMED))
 
     def by_cell(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

@@ -12,10 +12,10 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Said
 from stages.operator import HOLD, PENDING, Text
+from stages.pending_rows import NUMBER
 from stages.process.cumulative import Cumulative
 from stages.process.keyed import CELL, Keyed, Result, touched
 from stages.state_tables import KeyedTable, Loaded, State, StateTable
-from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.lateness import collected_at

@@ -12,11 +12,11 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.errors import ResultError
+from stages.frames import size_of
 from stages.operator import HOLD, PENDING
 from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
 from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, WindowContents
-from stages.sizes import size_of
 from stages.state_tables import State
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END

@@ -17,8 +17,8 @@ import attrs
 import numpy as np
 import polars as pl
 
+from stages.frames import partition
 from stages.keys import key_hash
-from stages.parted import parted
 from stages.state_tables import Spread
 
 BUCKET: Final = "__bucket"
@@ -102,7 +102,7 @@ def _depth(bucket: int) -> int:
     return (bucket // TIMES).bit_length() - 1
 
 
-def partition(placed: pl.DataFrame) -> dict[int, pl.DataFrame]:
+def split_by_bucket(placed: pl.DataFrame) -> dict[int, pl.DataFrame]:
     """Divides placed rows by bucket, in the order of buckets."""
     if (only := _only(placed)) is not None:
         return {only: placed}
@@ -114,7 +114,7 @@ def inside(placed: pl.DataFrame, buckets: Collection[int]) -> tuple[pl.DataFrame
     """Divides placed rows into (those in these buckets, the others)."""
     if (only := _only(placed)) is not None:
         return (placed, placed.clear()) if only in buckets else (placed.clear(), placed)
-    return parted(placed, placed[BUCKET].is_in(list(buckets)))
+    return partition(placed, placed[BUCKET].is_in(list(buckets)))
 
 
 def touched(placed: pl.DataFrame) -> list[int]:

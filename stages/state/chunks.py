@@ -9,8 +9,7 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from stages.parted import together
-from stages.sizes import size_of
+from stages.frames import concat_nonempty, size_of
 from stages.state.store import ENCODING, PATCHED, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
@@ -103,7 +102,7 @@ def unpack(
         ]
         known = {*names, *constants}
         missing = [column.alias(name) for name, column in (new or {}).items() if name not in known]
-        frame = together(*(_with_fields(chunk.columns, structs, schema) for chunk in alike))
+        frame = concat_nonempty(*(_with_fields(chunk.columns, structs, schema) for chunk in alike))
         if constants or names != list(schema):
             frame = frame.with_columns(*columns, *missing).select(list(schema))
         frames.append(frame)

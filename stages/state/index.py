@@ -10,9 +10,9 @@ import polars as pl
 
 from stages.clock import Watermarks
 from stages.facts import SPARSE
+from stages.frames import concat_nonempty
 from stages.keys import key_shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
-from stages.parted import together
 from stages.state.buckets import BUCKET, inside
 from stages.state.chunks import Written
 from stages.state.store import StateStore, decode, encode
@@ -158,7 +158,7 @@ class Index:
         if holds is not None:
             known = self.holds or {}
             holds = {bucket: known[bucket] for bucket in known if bucket not in touched} | dict(holds)
-        return attrs.evolve(self, buckets=together(others, summary).sort(BUCKET), holds=holds)
+        return attrs.evolve(self, buckets=concat_nonempty(others, summary).sort(BUCKET), holds=holds)
 
     def add(self, summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None) -> Index:
         """Adds a summary of further rows to the index rows of their buckets."""

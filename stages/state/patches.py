@@ -28,8 +28,8 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.parted import together
-from stages.state.buckets import BUCKET, partition
+from stages.frames import concat_nonempty
+from stages.state.buckets import BUCKET, split_by_bucket
 from stages.state.chunks import Patch
 from stages.state.directory import NEVER
 from stages.state.index import COUNTS, SIZES, Index, Size, folded
@@ -169,7 +169,7 @@ class _Wanted:
 
     @property
     def all_keys(self) -> pl.DataFrame:
-        return together(self.keys, self.requested)
+        return concat_nonempty(self.keys, self.requested)
 
 
 @attrs.frozen(eq=False)
@@ -291,7 +291,7 @@ def read_slices(
     if not buckets:
         return ()
     columns = [*storage.table.keys, BUCKET]
-    reached, requested = partition(arrivals[columns]), partition(requested_keys[columns])
+    reached, requested = split_by_bucket(arrivals[columns]), split_by_bucket(requested_keys[columns])
     nothing, overdue = requested_keys[columns].clear(), storage.overdue(now)
     return tuple(
         _Slicer(
@@ -313,7 +313,7 @@ def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> p
     # Large buckets are read one by one, so that their other rows are not in memory at the same time.
     one_by_one = [[bucket] for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES]
     groups = [*one_by_one, [bucket for bucket in buckets if [bucket] not in one_by_one]]
-    parts = (together(storage.rows(group), storage.waiting(group)) for group in groups)
+    parts = (concat_nonempty(storage.rows(group), storage.waiting(group)) for group in groups)
     return pl.concat(part.join(keys, on=keys.columns, how="semi", nulls_equal=True) for part in parts)
 
 

@@ -18,9 +18,8 @@ from typing import Final
 import attrs
 import polars as pl
 
+from stages.frames import concat_nonempty, size_of
 from stages.keys import key_text
-from stages.parted import together
-from stages.sizes import size_of
 from stages.state import chunks
 from stages.state.buckets import BUCKET
 from stages.state.index import Index, Size, summarize
@@ -110,7 +109,7 @@ class Runs:
         for bucket in sorted(buckets):
             found = chunks.read(self.store, self.stage, bucket, range(self.sizes[bucket].base))
             frames += chunks.unpack(found, self.table.schema, self.table.missing)
-        return together(self.table.no_rows, *frames)
+        return concat_nonempty(self.table.no_rows, *frames)
 
     def _written(self, index: Index, rows: pl.DataFrame, level: int, now: Times) -> Index:
         """Writes a new run; returns the index afterwards."""

@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 import polars as pl
 
+from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
-from stages.parted import together
 from stages.state import chunks, directory
-from stages.state.buckets import BUCKET, TIMES, Buckets, partition
+from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
 from stages.state.directory import Directory
 from stages.state.due_soon import HOT, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms, summarize
@@ -103,7 +103,7 @@ class Storage:
 
     def rows(self, buckets: Iterable[int]) -> pl.DataFrame:
         """Reads the live rows of these buckets."""
-        return together(
+        return concat_nonempty(
             self.table.no_rows, *(frame for bucket in sorted(buckets) for frame in self._rows(bucket))
         )
 
@@ -149,7 +149,7 @@ class Storage:
                 bucket, range(self.size(bucket).base, self.size(bucket).chunks), nothing.schema
             )
         ]
-        return together(nothing, *frames)
+        return concat_nonempty(nothing, *frames)
 
     def hot_rows(self, *, needed: bool) -> DueSoonBuffer:
         """Reads the due-soon buffer; an empty one if it is not needed."""
@@ -183,7 +183,7 @@ class Storage:
         if len(hot) or not described:
             described.append(hot[columns].with_columns(pl.lit(HOT, pl.Int64).alias(BUCKET)))
         touched = {*loaded, *sizes, HOT}
-        after = together(*described)
+        after = concat_nonempty(*described)
         return self.index.replace(touched, self.summary(after, sizes, now), holds_of(after, now))
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
@@ -193,7 +193,7 @@ class Storage:
         """
         sizes = {}
         columns = list(self.table.incoming)
-        for bucket, part in partition(waiting).items():
+        for bucket, part in split_by_bucket(waiting).items():
             sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[columns]), now)
         as_rows = self.kept.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
         return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))

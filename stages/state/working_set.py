@@ -21,9 +21,8 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.parted import parted, together
-from stages.sizes import size_of
-from stages.state.buckets import BUCKET, inside, partition, touched
+from stages.frames import concat_nonempty, partition, size_of
+from stages.state.buckets import BUCKET, inside, split_by_bucket, touched
 from stages.state.due_soon import FROM_BYTES, HOT, MAYBE_OVERLAPS, DueSoonBuffer, divide, mark
 from stages.state.index import Index, Size
 from stages.state.patches import BucketSlice, Update, large, placed_in, read_slices, write_patches
@@ -78,7 +77,7 @@ class WorkingSet:
         if matching is None:
             here, waiting = inside(placed, read)
         else:
-            here, waiting = parted(placed, placed[BUCKET].is_in(read) | matching)
+            here, waiting = partition(placed, placed[BUCKET].is_in(read) | matching)
         # Marked rows can meet rows of their bucket only if a bucket was read.
         overlapping = hot.overlapping_keys() if loaded else hot.rows.clear()
         table = storage.table
@@ -87,13 +86,13 @@ class WorkingSet:
             loaded=loaded,
             slices=slices,
             hot=hot,
-            rows=together(
+            rows=concat_nonempty(
                 storage.rows(loaded), hot.rows[list(table.schema)], *(part.rows for part in slices)
             ),
-            incoming=together(storage.waiting(loaded), here[list(table.incoming)]),
+            incoming=concat_nonempty(storage.waiting(loaded), here[list(table.incoming)]),
             waiting=waiting,
             overlapping=overlapping if len(overlapping) else None,
-            requested=together(table.no_rows, *(part.requested for part in slices)),
+            requested=concat_nonempty(table.no_rows, *(part.requested for part in slices)),
         )
 
     @classmethod
@@ -111,7 +110,7 @@ class WorkingSet:
         loaded = self.loaded | rewritten.keys()
         if loaded or len(self.hot.rows):
             written = [placed_in(update.everything(storage), bucket) for bucket, update in rewritten.items()]
-            placed = together(others[[*storage.table.schema, BUCKET]], *written)
+            placed = concat_nonempty(others[[*storage.table.schema, BUCKET]], *written)
             index = self._replace(placed, loaded, now)
         patched = [update for update in updates if update.bucket not in rewritten]
         index = write_patches(storage, index, patched, now)
@@ -124,7 +123,7 @@ class WorkingSet:
         if not self.slices:
             return [], placed
         sliced, others = inside(placed, [part.bucket for part in self.slices])
-        new, columns = partition(sliced), list(self.storage.table.schema)
+        new, columns = split_by_bucket(sliced), list(self.storage.table.schema)
         updates = [Update(part, new.get(part.bucket, sliced.clear())[columns]) for part in self.slices]
         return updates, others
 
@@ -136,13 +135,13 @@ class WorkingSet:
         # Rows whose bucket was not read were hot before. Their buckets are unchanged, so what was marked stays marked.
         if len(hot):
             hot = mark(hot, self.hot.overlapping_keys(), self.hot.keys)
-        for bucket, part in partition(here).items():
+        for bucket, part in split_by_bucket(here).items():
             soon, later = self._divided(part, now)
             # All rows and arrivals of this bucket have been merged, so none of them overlap.
             if len(soon):
                 hot = pl.concat([hot, soon.with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))])
             split = buckets.split(bucket, size_of(later))
-            by_bucket |= {bucket: later} if split is buckets else partition(split.place(later))
+            by_bucket |= {bucket: later} if split is buckets else split_by_bucket(split.place(later))
             buckets = split
         return self.storage.replace(loaded, by_bucket, hot[[*self.storage.table.schema, MAYBE_OVERLAPS]], now)
 

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.sorting import in_order
+from stages.frames import in_order
 
 SCHEMA = {
     "n": pl.Int64(),

@@ -1,6 +1,6 @@
 """How large a value of state is, whatever compresses it: what is small is compressed less well than what is large."""
 
-from stages.sizes import size_of
+from stages.frames import size_of
 from stages.state.store import decode
 
 

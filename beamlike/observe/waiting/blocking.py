@@ -11,8 +11,8 @@ from beamlike.observe.words import holder_text, holding_text, length, moment, ro
 from beamlike.records.graph import RunDescription
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind
 from beamlike.records.present import Present
+from stages.pending_rows import WAITING
 from stages.state.index import HoldOwner
-from stages.waiting import WAITING
 from windowing.clocks import clock_percentile
 from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME

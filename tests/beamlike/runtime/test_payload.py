@@ -7,7 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from beamlike.runtime.payload import packed, unpacked
-from stages.sizes import size_of
+from stages.frames import size_of
 
 SIDE = pl.Struct(
     {"text": pl.String(), "numbers": pl.List(pl.Int64()), "inner": pl.Struct({"x": pl.Decimal(20, 2)})}

@@ -13,7 +13,7 @@ from beamlike.plan.model import StagePlan
 from beamlike.runtime.ingest import ingest
 from beamlike.runtime.ingested import Ingested
 from beamlike.runtime.stage_task import StageTask, StageTurn
-from stages.grouping.combiner_lifting import lift
+from stages.grouping.pre_aggregation import pre_aggregate
 from stages.operator import MAIN
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report
@@ -83,7 +83,7 @@ def test_where_some_chunks_are_lifted_the_others_are_lifted_too() -> None:
     inputs = task.receive(Inputs(), Arrived({"plays": other.summary}))
     frames = [one.frames[name], other.frames[name]]
     plain = task.step(inputs, {MAIN: [("plays", frame) for frame in frames]}, DictStore())
-    both = [("plays", frames[0]), ("plays", lift(frames[1], layout))]
+    both = [("plays", frames[0]), ("plays", pre_aggregate(frames[1], layout))]
     mixed = task.step(inputs, {MAIN: both}, DictStore())
     assert mixed.routed["main"].frames["out"].sort("n").equals(plain.routed["main"].frames["out"].sort("n"))
     assert mixed.step.elements == plain.step.elements == 4

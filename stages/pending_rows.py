@@ -26,7 +26,7 @@ _LIVE: Final = 3600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waiting(StateTable[TimeTable]):
+class PendingRows(StateTable[TimeTable]):
     """The table of pending rows: when the watermark has passed their time, all rows before them have arrived.
 
     `columns` are those of the rows, with `keys` among them.

@@ -35,7 +35,7 @@ _NOT_SMALLER: Final = (Collect, Combine)
 """Aggregates whose accumulators do not shrink: lists of all values, and the pickles of a user's accumulators."""
 
 
-def lifts_early(layout: WindowLayout, merging: bool) -> bool:
+def may_pre_aggregate(layout: WindowLayout, merging: bool) -> bool:
     """True if rows may be pre-aggregated before they are sent to shards, so that nothing but their number changes.
 
     False if windows merge, as they need the event times, and for a combiner that takes the earliest time, as an element
@@ -51,48 +51,48 @@ def lifts_early(layout: WindowLayout, merging: bool) -> bool:
     )
 
 
-def is_lifted(rows: pl.DataFrame) -> bool:
+def has_accumulators(rows: pl.DataFrame) -> bool:
     """True if these arrivals are pre-aggregated."""
     return COUNT in rows.columns
 
 
-def elements_in(rows: pl.DataFrame) -> int:
+def count_elements(rows: pl.DataFrame) -> int:
     """The number of elements, pre-aggregated or not; an element that is in several windows counts once."""
-    return int(rows[ELEMENTS].sum()) if is_lifted(rows) else len(rows)
+    return int(rows[ELEMENTS].sum()) if has_accumulators(rows) else len(rows)
 
 
-def count_in(rows: pl.DataFrame) -> int:
+def count_placed(rows: pl.DataFrame) -> int:
     """The number of elements, pre-aggregated or not, each counted in every window that it is in."""
-    return int(rows[COUNT].sum()) if is_lifted(rows) else len(rows)
+    return int(rows[COUNT].sum()) if has_accumulators(rows) else len(rows)
 
 
 def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(a row per (element, window), the elements in no window), pre-aggregated or not."""
-    if is_lifted(arrivals):
+    if has_accumulators(arrivals):
         outside = pl.col(WINDOW_START).is_null()
         return arrivals.filter(~outside), arrivals.filter(outside)
     return placing.place(arrivals, windows)
 
 
-def lift(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
+def pre_aggregate(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Arrivals, which may be pre-aggregated -> a row per (key, window), in order of arrival.
 
     Columns: keys, window, accumulators, the newest hold (us) in `__new_hold`, elements in `__count` and `__elements`.
     Elements in no window have a row per key, without bounds.
     """
-    return arrivals if is_lifted(arrivals) else _fold(_numbered(arrivals, layout), layout)
+    return arrivals if has_accumulators(arrivals) else _fold(_numbered(arrivals, layout), layout)
 
 
-def lift_if_smaller(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
+def pre_aggregate_if_smaller(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Pre-aggregates arrivals if that leaves at most half as many rows."""
     if len(arrivals) < LEAST_ROWS:
         return arrivals
-    sliced = lift_slices(arrivals, layout)
-    placed = sliced if is_lifted(sliced) else _numbered(arrivals, layout)
+    sliced = pre_aggregate_slices(arrivals, layout)
+    placed = sliced if has_accumulators(sliced) else _numbered(arrivals, layout)
     return _fold(placed, layout) if _at_most(len(arrivals) // 2, placed, WINDOW_COLUMNS, layout) else arrivals
 
 
-def lift_slices(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
+def pre_aggregate_slices(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Arrivals with many alike -> a row per (key, window, slice): elements of a key that are in the same windows.
 
     Arrivals stay as they are if they have their windows already, as panes that stay in theirs do, and for aggregates
@@ -133,8 +133,8 @@ def _numbered(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
 
 def _fold(placed: pl.DataFrame, layout: WindowLayout, by: Sequence[str] = WINDOW_COLUMNS) -> pl.DataFrame:
     """Rows, which may be pre-aggregated -> one per key and values of these columns."""
-    lifted = placed if is_lifted(placed) else _lift(placed, layout, by)
-    count = pl.col(COUNT).sum() if is_lifted(lifted) else pl.len().cast(pl.Int64).alias(COUNT)
+    lifted = placed if has_accumulators(placed) else _lift(placed, layout, by)
+    count = pl.col(COUNT).sum() if has_accumulators(lifted) else pl.len().cast(pl.Int64).alias(COUNT)
     return lifted.group_by(*layout.keys, *by, maintain_order=True).agg(
         pl.col(ELEMENTS).sum(),
         layout.windowing.timestamp_combiner.fold(pl.col(NEW_HOLD)),

@@ -26,9 +26,9 @@ from stages.aggregates.flags import All
 from stages.aggregates.ranked import ArgMax, Sample, Top
 from stages.aggregates.spread import Var
 from stages.aggregates.totals import Mean, Sum
-from stages.grouping import combiner_lifting as lifting
-from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
+from stages.grouping import pre_aggregation as lifting
 from stages.grouping.grouping import Grouping
+from stages.grouping.pre_aggregation import count_elements, pre_aggregate, pre_aggregate_if_smaller
 from stages.operator import MAIN
 from stages.stage import Stage, StageResult
 from stages.state.store import DictStore
@@ -115,7 +115,7 @@ class InTasks(Whole):
         early = [self.data.draw(st.booleans(), label="lifted") for _ in chunks]
         frames = [super(InTasks, self).arrivals(chunk) for chunk in chunks]
         if any(early):
-            frames = [lift(frame, self.grouping.layout) for frame in frames]
+            frames = [pre_aggregate(frame, self.grouping.layout) for frame in frames]
         return pl.concat(frames)
 
 
@@ -139,7 +139,7 @@ def test_lifted_chunks_give_what_their_elements_give(
     windowing: Windowing, stream: Iterable[Bundle], data: st.DataObject
 ) -> None:
     whole, in_tasks = Whole(grouping(windowing)), InTasks(grouping(windowing), data=data)
-    assert whole.grouping.lifts_early
+    assert whole.grouping.may_pre_aggregate
     for bundle in stream:
         assert_same(in_tasks.step(bundle), whole.step(bundle))
 
@@ -148,8 +148,8 @@ def test_lifted_chunks_give_what_their_elements_give(
 def test_a_lifted_chunk_has_a_row_per_key_and_window_and_counts_every_element_once(
     windowing: Windowing, elements: list[Element]
 ) -> None:
-    lifted = lift(arrivals(elements), grouping(windowing).layout)
-    assert elements_in(lifted) == len(elements)
+    lifted = pre_aggregate(arrivals(elements), grouping(windowing).layout)
+    assert count_elements(lifted) == len(elements)
     assert lifted.select("key", WINDOW_START, WINDOW_END).is_unique().all()
 
 
@@ -158,8 +158,8 @@ def test_a_chunk_is_lifted_where_at_most_half_as_many_rows_are_left(keys: int, r
     elements = [(str(number % keys), number, number // 20) for number in range(1_200)]
     windowing = Windowing(SlidingWindows(us(60), us(30)), timestamp_combiner=TimestampCombiner.LATEST)
     frame = arrivals(elements)
-    sent = lift_if_smaller(frame, grouping(windowing).layout)
-    assert elements_in(sent) == len(frame)
+    sent = pre_aggregate_if_smaller(frame, grouping(windowing).layout)
+    assert count_elements(sent) == len(frame)
     assert (sent is frame) == (rows == len(frame))
     assert len(sent) <= rows
 
@@ -188,7 +188,7 @@ def test_folding_slices_first_changes_nothing(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lifting, "LEAST_ROWS", 0)
             patch.setattr(lifting, "_at_most", lambda *_: True)
-            patch.setattr(__name__ + ".lift", lift_if_smaller)
+            patch.setattr(__name__ + ".pre_aggregate", pre_aggregate_if_smaller)
             assert_same(in_tasks.step(bundle), expected)
 
 
@@ -257,13 +257,13 @@ class Joined(CombineFn):
     ids=["earliest", "late elements are wanted", "all values", "a user's function"],
 )
 def test_what_would_change_or_cost_more_is_not_lifted(other: Grouping) -> None:
-    assert not other.lifts_early
+    assert not other.may_pre_aggregate
 
 
 @share(2)
 @given(windowings(windows=sessions | custom_windows))
 def test_windows_that_merge_or_are_a_users_are_not_lifted(windowing: Windowing) -> None:
-    assert not grouping(windowing).lifts_early
+    assert not grouping(windowing).may_pre_aggregate
 
 
 # Elements in no window
@@ -273,7 +273,7 @@ def test_elements_in_gaps_are_counted_lifted_or_not() -> None:
     windowing = Windowing(SlidingWindows(us(2), us(5)))
     elements = (("a", 1, 0), ("a", 2, 3), ("b", 3, 4), ("b", 4, 11), ("b", 5, 9))
     layout = grouping(windowing).layout
-    for frame in (arrivals(elements), lift(arrivals(elements), layout)):
+    for frame in (arrivals(elements), pre_aggregate(arrivals(elements), layout)):
         step = Stage("grouping", grouping(windowing)).step(DictStore(), {MAIN: frame}, Times.of(MAX_TIME))
         assert step.dropped == {"late": 0, "closed": 0, "no window": 3}
         assert step.elements == 5
