@@ -106,7 +106,7 @@ class Operator(Protocol):
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
-        """What it keeps. The rows of the first are those that are counted as live."""
+        """The tables of its state. The rows of the first table are counted as live."""
 
     @property
     def clocks(self) -> tuple[str, ...]:

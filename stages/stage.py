@@ -15,7 +15,7 @@ from stages.clock import StepClock, Watermarks
 from stages.errors import ResultError, StepError
 from stages.operator import Operator, Refused
 from stages.progress.reports import Report
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 from stages.state.store import StateStore
 from stages.state.tables import Tables
 from stages.strategies.histogram import Histogram, merge_histograms
@@ -39,7 +39,7 @@ class StageResult:
     panes: pl.DataFrame
     watermarks: Watermarks
     dropped: dict[str, int]
-    holder: Holder | None
+    holder: HoldOwner | None
     elements: int
     placed: int
     emitted: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from beamlike.records.present import Present
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
 
 _STEPS = (
@@ -41,7 +41,7 @@ def window_text(start: int, end: int, text: Callable[[int], str] = format_time) 
     return f"[{text(start)}, {text(end)})"
 
 
-def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str:
+def holder_text(holder: HoldOwner, text: Callable[[int], str] = format_time) -> str:
     """The holder of a watermark: its key, if any, and window, with times formatted by `text`; or its timer."""
     if holder.timer is not None or holder.table or holder.said:
         return holder.text(text)
@@ -49,7 +49,7 @@ def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str
     return f"key {holder.key} in {window}" if holder.key else f"window {window}"
 
 
-def holding_text(holder: Holder) -> str:
+def holding_text(holder: HoldOwner) -> str:
     """The reason why a window holds the watermark."""
     return "has a pane that may be taken back" if holder.pane else "has elements that wait for a pane"
 

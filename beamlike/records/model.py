@@ -13,7 +13,7 @@ from beamlike.rows.uses import StepUsage
 from beamlike.system.printable import printable
 from stages.facts import SPARSE, from_json, to_json
 from stages.progress.reports import held_percentiles
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
@@ -114,7 +114,7 @@ class Upstream:
     idle: bool = False
 
 
-def _with_readable_key(window: Holder | None) -> Holder | None:
+def _with_readable_key(window: HoldOwner | None) -> HoldOwner | None:
     """With its key as people may read it: keys come from data."""
     return None if window is None else attrs.evolve(window, key=printable(window.key))
 
@@ -151,7 +151,7 @@ class StageRecord:
     since: int | None = attrs.field(default=None, kw_only=True)
     finished: int | None = attrs.field(default=None, kw_only=True)
     upstream: Mapping[str, Upstream] = attrs.field(factory=dict, kw_only=True)
-    window: Holder | None = attrs.field(default=None, converter=_with_readable_key, kw_only=True)
+    window: HoldOwner | None = attrs.field(default=None, converter=_with_readable_key, kw_only=True)
     placed: int | None = attrs.field(default=None, kw_only=True)
     emitted: int | None = attrs.field(default=None, kw_only=True)
     pending: int | None = attrs.field(default=None, kw_only=True)

@@ -69,6 +69,7 @@ class Buckets:
         more = min(_DEEPEST - depth, (2 * size // SPLIT_BYTES).bit_length() - 1)
         if not self.keys or size <= SPLIT_BYTES or more <= 0:
             return self
+        # Part p with n more bits of the hash is parts p * 2**n to (p + 1) * 2**n - 1.
         part, turn = divmod(bucket, TIMES)
         parts = range(part << more, (part + 1) << more)
         others = tuple(other for other in self.existing if other != bucket)

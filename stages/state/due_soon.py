@@ -85,6 +85,7 @@ def divide(rows: pl.DataFrame, deadline: pl.Expr) -> tuple[pl.DataFrame, pl.Data
     """
     due = rows.select(deadline.alias("due"))["due"]
     horizon = due.quantile(1 / SHARE, "lower")
+    # Rows that are due at the same time must not be divided: the bucket would be due together with its hot rows.
     soon = (due <= horizon).fill_null(False)
     if 2 * int(soon.sum() or 0) > len(rows):
         return rows.clear(), rows

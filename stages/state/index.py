@@ -62,7 +62,7 @@ class Size:
 
 
 @attrs.frozen
-class Holder:
+class HoldOwner:
     """The owner of the least hold: the key and row of state, such as a window, that hold a stage's output watermark.
 
     `hold` is where the row holds the watermark (us), and `start` and `end` are the row's bounds (us). The row holds by
@@ -202,7 +202,7 @@ class Index:
         return int(self.buckets["bytes"].sum()) + int(self.buckets["log"].sum())
 
     @property
-    def holder(self) -> Holder | None:
+    def holder(self) -> HoldOwner | None:
         """The owner of the least hold; None if no row holds the watermark."""
         if (place := self.buckets["hold"].arg_min()) is None:
             return None
@@ -210,7 +210,7 @@ class Index:
         bounds = least["holder_start"], least["holder_end"]
         pane, timer = least["holder_pane"] or False, least["holder_timer"]
         due = least["holder_due"]
-        return Holder(least["hold"], least["holder_key"], *bounds, pane=pane, timer=timer, due=due)
+        return HoldOwner(least["hold"], least["holder_key"], *bounds, pane=pane, timer=timer, due=due)
 
 
 def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:

@@ -70,6 +70,7 @@ class Runs:
             return self.table.no_rows
         own, sorted_keys = self._keys, requested.select(self._place).to_series().unique().sort()
         known = self._chunks.filter(pl.col(LEAST).is_not_null())
+        # A chunk may contain a key if the positions of its least and greatest key among the requested keys differ.
         first = sorted_keys.search_sorted(known[LEAST], side="left")
         last = sorted_keys.search_sorted(known[GREATEST], side="right")
         found = known.filter(first < last)[BUCKET]
@@ -145,6 +146,7 @@ class Runs:
         inside = pl.col(RUN).is_in(list(runs))
         old, others = index.buckets.filter(inside), index.buckets.filter(~inside)
         rows = attrs.evolve(self, index=index)._read(old[BUCKET].to_list())
+        # The new run has bucket numbers of its own, so it does not overwrite chunks of the old ones.
         merged = self._written(index, rows, int(old[LEVEL][0]) + 1, now)
         for bucket, count in old.select(BUCKET, "chunks").iter_rows():
             chunks.remove(self.store, self.stage, bucket, range(count))

@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from stages.clock import Watermarks
-from stages.state.index import Holder, Index
+from stages.state.index import HoldOwner, Index
 from stages.state.patches import rows_with
 from stages.state.runs import Runs
 from stages.state.storage import Storage
@@ -113,6 +113,7 @@ class Tables:
         return loaded
 
     def _buckets(self, kept: StateTable[BucketTable]) -> Storage:
+        # `open_table` decides by the kind of table which of the two classes reads it.
         storage = self.storages[kept.table.name]
         assert isinstance(storage, Storage)
         return storage
@@ -129,7 +130,7 @@ class Tables:
             stands.save(part(store, name), stage)
 
     @property
-    def holder(self) -> Holder | None:
+    def holder(self) -> HoldOwner | None:
         """The owner of the least hold in all tables; None if no row holds the watermark."""
         holders = [
             attrs.evolve(holder, table=name, said=self.storages[name].table.said)
@@ -140,6 +141,7 @@ class Tables:
 
     @property
     def _first(self) -> Index:
+        # Every table is saved with the same watermarks, clocks and count of arrivals.
         return next(iter(self.indices.values()))
 
 

@@ -20,7 +20,7 @@ from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream
 from beamlike.runtime.dead_letter_limit import Counted, DeadLetterLimit
 from stages.facts import from_json, to_json
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 from windowing.time import MAX_TIME, MIN_TIME
 
 SECOND = 1_000_000
@@ -90,8 +90,8 @@ PLAN = RunDescription(
 )
 
 
-def window(hold: float, start: float, end: float, key: str = "") -> Holder:
-    return Holder(at(hold), key, at(start), at(end))
+def window(hold: float, start: float, end: float, key: str = "") -> HoldOwner:
+    return HoldOwner(at(hold), key, at(start), at(end))
 
 
 def stage_record(

@@ -13,7 +13,7 @@ from beamlike.records.graph import (
 )
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 from windowing.time import MAX_TIME, MIN_TIME
 
 SECOND = 1_000_000
@@ -99,7 +99,7 @@ def _stage(
     if plan.level == 1 and held and MIN_TIME < low < MAX_TIME:
         # A session of three minutes is open, and then the next one.
         begun = low - (low - start) % (3 * MINUTE) - 20 * SECOND
-        window = Holder(begun, "4058", begun, begun + 4 * MINUTE)
+        window = HoldOwner(begun, "4058", begun, begun + 4 * MINUTE)
         output, holder = begun, str(window)
     last = before.stages[name] if before is not None else None
     return StageRecord(

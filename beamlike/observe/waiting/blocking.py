@@ -12,7 +12,7 @@ from beamlike.records.graph import RunDescription
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind
 from beamlike.records.present import Present
 from stages.pending_rows import WAITING
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 from windowing.clocks import clock_percentile
 from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
@@ -86,7 +86,7 @@ class BlockingChain:
         else:
             yield from self._row_waits(name, record.window)
 
-    def _held(self, name: str, window: Holder) -> str:
+    def _held(self, name: str, window: HoldOwner) -> str:
         stage = self.plan.stages[name]
         held = f"stage `{name}` holds its output watermark at {moment(window.hold)}: "
         if window.timer is not None:
@@ -100,7 +100,7 @@ class BlockingChain:
             return f"{held}the {stage.row} of {holder_text(window)} {stage.waits}"
         return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_stands(name)}"
 
-    def _row_waits(self, name: str, row: Holder) -> Iterator[Link]:
+    def _row_waits(self, name: str, row: HoldOwner) -> Iterator[Link]:
         """Reports what a row of state, no window, waits for: the end of its time, or another event."""
         stage = self.plan.stages[name]
         if stage.sides:

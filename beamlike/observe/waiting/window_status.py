@@ -12,7 +12,7 @@ from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 from beamlike.records.seen_keys import keys_of, might_contain
 from beamlike.runtime.drops import WHY
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 from windowing.lateness import collection
 
 
@@ -78,7 +78,7 @@ def _open(chain: BlockingChain, name: str, key: str | None, window: Window) -> I
     )
 
 
-def _is(held: Holder, key: str | None, window: Window, stage: StageDescription) -> bool:
+def _is(held: HoldOwner, key: str | None, window: Window, stage: StageDescription) -> bool:
     """True if the holder is that window; a merging window may have grown since."""
     if key is not None and held.key != key:
         return False

@@ -14,14 +14,14 @@ from beamlike.errors import UnreadableRun, ViewError
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind, merged
 from beamlike.records.writer import RecordWriter
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 from tests.support.histories import PLAN, at, batch, source_record, stage_record, waiting, window
 from windowing.time import MAX_TIME, MIN_TIME
 
 TIMES = st.integers(MIN_TIME, MAX_TIME)
 COUNTS = st.integers(0, 1000)
 PERCENTILES = st.dictionaries(st.integers(1, 99), TIMES, max_size=2)
-HOLDERS = st.builds(Holder, TIMES, st.text(max_size=3), TIMES, TIMES)
+HOLDERS = st.builds(HoldOwner, TIMES, st.text(max_size=3), TIMES, TIMES)
 SOURCES = st.builds(
     SourceRecord,
     TIMES,

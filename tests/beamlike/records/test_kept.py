@@ -13,7 +13,7 @@ from beamlike.records.graph import Spacing
 from beamlike.records.history import History
 from beamlike.records.lines import read_line
 from beamlike.records.model import SplitRecord, Upstream
-from stages.state.index import Holder
+from stages.state.index import HoldOwner
 
 DATA = Path(__file__).parents[2] / "data"
 KEPT = DATA / "records-1.jsonl"
@@ -43,7 +43,7 @@ def test_batches_are_read(history: History) -> None:
     assert second.sources["plays"].percentiles == {66: 1741064420000000}
     assert second.sources["plays"].splits["b"] == SplitRecord(1741064420000000, 10_000_000)
     assert second.stages["sessions"].upstream == {"plays": Upstream(1741064420000000)}
-    holder = Holder(1741064401000000, "2025-03-04T05:06:07Z", 1741064401000000, 1741064461000000)
+    holder = HoldOwner(1741064401000000, "2025-03-04T05:06:07Z", 1741064401000000, 1741064461000000)
     assert second.stages["sessions"].window == holder
     assert second.set_aside == {"number": 1}
     assert second.uses.some == ("monthly", "number", "plays", "sessions")

@@ -23,7 +23,7 @@ from stages.clock import Watermarks
 from stages.keys import hashed, key_hash, shard_of
 from stages.operator import HOLD, PENDING
 from stages.state.buckets import TIMES, Buckets
-from stages.state.index import DEADLINE, SCHEMA, Holder, Index, Size, summarize
+from stages.state.index import DEADLINE, SCHEMA, HoldOwner, Index, Size, summarize
 from stages.state.store import ENCODING, PATCHED, DictStore, decode, encode
 from stages.state_tables import KeyedTable
 from stages.strategies.histogram import histogram
@@ -196,7 +196,7 @@ def test_the_holder_is_the_key_and_window_with_the_least_hold() -> None:
     assert new_index().holder is None
     assert index_of((1, "a", None)).holder is None
     holder = index_of((1, "a", 9), (1, None, 2), (2, "b", 3)).holder
-    assert holder == Holder(2, "null", 2, 12)
+    assert holder == HoldOwner(2, "null", 2, 12)
 
 
 @pytest.mark.parametrize(
