@@ -1,1 +1,4 @@
-"""The windowed grouping: merging, firing, and what it leaves out. May import `pending_rows` and all below it."""
+"""The windowed grouping: merging, firing, and its side output of dropped elements.
+
+May import `custom`, `pending_rows` and all below them.
+"""
