@@ -21,12 +21,12 @@ from windowing.columns import (
 )
 
 Declared = tuple[tuple[str, pl.DataType], ...]
-"""A schema as part of a declaration: hashable."""
+"""A schema as part of a declaration, in hashable form."""
 
-# A Python datetime shows the years 1 to 9999. The limits of the global window lie far outside.
+# A Python datetime has the years 1 to 9999. The limits of the global window are far outside.
 FIRST_MOMENT: Final = -62_135_596_800_000_000
 LAST_MOMENT: Final = 253_402_300_799_999_999
-"""In microseconds since 1970."""
+"""The first and last time of a Python datetime, in microseconds since 1970."""
 
 _MOMENT: Final = pl.Datetime("us", "UTC")
 
@@ -47,7 +47,7 @@ _BEFORE: Final = (WINDOW_START, WINDOW_END)
 _AFTER: Final = (EVENT_TIME, PANE_TIMING, PANE_INDEX, PANE_RETRACTED)
 _MOMENTS: Final = (*_BEFORE, EVENT_TIME)
 SHOWN: Final = tuple(name.removeprefix(RESERVED_PREFIX) for name in (*_BEFORE, *_AFTER))
-"""The names under which sinks get system columns, before and after the columns of the user."""
+"""The plain names of system columns in sinks, before and after the user's columns."""
 
 
 @runtime_checkable
@@ -164,7 +164,7 @@ class WrittenBySpark(Protocol):
 
 
 Sink: TypeAlias = WrittenInFrames | WrittenBySpark
-"""Where the rows of a collection go."""
+"""A sink of the rows of a collection."""
 
 
 def output_frame(frame: pl.DataFrame) -> pl.DataFrame:

@@ -23,12 +23,12 @@ from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
 from windowing.time import format_duration, microseconds
 
 READ_AT: Final = "read_at"
-"""Of a reading: when it began, in microseconds since 1970."""
+"""The column with the time when a reading began, in microseconds since 1970."""
 CONTENT: Final = "rows"
-"""Of a reading: a list of its rows."""
+"""The column with the list of the rows of a reading."""
 
 KEPT: Final = 20
-"""So many readings are kept, for batches that are done again."""
+"""The number of readings that are kept for replayed batches."""
 
 _LOG = logging.getLogger("beamlike")
 
@@ -178,7 +178,7 @@ class ReadingsAsFiles(Parquet):
         now = self.clock()
         reading = self.refreshed.next(now, int(there[-1].stem) if there else None)
         if reading is not None:
-            # A hidden name, until it is whole.
+            # Written under a hidden name, as listings must not see an incomplete file.
             hidden, file = folder / "_new", folder / f"{now:020d}.parquet"
             reading.write_parquet(hidden)
             _sum_of(file).write_text(json.dumps(size_and_digest(str(hidden))))

@@ -12,12 +12,12 @@ import polars as pl
 from beamlike.io.base import Part, Sink, WrittenInFrames
 
 ANY: Final = "\0"
-"""Whatever stands there in a name: no real one has it."""
+"""A placeholder for any text in a name; no real name contains it."""
 
 
 ARE_DOUBLED: Final = "their rows stay, and are written once more"
 STAY_UNTIL_REPLACED: Final = "their rows stay until a row with the same key and window replaces them"
-"""What a sink that cannot cut says of the rows of batches that are done again."""
+"""The sentences of sinks that cannot remove the rows of repeated batches."""
 
 
 @attrs.frozen

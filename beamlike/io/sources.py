@@ -18,7 +18,7 @@ from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Source
 from stages.strategies.base import Summary
 
 Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces | Announced
-"""What a batch takes of a source, or a piece of that. Collecting one may raise `Unreadable`."""
+"""The input of a batch from a source, or a piece of it. Collecting one may raise `Unreadable`."""
 
 AnySource = TypeVar("AnySource", bound=Source)
 
@@ -40,7 +40,7 @@ class ReadBySpark(Source, Protocol):
 
 
 Position: TypeAlias = Mapping[str, Any]
-"""Where a run is in a source: entries of which a batch changes some, such as the next offset of each partition."""
+"""The position of a run in a source. Each batch changes some entries, such as the next offset of each partition."""
 
 
 class PlannedBatch(NamedTuple):
@@ -108,7 +108,7 @@ class Resumable(Source, Protocol):
 
 
 PlannedRows: TypeAlias = pl.DataFrame | pl.LazyFrame | Pieces
-"""What a planned batch has."""
+"""The rows of a planned batch."""
 
 
 @runtime_checkable

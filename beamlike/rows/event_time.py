@@ -19,11 +19,11 @@ _WHOLE_NUMBER: Final = r"^\s*[+-]?\d+\s*$"
 _SHOWN: Final = 80  # characters of an unreadable value in an error
 
 DEAD_LETTERS: Final = pl.Schema({"step": pl.String(), "error": pl.String(), "row": pl.String()})
-"""A dead letter: the step that could not use the row, why, and the row's user columns as JSON."""
+"""The columns of a dead letter: the step that could not use the row, the reason, and the user's columns as JSON."""
 
 _MOMENT: Final = pl.Datetime("us")
 _OUR_DAYS: Final = (30 * 365 * DAY, 130 * 365 * DAY)
-"""Times (us) that events are likely to have, from about 2000 to 2100."""
+"""The range of likely event times (us), from about 2000 to 2100."""
 
 
 @attrs.frozen
@@ -120,7 +120,7 @@ def _scaled(number: pl.Expr, factor: int) -> pl.Expr:
         return number // 1_000
     if factor == 1:
         return number
-    # Polars multiplies modulo 2**64, so what would overflow is taken out before.
+    # Polars multiplies modulo 2**64, so numbers that would overflow are made null first.
     within = number.is_between(-(-MIN_TIME // factor), GLOBAL_WINDOW_END // factor)
     return pl.when(within).then(number) * factor
 

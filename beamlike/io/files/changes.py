@@ -13,7 +13,7 @@ from beamlike.errors import SourceError
 from beamlike.io.sources import FoundFile
 
 OnChange = Literal["ignore", "error"]
-"""Whether a file that was changed after it was read only warns, or fails the run."""
+"""The reaction to a file that was changed after it was listed: a warning, or a failure of the run."""
 
 _LOG = logging.getLogger("beamlike")
 

@@ -37,7 +37,7 @@ from beamlike.rows.numbers import in_range, narrow
 from beamlike.rows.values import from_text, reads_natively, row_json
 
 _LONGEST: Final = 4
-"""Blocks: a quote that is not closed within them is a stray one."""
+"""The number of blocks within which a quote must be closed; otherwise it is a stray one."""
 
 _INFERRED_FROM: Final = 10_000  # records
 _USUAL: Final = Dialect()
@@ -65,7 +65,7 @@ def blocks(
                 cut = _cut(held, read, dialect)
                 if not cut and length >= (_LONGEST - 1) * size:
                     cut = read.rfind(b"\n") + 1
-                # Views, and one join: a copy of megabytes costs about as much as half of their parsing.
+                # Views and a single join, as copying a block costs about half as much as parsing it.
                 view = memoryview(read)
                 if cut:
                     yield header, b"".join([header, *held, view[:cut]])
@@ -253,7 +253,7 @@ class Parser:
     def _read(
         self, block: bytes, columns: Mapping[str, pl.DataType], *, lenient: bool = False
     ) -> pl.DataFrame:
-        # With all columns of the file in its order, polars says where a line has more fields.
+        # With all columns of the file in its order, polars raises for a line with too many fields.
         frame = pl.scan_csv(
             block,
             separator=self.dialect.delimiter,

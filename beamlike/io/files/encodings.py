@@ -16,7 +16,7 @@ from beamlike.io.files.paths import open_file
 UTF8: Final = "utf-8"
 _KEPT: Final = "beamlike.kept"
 _ASCII: Final = 'a,"\n'
-_CONTROLS: Final = re.compile(rb"[\x80-\x9f]")  # of Latin-1, where others have letters
+_CONTROLS: Final = re.compile(rb"[\x80-\x9f]")  # control codes in Latin-1, printable characters in cp1252
 
 
 def require_encoding(name: object, whose: str) -> None:

@@ -89,9 +89,9 @@ class Files:
         default=None, kw_only=True, validator=text, metadata=FOR_SOURCES
     )
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
-    # The columns of the first file, as the pipeline has found them.
+    # The columns of the first file, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
-    # The run that writes beside what is there, until it is over.
+    # The run that writes beside existing files until its end.
     _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
 
     bounded: ClassVar[bool] = True
@@ -101,7 +101,7 @@ class Files:
     per_pane: ClassVar[bool] = False
     remembers: ClassVar[bool] = True
     splits: ClassVar[bool] = False
-    """Whether parts of a file can be read apart."""
+    """True if parts of a file can be read independently."""
 
     @order.validator
     def _is_an_order(self, attribute: attrs.Attribute[Order], value: object) -> None:
@@ -197,7 +197,7 @@ class Files:
                 if found := self._infer(file):
                     folders = dict.fromkeys(hive.values_of(file), pl.String())
                     return pl.Schema({**folders, **found})
-            except (*ERRORS, Damaged) as error:  # its rows are dead letters
+            except (*ERRORS, Damaged) as error:  # its rows become dead letters
                 whys = whys or f"; file {file!r}: {first_line(error)}"
         raise FileNotFoundError(f"there are no files with columns at {self.path!r}{whys} ({advice})")
 
@@ -319,11 +319,11 @@ class Files:
 
     def latest_batch(self, run: str) -> int | None:
         if not read_by_polars(self.folder):
-            return None  # no part can have been written
+            return None  # so no part can have been written
         return part_files.latest_batch(self.folder, run, self.extension)
 
     def cut(self, run: str, batch: int) -> str:
-        if read_by_polars(self.folder):  # else no part can have been written
+        if read_by_polars(self.folder):  # otherwise no part can have been written
             part_files.remove_after(self.folder, run, self.extension, batch)
         return ""
 
@@ -360,7 +360,7 @@ class Files:
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
         """Publishes the files of a batch. With `again`, first lists the folder and removes files of other attempts."""
         if not (parts or read_by_polars(self.folder)):
-            return  # no part can have been written
+            return  # so no part can have been written
         folder = self._target()
         if again:
             part_files.remove_others(folder, run, self.extension, batch, parts)

@@ -64,7 +64,7 @@ class Parquet(Files):
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
         if self._schema is None and part == 0:
-            with suppress(*ERRORS):  # a file that cannot be read is a letter
+            with suppress(*ERRORS):  # an unreadable file becomes a dead letter below
                 warn_new(repr(self.path), self._content(), self._infer(file), file)
         return parquet.pieces(file, schema, rows, part, parts)
 

@@ -22,20 +22,20 @@ from beamlike.rows.values import csv_columns, from_text, reads_natively, row_jso
 _LOG = logging.getLogger("beamlike")
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
-"""What Hive and Spark escape in names; other characters, such as umlauts, they leave as they are."""
+"""The characters that Hive and Spark escape in names; others, such as umlauts, are not escaped."""
 
 _LONGEST_COLUMN: Final = 200
-"""Bytes of a column's name in that of a folder, which leave room for a part of the value."""
+"""The greatest number of bytes of a column name in a folder name, which leaves room for a part of the value."""
 
 _SHORTENED: Final = re.compile(r"=.*~[0-9a-f]{16}$", re.DOTALL)
 _CUT_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
 _DIGEST: Final = 17
-"""Characters: a tilde, and digits of the digest of a value that is too long for a name."""
+"""The number of characters of a tilde and the digest, for a value that is too long for a name."""
 
 _BOOLEANS: Final = {"true": True, "false": False}
 
 Piece = tuple[pl.LazyFrame | Faulty, int]
-"""Some rows of a file, or letters, and how many."""
+"""Rows of a file, or dead letters, and their number."""
 
 
 def column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def _is_too_long(whole: str) -> bool:
 
 
 def _is_shortened(whole: str) -> bool:
-    # A cut may have left up to five bytes of an escape or a character free.
+    # Cutting at an escape or a character may have left up to five bytes unused.
     return len(whole.encode()) > LONGEST_NAME - 6 and _SHORTENED.search(whole) is not None
 
 

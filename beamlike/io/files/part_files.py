@@ -67,7 +67,7 @@ def clear(folder: str, run: str, extension: str) -> None:
     if is_remote(folder):
         return
     for below, _ in reversed([*_partitions(folder)][1:]):
-        with suppress(OSError):  # something is in it
+        with suppress(OSError):  # it is not empty
             os.rmdir(os.path.join(folder, below))
 
 
@@ -82,7 +82,7 @@ def remove_others(folder: str, run: str, extension: str, batch: int, parts: Mapp
     stale = (f"{prefix}{batch:06d}-", f".{prefix}")
     names = {path: os.path.basename(path) for path in _files(folder)}
     found = [path for path, name in names.items() if name.startswith(stale) and ours.fullmatch(name)]
-    # Object stores may list what we escape in names as it was before.
+    # Object stores may list escaped characters of names in unescaped form.
     _remove(folder, set(found).difference(parts, parts.values(), map(unquote, parts.values())))
 
 
@@ -152,7 +152,7 @@ def publish(folder: str, run: str, extension: str) -> None:
     names = _files(beside) if is_remote(folder) or os.path.isdir(beside) else []
     if names or is_remote(folder) or os.path.isdir(folder):
         clear(folder, run, extension)
-    # What is hidden there is of attempts that failed.
+    # Hidden files are from attempts that failed.
     _move(beside, folder, {name: name for name in names if not _is_hidden(name)})
     forget_beside(folder, run, extension)
 
@@ -210,7 +210,7 @@ def _partitions(folder: str, below: str = "") -> Iterator[tuple[str, list[os.Dir
     except FileNotFoundError:
         if not below:
             raise
-        return  # another run has removed it, as nothing was in it
+        return  # another run has removed it, as it was empty
     yield below, entries
     for entry in entries:
         if "=" in entry.name and entry.is_dir() and not leads_back(entry.path):

@@ -28,7 +28,7 @@ _PLAIN: Final[Mapping[str, pl.DataType]] = {
     "enum": pl.String(),
 }
 _DIGITS: Final = 38
-"""Digits of the longest decimal of polars."""
+"""The greatest number of digits of a polars decimal."""
 
 _LOGICAL: Final[Mapping[str, pl.DataType]] = {
     "timestamp-millis": pl.Datetime("us", "UTC"),
@@ -81,7 +81,7 @@ class Avro:
             stream = BytesIO(value)
             try:
                 row = reader(stream, schema)
-            except Exception as error:  # whatever it trips over
+            except Exception as error:  # fastavro raises errors of many kinds
                 wrong.append((index, f"no Avro of the schema ({type(error).__name__}: {error})"))
                 continue
             if left := len(value) - stream.tell():

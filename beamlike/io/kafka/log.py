@@ -20,8 +20,8 @@ from beamlike.system.collecting import without_collecting
 _LOG = logging.getLogger("beamlike")
 
 _AT_ONCE: Final = 10_000  # messages
-_AHEAD: Final = 100_000  # messages of a partition that are held while others are behind
-_NO_GROUP: Final = "beamlike"  # a name that the client asks for; no group is joined, and no offset kept there
+_AHEAD: Final = 100_000  # messages of a partition in the buffer, beyond which it is paused
+_NO_GROUP: Final = "beamlike"  # required by the client, but no group is joined and no offset is committed
 
 
 class UnknownTopic(SourceError):
@@ -38,7 +38,7 @@ class Log:
     skips: bool
     _contact: Contact
     _consumer: Any
-    # Up to where each partition has been read, and given by the consumer; what it gave beyond; and which do wait.
+    # The next offset to return; the next offset to receive; received messages; and paused partitions.
     _next: dict[str, int] = attrs.field(factory=dict, init=False)
     _at: dict[str, int] = attrs.field(factory=dict, init=False)
     _buffer: MessageBuffer = attrs.field(init=False)
@@ -63,7 +63,7 @@ class Log:
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
-                # How long the client fetches nothing after it had enough: by default a second, in which all is used up.
+                # The pause of fetching with a full queue. By default it is a second, in which the queue becomes empty.
                 "fetch.queue.backoff.ms": 10,
                 **COMMON,
             }
@@ -157,7 +157,7 @@ class Log:
             self._go_to(begin)
             with self._contact.failing("be read"):
                 self._throttle({})
-                # What comes while this goes on is for the next time, or there might be no end.
+                # Messages that arrive during the loop are left for the next call, or the loop might never end.
                 while self._take_in(0.0) > _AT_ONCE and sum(self._buffer.counts().values()) < rows:
                     pass
         except DataLoss:
@@ -208,7 +208,7 @@ class Log:
         if all(self._next.get(name) == at for name, at in begin.items()):
             return
         self._buffer.clear()
-        self._throttle({})  # one that waits would do so also when it is assigned again
+        self._throttle({})  # a paused partition would stay paused when it is assigned again
         partition = confluent_kafka().TopicPartition
         self._consumer.assign([partition(*split_of(name), at) for name, at in begin.items()])
         self._next, self._at = dict(begin), dict(begin)
@@ -221,7 +221,7 @@ class Log:
         if (first := self._consumer.poll(patience)) is None:
             return 0
         with without_collecting():
-            # To ask for many at once waits until there are as many.
+            # A single request for many messages would wait for all of them.
             polled = [first, *self._consumer.consume(_AT_ONCE, timeout=0)]
             self._hold(polled)
         return len(polled)
@@ -229,7 +229,7 @@ class Log:
     def _hold(self, polled: Sequence[Any]) -> None:
         """Adds messages to the buffer, and handles errors and ends of partitions."""
         errors = list(map(confluent_kafka().Message.error, polled))
-        if any(errors):  # as a rule none is, and no message is looked at by itself
+        if any(errors):  # usually there is none, and messages are not examined one by one
             for message, error in zip(polled, errors, strict=True):
                 if error is not None:
                     self._heed(message)

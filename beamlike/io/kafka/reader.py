@@ -15,7 +15,7 @@ from beamlike.io.kafka.offsets import Offsets, in_turn
 from beamlike.io.sources import PlannedBatch
 
 ASK_EVERY: Final = 1.0
-"""Seconds after which the broker is asked again for partitions, and for messages that do not come by themselves."""
+"""Seconds between requests for the partitions and ends of the log, in case the client receives nothing by itself."""
 
 
 class LogSource(Protocol):

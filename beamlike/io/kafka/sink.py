@@ -28,9 +28,11 @@ from beamlike.system.fields import text, true_or_false
 from beamlike.system.locks import Lock
 from stages.keys import key_text
 
-_PARTITIONER: Final = "murmur2_random"  # that of the Java client, so that keys meet those of other producers
+_PARTITIONER: Final = (
+    "murmur2_random"  # that of the Java client, so that all producers choose one partition for a key
+)
 HEADERS: Final = ("beamlike-run", "beamlike-batch", "beamlike-shard", "beamlike-row")
-"""The headers of a message: with them it can be told from all others of the pipeline, also if it comes twice."""
+"""The headers that identify a message of the pipeline, so that a repeated message can be detected."""
 
 
 def _value(given: Any) -> Codec:

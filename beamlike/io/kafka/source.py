@@ -268,7 +268,7 @@ class Kafka:
             "subscribe": ",".join(self.topics),
             "includeHeaders": str(self.headers).lower(),
             "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
-            # All that was fetched: with each poll, by default of 500, Spark asks the broker for the topic's ends.
+            # Spark asks the broker for the ends of topics after each poll, by default of 500 messages.
             "kafka.max.poll.records": "1000000",
             **{f"kafka.{name}": value for name, value in for_java(self.options).items()},
         }

@@ -84,7 +84,7 @@ class LakeTable:
         """True if later panes replace rows."""
         return self.mode == "upsert"
 
-    # What each format has of its own
+    # Implemented by each format
 
     def _rules_found(self, schema: pl.Schema) -> Rules:
         """Returns the rules of the table. Makes it with this schema if it does not exist."""
@@ -177,7 +177,7 @@ class LakeTable:
         if is_remote(folder):
             return None
         for _ in left_by_killed(f"{glob.escape(folder)}/.beamlike-*.lock"):
-            pass  # it goes
+            pass  # iterating removes the lock
         return Lock.take(f"{folder}/.beamlike-{file_name(run)}.lock", f"the run {run!r}")
 
     def start(self, run: str) -> None:
@@ -258,7 +258,7 @@ class LakeTable:
             return
         key = self._key()
         require_unique(rows, key)
-        # What came last of a row is what counts.
+        # The last pane of a key replaces earlier ones.
         rows = rows.unique(key.columns, keep="last", maintain_order=True)
         gone = rows.clear()
         if key.retracted is not None:

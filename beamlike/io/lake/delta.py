@@ -28,7 +28,7 @@ from beamlike.system.path_names import is_remote
 
 _GONE: Final = "__gone"
 _STRANGE: Final = frozenset({"deletionVectors", "columnMapping"})
-"""Features of tables whose files are not read as they are."""
+"""Features of tables whose files do not have the rows as they are."""
 
 
 def _deltalake() -> Any:
@@ -94,7 +94,7 @@ class Delta(LakeTable):
     start_version: int | None = attrs.field(
         default=None, kw_only=True, validator=_version, metadata=FOR_SOURCES
     )
-    # The columns of the table as a source, as the pipeline has found them.
+    # The columns of the source, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, repr=False)
 
     bounded: ClassVar[bool] = True
@@ -129,7 +129,7 @@ class Delta(LakeTable):
         return table
 
     def _folder(self) -> str:
-        # A name that begins so is no part of the table, and passed over by whoever tidies it.
+        # Paths with this prefix are not part of the table, and are ignored when it is cleaned up.
         return "_beamlike/" if self._is_staged() else ""
 
     def _home(self) -> str:

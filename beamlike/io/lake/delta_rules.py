@@ -32,10 +32,10 @@ _WRITTEN: Final = frozenset(
         "variantType",
     }
 )
-"""Features of tables that deltalake can write."""
+"""The table features that deltalake can write."""
 
 _IDENTITY_VERSION: Final = 6
-"""The version of the writers' protocol that brought identity columns, before features had names."""
+"""The version of the writer protocol that introduced identity columns, before features had names."""
 
 
 def rules_of(table: Any, columns: pl.Schema) -> Rules:
@@ -55,7 +55,7 @@ def rules_of(table: Any, columns: pl.Schema) -> Rules:
     filled = tuple(field["name"] for field in fields if _GENERATED in field["metadata"])
     return Rules(
         columns=columns,
-        # Sorted, as deltalake gives the metadata of a field in any order.
+        # Sorted, as deltalake returns the metadata of a field in any order.
         identity=json.dumps([str(metadata.id), fields, metadata.partition_columns, options], sort_keys=True),
         required=tuple(field["name"] for field in fields if not field["nullable"]),
         filled=filled,

@@ -138,7 +138,7 @@ class Iceberg(LakeTable):
 
     def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
         def add(change: Any, told: dict[str, str]) -> None:
-            # Each name has an id of its own, so none can be there already.
+            # Each name has a unique id, so no file can be in the table already.
             change.add_files(list(parts), snapshot_properties=told, check_duplicate_files=False)
 
         self._commit(name, batch, add)

@@ -12,7 +12,7 @@ from beamlike.io.redis.client import AT_ONCE, Entry, Group
 from windowing.columns import EVENT_TIME
 
 AHEAD: Final = 100_000
-"""So many messages are looked at before they are read."""
+"""The greatest number of messages that are examined before they are read."""
 
 Times = Callable[[Sequence[Entry]], pl.Series]
 """The event times (us) of messages, null where there is none."""
@@ -26,7 +26,7 @@ class Backlog:
     _looked: str = attrs.field(default="", init=False)
     _with_others: dict[str, int | None] = attrs.field(factory=dict, init=False)
     newest: int | None = attrs.field(default=None, init=False)
-    """The newest event time of all that was sent, as far as it was looked at."""
+    """The newest event time of the messages that were examined."""
 
     def __attrs_post_init__(self) -> None:
         schema = {"ms": pl.Int64, "sequence": pl.UInt64, EVENT_TIME: pl.Int64}

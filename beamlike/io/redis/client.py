@@ -15,15 +15,15 @@ import attrs
 from beamlike.errors import DataLoss, PlanError, SourceError
 
 AT_ONCE: Final = 10_000
-"""So many messages are asked for at once: the server does nothing else meanwhile."""
+"""The greatest number of messages in a request, during which the server does nothing else."""
 
 _LOG = logging.getLogger("beamlike")
 
 Entry = tuple[str, Mapping[bytes, bytes]]
-"""A message: its id, and its fields."""
+"""A message as its id and its fields."""
 
 Run = tuple[str, str, int]
-"""Messages that follow each other in the stream: the first and the last id, and how many they are."""
+"""Consecutive messages of the stream: the first id, the last id, and their number."""
 
 
 def redis() -> ModuleType:
@@ -59,7 +59,7 @@ def connect(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
     client = redis().Redis.from_url(url, **dict(options))
     pool = client.connection_pool
     try:
-        pool.connection_class(**pool.connection_kwargs)  # it is not connected
+        pool.connection_class(**pool.connection_kwargs)  # does not connect
     except TypeError as error:
         raise PlanError(f"Redis: options= are not those of redis-py's client: {error}") from None
     return client

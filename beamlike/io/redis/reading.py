@@ -66,7 +66,7 @@ class Reading(AnnouncingSource):
         if CONSUMER not in position:
             self.queue.make(self.source.after)
             return PlannedBatch(None, {CONSUMER: self.source.new_consumer()}, more=True)
-        # Before anything else: what comes meanwhile has a later id.
+        # The time is read first: messages that are added from now on have later ids.
         consumer, now = position[CONSUMER], self.queue.now()
         self._backlog.newest = self._backlog.newest or position.get(NEWEST)
         most = self.source.max_messages_per_trigger or rows

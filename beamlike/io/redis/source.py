@@ -27,7 +27,7 @@ _EARLIEST: Final = "earliest"
 _LATEST: Final = "latest"
 _STARTS: Final = {_EARLIEST: "0", _LATEST: "$"}
 Connect = Callable[[str, tuple[tuple[str, Any], ...]], Any]
-"""Makes a client of a server, at this address and with these options."""
+"""A function that returns a client for an address and options."""
 
 _SCHEMES: Final = ("redis://", "rediss://", "unix://")
 
@@ -39,7 +39,7 @@ def _is_name(owner: object, attribute: attrs.Attribute[str], value: object) -> N
 
 def _fields(given: Any) -> tuple[tuple[str, Codec], ...]:
     if isinstance(given, tuple) and given and all(isinstance(one, tuple) for one in given):
-        return given  # of a source of which another is made
+        return given  # attrs.evolve passes the converted value
     if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
         raise TypeError(
             f"Redis: fields must be a dict of what is read of a message, such as {{'user': str}}, not {given!r}"
@@ -120,7 +120,7 @@ class Redis(AnnouncingSource):
 
     @url.validator
     def _is_an_address(self, attribute: attrs.Attribute[str], value: object) -> None:
-        # No part of it may be shown: where it is malformed, any part may be the password.
+        # No part of a malformed url may be shown, as any part may be the password.
         if not isinstance(value, str) or not value.startswith(_SCHEMES):
             scheme = value.partition("://")[0] if isinstance(value, str) and "://" in value else None
             given = f"{scheme}://..." if scheme else type(value).__name__
@@ -195,7 +195,7 @@ class Redis(AnnouncingSource):
                 yield Announced(self.rows_of(entries), None)
                 last = entries[-1][0]
 
-    # Of a single call, as by a task of Spark, nothing is kept.
+    # Calls on the declaration itself, as by Spark tasks, keep no state.
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         with closing(self.opened(position)) as reading:

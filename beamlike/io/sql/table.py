@@ -130,9 +130,9 @@ class Table(TableSource):
         default=None, converter=declared, kw_only=True, metadata=FOR_SOURCES
     )
     _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
-    # The columns of the table as a source, as the pipeline has found them.
+    # The columns of the source, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
-    # The table that rows are put in, with those columns that the one in the database has: looked up once in a run.
+    # The table to write, with those of its columns that exist in the database; inspected once in a run.
     _checked: dict[str, sa.Table] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -167,7 +167,7 @@ class Table(TableSource):
             and not key.per_pane
             and key.retracted not in rows.user
         ):
-            # It would say no in every row.
+            # The column would be False in every row, as rows of panes that are taken back are deleted.
             left = {name: dtype for name, dtype in rows.schema.items() if name != key.retracted}
             rows = attrs.evolve(rows, schema=pl.Schema(left))
         try:
@@ -243,7 +243,7 @@ class Table(TableSource):
     def _replace(self, connection: sa.Connection, table: sa.Table, frame: pl.DataFrame, key: RowKey) -> None:
         statements, columns = _statements(), list(key.columns)
         require_unique(frame, key)
-        # What came last of a row is what counts.
+        # The last pane of a key replaces earlier ones.
         frame = frame.unique(columns, keep="last", maintain_order=True)
         if key.retracted is not None and not key.per_pane:
             statements.delete(connection, table, columns, frame.filter(key.retracted))

@@ -64,7 +64,7 @@ class TestStream:
         [(1, 'on_time'), (1, 'late')]
     """
 
-    __test__: ClassVar[bool] = False  # pytest takes what is called Test... for tests
+    __test__: ClassVar[bool] = False  # pytest would collect a class with this name
 
     columns: Declared = attrs.field(converter=_columns, alias="schema")
     steps: tuple[SourceStep, ...] = attrs.field(
