@@ -185,6 +185,7 @@ def output_schema(schema: Mapping[str, pl.DataType]) -> pl.Schema:
 
 
 def _output(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    # A user's column hides the system column with the same plain name.
     users = [name for name in schema if not name.startswith(RESERVED_PREFIX)]
 
     def shown(system: Iterable[str]) -> list[pl.Expr]:

@@ -99,6 +99,7 @@ def _frame(rows: Tabular, schema: pl.Schema | None) -> pl.DataFrame:
     try:
         if isinstance(rows, list | tuple):
             return _from_dicts(rows, schema)
+        # narwhals recognizes pandas and Arrow without importing them.
         native: Any = rows
         frame: pl.DataFrame = nw.from_native(native, eager_only=True).to_polars()
         if schema is None:
@@ -163,6 +164,7 @@ class Memory:
         return ""
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
+        # An empty part replaces the rows of an earlier attempt, too.
         self._columns.update(frame.schema)
         if frame.is_empty():
             self._parts.pop(part, None)

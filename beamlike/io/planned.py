@@ -58,6 +58,7 @@ class PlannedReader:
             )
         _require_data(given, self.source)
         taken = given._replace(watermark=_microseconds(given.watermark, self.source))
+        # A batch without input is planned only if it moves the position or the watermark, or a run would plan forever.
         moves = {**self.position, **taken.position} != self.position
         return taken if taken.input is not None or moves or _announced(taken) > self._announced else None
 
@@ -85,6 +86,7 @@ def opened(source: Planned, position: Position) -> Planned:
     if not isinstance(source, Openable):
         return source
     found = source.opened(position)
+    # The run calls the opened source where the declaration has these methods, and tasks use the declaration itself.
     for kind in (ReadAsPlanned, ReadInParts, AcceptsCommits):
         if isinstance(found, kind) != isinstance(source, kind):
             raise TypeError(

@@ -181,6 +181,7 @@ class ReadingsAsFiles(Parquet):
             # Written under a hidden name, as listings must not see an incomplete file.
             hidden, file = folder / "_new", folder / f"{now:020d}.parquet"
             reading.write_parquet(hidden)
+            # The digest is written before the file has its name, so that no reading lacks one.
             _sum_of(file).write_text(json.dumps(size_and_digest(str(hidden))))
             os.replace(hidden, file)
             sync_tree(self.folder)

@@ -38,6 +38,9 @@ class Place:
     names: tuple[str, ...] = ()
 
 
+# `isinstance` compares the names of methods only; `beamlike.io.capabilities` compares their signatures.
+
+
 @runtime_checkable
 class Distributed(Protocol):
     """A sink that declares which process writes it."""

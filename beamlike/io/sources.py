@@ -23,6 +23,9 @@ Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces | Announced
 AnySource = TypeVar("AnySource", bound=Source)
 
 
+# `isinstance` compares the names of methods only; `beamlike.io.capabilities` compares their signatures.
+
+
 @runtime_checkable
 class ReadInChunks(Source, Protocol):
     """A source that is read in process."""

@@ -276,6 +276,7 @@ class Parser:
     def _sorted_out(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
         """Parses a block like `parse`, record by record where that is needed."""
         faults = list[Faulty]()
+        # Only bytes that polars refuses, or an empty row that may be a blank line, need a look at each record.
         if raises(lambda: self._as_text(block)) or _has_empty(self._read(block, as_text(self._columns))):
             good, faults = self._records(block.removeprefix(self.header))
             block = b"".join([self.header, *good])

@@ -63,6 +63,7 @@ class Parquet(Files):
         return parquet.scan(file).collect_schema()
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        # Once for each file, as other tasks read its other parts.
         if self._schema is None and part == 0:
             with suppress(*ERRORS):  # an unreadable file becomes a dead letter below
                 warn_new(repr(self.path), self._content(), self._infer(file), file)
@@ -190,6 +191,7 @@ class CSV(_Text):
         text = frame.select(csv_columns(frame.schema))
         if self.quote is None:
             self._require_plain(text)
+        # polars writes UTF-8 only, so text in another encoding is converted in memory.
         buffer = None if is_utf8(self.encoding) else BytesIO()
         text.lazy().sink_csv(
             buffer or target,

@@ -119,6 +119,7 @@ def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, 
     by = frame.select(columns)
     texts = by.select(csv_columns(by.schema)).cast(pl.String)
     texts = texts.with_columns(pl.all().replace(dict.fromkeys(("", _NULL))))
+    # No column of the user begins with a zero byte, so both can be in one frame.
     marks = {name: f"\0{name}" for name in columns}
     groups = frame.hstack(texts.rename(marks)).partition_by(*marks.values(), as_dict=True, include_key=False)
     for values, rows in groups.items():

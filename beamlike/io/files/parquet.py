@@ -58,11 +58,12 @@ def pieces(
             lf = scan(file, found)
         height = lf.select(pl.len()).collect().item()
     except ERRORS as error:
-        if part == 0:
+        if part == 0:  # one dead letter for the file, although several tasks read it
             yield of_file(file, f"not a Parquet file that can be read: {first_line(error)}"), 1
         return
     reader = _SliceReader(file, lf, found, schema, old)
     first, last = height * part // parts, height * (part + 1) // parts
+    # Pieces of nearly equal size, none of them over `rows`.
     size = -(-(last - first) // max(1, -(-(last - first) // rows)))
     for offset in range(first, last, size or 1):
         yield from reader.piece(offset, min(size, last - offset))

@@ -253,6 +253,7 @@ def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[s
 
 def _save(folder: str, name: str, save: Callable[[str], object]) -> None:
     _make(folder)
+    # Synced before `show` renames it: after a power cut, a final name never has incomplete content.
     save(f"{folder}/{name}")
     sync(f"{folder}/{name}")
 

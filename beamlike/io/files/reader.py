@@ -149,6 +149,7 @@ class FileReader:
         found = self.source.found(later=True)
         self._changes.look(found)
         new = [file for file in found if file.path not in self.places]
+        # Numbers continue behind those of known files: they are the order in which a savepoint lists files.
         files = cut | {
             file.path: FileProgress(number, modified=file.modified, size=file.size)
             for number, file in enumerate(new, start=len(self.places))
@@ -158,6 +159,7 @@ class FileReader:
 
     def _rest(self, file: str, place: FileProgress) -> Iterator[_Ahead]:
         """Yields the pieces of a file that were not read yet."""
+        # Pieces have the same bounds only with the row limit of the run that began the file.
         first, rows = place.pieces or 0, place.rows or self.rows
         for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):
             if index >= first:

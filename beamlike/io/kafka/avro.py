@@ -84,6 +84,7 @@ class Avro:
             except Exception as error:  # fastavro raises errors of many kinds
                 wrong.append((index, f"no Avro of the schema ({type(error).__name__}: {error})"))
                 continue
+            # The reader ignores bytes after the record, which mean another schema.
             if left := len(value) - stream.tell():
                 wrong.append((index, f"no Avro of the schema: {left} bytes are left"))
             else:

@@ -194,6 +194,7 @@ class Delta(LakeTable):
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
         keys, columns = gone.columns, {_quoted(column): f"new.{_quoted(column)}" for column in rows.columns}
+        # A merge is one commit, so rows to write and keys to delete are flagged in one table.
         flagged = (
             rows.with_columns(pl.lit(False).alias(_GONE)),
             gone.with_columns(pl.lit(True).alias(_GONE)),

@@ -62,6 +62,7 @@ class DeltaLog:
     def _of_snapshot(self, version: int, first: int, rows: int) -> PlannedBatch | None:
         files = [self._found(*one) for one in _snapshot(self.table(version))]
         last, count = first, 0
+        # At least one file, or a file with more than `rows` rows would never be read.
         while last < len(files) and (last == first or count + files[last].rows <= rows):
             count += files[last].rows
             last += 1
@@ -100,6 +101,7 @@ class DeltaLog:
                 f"start_version={version + 1}) and a new checkpoint. A table that changes can be looked up as it is, "
                 "with bl.Refreshed(bl.Delta(...), every=...)"
             )
+        # Compaction (`dataChange` is false) rewrites rows that earlier versions have added, so its files are skipped.
         return [
             self._found(
                 add["path"], json.loads(add.get("stats") or "{}").get("numRecords"), add["partitionValues"]

@@ -164,6 +164,7 @@ class Iceberg(LakeTable):
                 table = self._table()
                 self._rules().require_same(_rules_of(table))
                 with table.transaction() as transaction:
+                    # One transaction for rows and record: the table never has one of them alone.
                     change(transaction, told)
                     transaction.set_properties({_note(name): str(batch)})
             except _pyiceberg().exceptions.CommitFailedException:

@@ -182,6 +182,7 @@ class Group:
         ):
             found += got
             first = got[-1][0]
+        # A span is consecutive, so fewer messages mean that the stream was trimmed.
         self.require(count, len(found), f"from {run[0]} to {last}")
         return found
 

@@ -182,6 +182,7 @@ class TestStream:
         """Returns the step with this number; after the last step, one in which nothing happens."""
         if number < len(self.steps):
             return self.steps[number]
+        # Another stream of the pipeline has more steps.
         return SourceStep(self._frame(()), {}, self.processing_time)
 
     @property
