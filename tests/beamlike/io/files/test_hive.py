@@ -235,7 +235,7 @@ def longs(names: list[str]) -> pl.DataFrame:
 def test_a_value_that_is_too_long_for_a_folder_is_shortened_there_and_read_back_whole(
     files: type[Files], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hive._tell_long.cache_clear()
+    hive._warn_long.cache_clear()
     frame = longs([*LONG, "short"])
     for batch in range(2):
         files(tmp_path, partition_by=["kind", "name"]).write(frame, Part("q", batch))
