@@ -145,10 +145,8 @@ class WrittenInFrames(Protocol):
     """A sink that writes the frames of `output_frame` itself, in process and on Spark.
 
     `path`, if present, is the directory that only this sink writes to. If the attribute `distributed` is true, each
-    Spark
-    task writes its part of a batch; otherwise, or without the attribute, the driver writes the whole batch. The
-    protocols
-    in `beamlike.io.sinks` are what else a sink can do.
+    Spark task writes its part of a batch; otherwise, or without the attribute, the driver writes the whole batch. The
+    protocols in `beamlike.io.sinks` are what else a sink can do.
     """
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
@@ -170,11 +168,9 @@ Sink: TypeAlias = WrittenInFrames | WrittenBySpark
 def output_frame(frame: pl.DataFrame) -> pl.DataFrame:
     """Returns a collection's frame as sinks receive it: times are Datetime(us, UTC), system columns have plain names.
 
-    Columns: window_start, window_end (if there are windows); the user's; event_time; pane_timing, pane_index
-    (if there are panes), pane_retracted (if panes may be taken back). If a user's column has the name of a system
-    column,
-    the user's column is kept. A time that a Python datetime cannot hold, such as the limits of the global window, is
-    null.
+    Columns: window_start, window_end (if there are windows); the user's; event_time; pane_timing, pane_index (if there
+    are panes), pane_retracted (if panes may be taken back). If a user's column has the name of a system column, the
+    user's column is kept. A time that a Python datetime cannot hold, such as the limits of the global window, is null.
     """
     return frame.select(_output(frame.schema))
 

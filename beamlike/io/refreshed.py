@@ -50,20 +50,16 @@ class Refreshed:
     """A bounded source that is read as a whole again and again, for side inputs that change slowly.
 
     Each reading replaces the one before, as a side of `bl.lookup` and others. Rows see the latest reading when they
-    arrive,
-    and wait for the first one. The event time of a reading is the time when it was read.
+    arrive, and wait for the first one. The event time of a reading is the time when it was read.
 
     On Spark, and in a run in process with a checkpoint, readings are stored beside the checkpoint, so that a replayed
-    batch
-    sees the same reading. If a reading fails, the log has a warning and the previous reading stays; if the first one
-    fails,
-    the run fails. Rows that the reader cannot read are counted in the log.
+    batch sees the same reading. If a reading fails, the log has a warning and the previous reading stays; if the first
+    one fails, the run fails. Rows that the reader cannot read are counted in the log.
 
     Args:
         source: A source with an end that can be read in process.
         every: The time between readings, a duration of processing time such as "5m". The source is checked between
-            batches,
-            so a reading may be later.
+            batches, so a reading may be later.
 
     Raises:
         TypeError: The source has no end, or cannot be read in process.

@@ -25,10 +25,8 @@ class Place:
     """A place that a sink writes to: `kind` says of what kind, such as a table, and `name` is what the user calls it.
 
     Two places with the same `key` are the same place, however they are spelt. `path` is the file or directory that
-    contains
-    the place, if there is one. `names` are patterns for what is written into a directory, folder by folder, with `ANY`
-    in
-    them.
+    contains the place, if there is one. `names` are patterns for what is written into a directory, folder by folder,
+    with `ANY` in them.
     """
 
     kind: str
@@ -63,10 +61,8 @@ class RowKey:
     """The columns of `output_frame` that identify a row of a pane.
 
     `groups` are the keys of the grouping and the window. `pane` is the column with the index of the pane, `retracted`
-    the
-    column that marks a pane as taken back; each is None if there is no such column. With `per_pane`, the pane is part
-    of
-    the key.
+    the column that marks a pane as taken back; each is None if there is no such column. With `per_pane`, the pane is
+    part of the key.
     """
 
     groups: tuple[str, ...]

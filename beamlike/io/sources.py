@@ -307,8 +307,7 @@ class AcceptsEventTime(Protocol):
         """Returns the source with this column as its event time.
 
         Text formats then read the column as text, unless its type is declared, so that an invalid time can be shown as
-        it was
-        written.
+        it was written.
         """
 
 

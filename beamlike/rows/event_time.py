@@ -87,10 +87,8 @@ def read_event_time(
     """Adds EVENT_TIME (Int64, microseconds UTC) read from `column`, which is not changed.
 
     EVENT_TIME is null if the value is null, is not a time, is outside [MIN_TIME, GLOBAL_WINDOW_END), or is too far in
-    the
-    `future`. Times without a zone are UTC. Fractions of a microsecond are rounded down; floats are rounded to the
-    nearest
-    microsecond, since they hold few decimal fractions exactly. Raises like `check_event_time_type`.
+    the `future`. Times without a zone are UTC. Fractions of a microsecond are rounded down; floats are rounded to the
+    nearest microsecond, since they hold few decimal fractions exactly. Raises like `check_event_time_type`.
     """
     dtype = lf.collect_schema()[column]
     check_event_time_type(dtype, unit, column=column)

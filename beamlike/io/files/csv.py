@@ -212,10 +212,8 @@ class Parser:
         """Returns a row for each record below the header, and dead letters for invalid records.
 
         Columns that the file or the record lacks are null. A record is a dead letter if it has too many fields, quotes
-        that do
-        not pair, bytes that are not text, or a value that is not of its type; so is every line of a file that has none
-        of the
-        columns, or whose header is not text. Blank lines are skipped, unless the file has one column.
+        that do not pair, bytes that are not text, or a value that is not of its type; so is every line of a file that
+        has none of the columns, or whose header is not text. Blank lines are skipped, unless the file has one column.
         """
         if why := self._foreign():
             return self._nothing(), of_lines(self.file, why, self._lines(block))

@@ -69,8 +69,7 @@ class Dialect:
         """Returns records of at most `width` fields, lines with more fields, and lines whose quotes do not pair.
 
         A line whose quote is not closed is joined with the lines after it if that makes a record. Blank lines are
-        skipped, or
-        are a null in a file of one column.
+        skipped, or are a null in a file of one column.
         """
         good: list[bytes] = []
         ragged: list[bytes] = []

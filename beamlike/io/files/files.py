@@ -48,13 +48,11 @@ class Files:
 
     Files are read in order of modification time or path; in paths, `part-2` is before `part-10`. The order matters if a
     batch does not have all files: the watermark follows the rows that were read, so a file that is read after newer
-    events
-    is late, which the log reports. A copy may change modification times or make them equal; names are then often the
-    better order.
+    events is late, which the log reports. A copy may change modification times or make them equal; names are then often
+    the better order.
 
     A file is read once, by its path, and must not change. If a later listing has another size or time for it, the log
-    has a
-    warning.
+    has a warning.
 
     Folders with Hive names, such as `date=2026-01-01`, add a column to the files below them, of the declared type, else
     text.

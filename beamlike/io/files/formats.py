@@ -32,8 +32,7 @@ class Parquet(Files):
     """Parquet files, as a source or as a sink. Columns are matched by name, and unused columns are not read.
 
     Dead letters: a damaged file, or a damaged piece of one, as one dead letter; the rows of a file that lacks a
-    declared
-    column, or has it in an incompatible type; a row with a value that does not fit.
+    declared column, or has it in an incompatible type; a row with a value that does not fit.
 
     Args:
         path: A file, a directory, a glob, or a list of them. To write, a directory.
@@ -119,11 +118,9 @@ class CSV(_Text):
     r"""CSV files, as a source or as a sink. Columns are matched by name; those that a file or a line lacks are null.
 
     Dead letters: a line with more fields than the header, with a quote that is not closed, or with bytes that are
-    invalid
-    in the encoding; a row with a value that is not of its type; all lines of a file whose header has no declared
-    column.
-    Blank lines are skipped; in a file of one column they are a null. A quoted value may have line ends, and about 24
-    MB.
+    invalid in the encoding; a row with a value that is not of its type; all lines of a file whose header has no
+    declared column. Blank lines are skipped; in a file of one column they are a null. A quoted value may have line
+    ends, and about 24 MB.
 
     Args:
         path: A file, a directory, a glob, or a list of them. To write, a directory.
@@ -138,8 +135,7 @@ class CSV(_Text):
         quote: One ASCII character, or None for files without quotes.
         encoding: An encoding that Python knows, such as "latin-1" or "utf-16".
         null_values: Texts that are read as null in all columns, such as `["NA", "-"]`. Empty text without quotes is
-            always
-            null.
+            always null.
 
     Example:
         >>> from pathlib import Path

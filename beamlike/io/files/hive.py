@@ -113,8 +113,7 @@ def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, 
     """Yields the rows by folder, without the columns in its name.
 
     Empty text and the folder name of nulls become null, as in Hive. A value that is too long for a folder name is
-    shortened
-    in the name, and its column stays in the file.
+    shortened in the name, and its column stays in the file.
     """
     by = frame.select(columns)
     texts = by.select(csv_columns(by.schema)).cast(pl.String)

@@ -46,8 +46,7 @@ def pieces(
     """Yields part `part` of `parts` of the rows, in order, in pieces of at most `rows` rows, with their row counts.
 
     A piece is read when it is collected, which may raise `Unreadable`. Dead letters are rows of a file that lacks a
-    column
-    or has it in an incompatible type, and rows with a value that does not fit.
+    column or has it in an incompatible type, and rows with a value that does not fit.
     """
     try:
         lf = scan(file)

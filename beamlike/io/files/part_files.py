@@ -1,9 +1,11 @@
 """Output files: one for each part, under its own name, published as a whole.
 
-folder/part-RUN-000007-000.parquet                a published part: run, batch and task
-folder/.part-RUN-000007-000.parquet.HEX.tmp       an attempt at a part, not published yet
-folder/.part-RUN.parquet.tmp/                     the parts of a run that are published together at its end
-folder/.part-RUN.parquet.lock                     the lock of the run
+Names in a sink's folder:
+
+    part-RUN-000007-000.parquet             a published part: run, batch and task
+    .part-RUN-000007-000.parquet.HEX.tmp    an attempt at a part, not published yet
+    .part-RUN.parquet.tmp/                  the parts of a run that are published together at its end
+    .part-RUN.parquet.lock                  the lock of the run
 """
 
 from __future__ import annotations
@@ -127,8 +129,7 @@ def forget_killed(folder: str, run: str, extension: str, before: str = "") -> No
     """Removes the folder beside of earlier runs of this name, and those of other runs that were killed.
 
     `before`: the path prefix of their locks, if these are outside of the folder. The folders of other runs are moved
-    into
-    this run's own folder first, which is fast, so that a new run of such a name does not wait for the removal.
+    into this run's own folder first, which is fast, so that a new run of such a name does not wait for the removal.
     """
     if is_remote(folder):
         forget_beside(folder, run, extension)
@@ -230,10 +231,8 @@ def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[s
     """Writes files that are not visible before `show`. Returns the name of each now -> its path below the folder.
 
     Each has a hidden name of its own, so attempts at one part do not disturb each other, and is synced. Attempts that
-    are
-    not published are removed by `remove_others` and `clear`. An object store cannot rename, and shows an object once it
-    is
-    complete, so files there are written under their final names.
+    are not published are removed by `remove_others` and `clear`. An object store cannot rename, and shows an object
+    once it is complete, so files there are written under their final names.
     """
     if is_remote(folder):
         for name, save in saves.items():

@@ -84,10 +84,8 @@ def list_files(path: str) -> list[FoundFile]:
     """Returns the files that a path, directory or glob names, in order of modification time.
 
     Directories are searched recursively, except links to one of their parents. Below the path, files and directories
-    whose
-    name begins with `_` or `.` are skipped, and files whose name marks them as being copied. Raises
-    `FileNotFoundError`,
-    with the message of `nothing_at`, if nothing has the name.
+    whose name begins with `_` or `.` are skipped, and files whose name marks them as being copied. Raises
+    `FileNotFoundError`, with the message of `nothing_at`, if nothing has the name.
     """
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):

@@ -89,8 +89,8 @@ class FileReader:
     """Reads files on from a position, which has a `FileProgress` for each path.
 
     A batch has `max_files_per_trigger` files, or as many pieces as fit into `rows` rows, as in a run without a
-    checkpoint.
-    Files are listed again when all files of the last listing are read. `apart`: each file is a split of the source.
+    checkpoint. Files are listed again when all files of the last listing are read. `apart`: each file is a split of the
+    source.
     """
 
     source: FileSource

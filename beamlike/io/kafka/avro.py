@@ -172,8 +172,7 @@ def avro(schema: str | Mapping[str, Any]) -> Avro:
     """Returns the format of messages that are Avro records; their fields are the columns.
 
     All messages have the same schema, without a header before the record: messages of a schema registry, which begin
-    with
-    the number of their schema, are not supported.
+    with the number of their schema, are not supported.
 
     Args:
         schema: The schema of the record, as a dict or as JSON.

@@ -42,8 +42,7 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
     """Converts settings of confluent-kafka to those of the Java client, where these differ.
 
     Certificates and keys are read from their files here, so that Spark executors need no such files. Raises `OSError`
-    if
-    that fails.
+    if that fails.
     """
     left = {**COMMON, **options}
     found: dict[str, str] = {}

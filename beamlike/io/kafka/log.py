@@ -150,8 +150,7 @@ class Log:
         """Returns, by partition, the offset up to which messages after `begin` are in this process already.
 
         Stops at about `rows` messages. The client fetches ahead, so this sends no request. Messages that the broker has
-        removed
-        are not included: `read` reports them.
+        removed are not included: `read` reports them.
         """
         try:
             self._go_to(begin)

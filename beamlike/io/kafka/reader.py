@@ -39,8 +39,7 @@ class LogReader:
 
     If it `ends`, the end is that of the log when it was opened; else the end moves when all was read. `noted` is False
     while the position at the beginning is in no batch yet: a batch is then planned even without messages, since
-    "latest"
-    changes from day to day.
+    "latest" changes from day to day.
     """
 
     source: LogSource

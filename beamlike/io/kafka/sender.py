@@ -43,8 +43,7 @@ class Sender:
     """A producer with a transactional name.
 
     `noted` is the offset that the consumer group of this name has committed: batches before it are done. Only this
-    producer
-    commits to the group until another one takes the name over, which ends this one.
+    producer commits to the group until another one takes the name over, which ends this one.
     """
 
     topic: str
@@ -150,8 +149,7 @@ def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, pr
     """Sends a part of a batch exactly once, in whichever process.
 
     A producer that this process kept from an earlier batch is used if it still owns its name; otherwise the broker
-    refuses
-    it. A batch before the last one that it knows is a replay, or of another run, and needs a new producer.
+    refuses it. A batch before the last one that it knows is a replay, or of another run, and needs a new producer.
     """
     place = (topic, name, *sorted(settings.items()))
     with _TURN:

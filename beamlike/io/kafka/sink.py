@@ -58,10 +58,8 @@ class KafkaSink:
     """Sends each row to a topic as a message.
 
     Messages of one key go to one partition, the same as with the Java client. The headers `beamlike-run`,
-    `beamlike-batch`,
-    `beamlike-shard` and `beamlike-row` identify the row of the run. The topic must exist. Needs confluent-kafka, from
-    the
-    extra `kafka`.
+    `beamlike-batch`, `beamlike-shard` and `beamlike-row` identify the row of the run. The topic must exist. Needs
+    confluent-kafka, from the extra `kafka`.
 
     Args:
         servers: Brokers such as "localhost:9092", separated by commas, or a list.
@@ -70,10 +68,8 @@ class KafkaSink:
             `bl.avro(schema)`. `str` or `bytes` send the column `value`.
         key: A column, sent as text or bytes, or several, sent as a JSON object. By default messages have no key.
         transactions: True to send each part of a batch in a transaction, which also records it as done, as the offset
-            of a
-            consumer group. A reader of committed messages then sees each row once, also after a task or a run was
-            repeated.
-            Needs brokers of version 2.5 or later. With False, rows of a repeated batch are sent twice.
+            of a consumer group. A reader of committed messages then sees each row once, also after a task or a run was
+            repeated. Needs brokers of version 2.5 or later. With False, rows of a repeated batch are sent twice.
         options: Settings of the client, as confluent-kafka has them.
 
     Raises:

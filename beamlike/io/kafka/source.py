@@ -85,8 +85,7 @@ def options_of(options: Mapping[str, str], other: frozenset[str], remedy: str) -
     """Returns settings of the client.
 
     Raises `TypeError` for a value that is not text, and `ValueError` for a setting of the `other` role, which would
-    have no
-    effect.
+    have no effect.
     """
     if wrong := [
         name for name, value in options.items() if not (isinstance(name, str) and isinstance(value, str))
@@ -123,8 +122,7 @@ class Kafka:
         start: Where a run begins: "earliest", "latest", a datetime, or offsets by partition such as `{0: 1200}`, for
             several topics `{"plays": {0: 1200}}`.
         end: Where a run ends, like `start`. By default a run in process ends with the messages that exist when it
-            begins,
-            and a run on Spark continues as its trigger says.
+            begins, and a run on Spark continues as its trigger says.
         headers: True to add the column `kafka_headers`.
         max_offsets_per_trigger: About how many messages a batch has at most, shared among the partitions.
         on_data_loss: "fail" if the topic's retention removed messages before they were read, or "skip" them.

@@ -1,8 +1,10 @@
 """The base class of tables in open formats: tasks write files that are not visible, and one commit publishes a batch.
 
-check      the driver reads the table's rules, or makes the table
-prepare    tasks write their rows to files that no version of the table contains
-settle     the driver commits the files of a batch, with its number, unless the table has the batch
+Methods in the order of a run:
+
+    check      the driver reads the table's rules, or makes the table
+    prepare    tasks write their rows to files that no version of the table contains
+    settle     the driver commits the files of a batch, with its number, unless the table has the batch
 """
 
 from __future__ import annotations

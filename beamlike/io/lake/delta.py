@@ -56,22 +56,20 @@ class Delta(LakeTable):
     """A Delta Lake table, as a source or as a sink.
 
     As a source, the rows that the table has when a run begins are read first, and then each new version as a batch,
-    exactly
-    once. Versions may append rows or compact files; one that removes or changes rows fails the run. A run without a
-    checkpoint ends with the version that exists when it begins. Columns that a file lacks are null.
+    exactly once. Versions may append rows or compact files; one that removes or changes rows fails the run. A run
+    without a checkpoint ends with the version that exists when it begins. Columns that a file lacks are null.
 
     As a sink, the table is made at the start of a run if it does not exist, and each batch is one version. Tasks write
     Parquet files, and the driver commits them in one transaction with the run and the number of the batch, unless the
-    table
-    has the batch: readers see each batch once, and as a whole. With "upsert" the driver merges the rows of a batch.
+    table has the batch: readers see each batch once, and as a whole. With "upsert" the driver merges the rows of a
+    batch.
 
     Needs deltalake, from the extra `delta`.
 
     Args:
         path: The folder of the table, local or in an object store.
         mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
-            the
-            latest pane. A pane that is taken back removes its row.
+            the latest pane. A pane that is taken back removes its row.
         storage_options: Options of deltalake for object stores.
         start_version: The version to read from, without the rows of earlier versions. By default all rows are read.
 

@@ -42,8 +42,7 @@ def rules_of(table: Any, columns: pl.Schema) -> Rules:
     """Returns the rules of a table with these columns.
 
     deltalake writes a table with constraints, generated columns, column mapping, or nested values that may not be null.
-    For
-    partitions and columns that may not be null, checking the rows is enough.
+    For partitions and columns that may not be null, checking the rows is enough.
     """
     metadata = table.metadata()
     fields = json.loads(table.schema().to_json())["fields"]

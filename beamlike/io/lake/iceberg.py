@@ -60,20 +60,17 @@ class Iceberg(LakeTable):
     """An Apache Iceberg table as a sink. It is made at the start of a run if it does not exist.
 
     Each batch is one change of the table. Tasks write Parquet files, and the driver commits them in one transaction
-    with
-    the run and the number of the batch, unless the table has the batch: readers see each batch once, and as a whole.
-    With
-    "upsert" the driver replaces rows, and the files that contain them.
+    with the run and the number of the batch, unless the table has the batch: readers see each batch once, and as a
+    whole. With "upsert" the driver replaces rows, and the files that contain them.
 
     Needs PyIceberg, from the extra `iceberg`.
 
     Args:
         table: The name of the table with its namespace, such as "sales.orders".
-        catalog: The name of a catalog in PyIceberg's configuration, or the properties of one, such as
-            `{"type": "rest", "uri": "https://..."}`.
+        catalog: The name of a catalog in PyIceberg's configuration, or the properties of one, such as `{"type": "rest",
+            "uri": "https://..."}`.
         mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
-            the
-            latest pane. A pane that is taken back removes its row.
+            the latest pane. A pane that is taken back removes its row.
 
     Raises:
         ValueError: The mode is unknown, or the name has no namespace.

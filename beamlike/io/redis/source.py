@@ -59,18 +59,14 @@ class Redis(AnnouncingSource):
     """The messages of a Redis stream, a row each, that a consumer group processes.
 
     Columns: those of `fields`; `redis_id`; and `redis_time`, the time in the id, when the message was added. A message
-    with
-    an invalid field is a dead letter.
+    with an invalid field is a dead letter.
 
     The watermark is the event time of the oldest message that is not acknowledged, by the column that is `timestamp=`
-    of
-    `p.read`. With "redis_time" it is perfect, and follows the server's clock while no message is left.
+    of `p.read`. With "redis_time" it is perfect, and follows the server's clock while no message is left.
 
     Messages are acknowledged when their batch is committed, so a run needs a checkpoint. A run without one reads
-    messages
-    that were not delivered to the group yet, and consumes nothing. Each run is a consumer of its own. Needs redis-py,
-    from
-    the extra `redis`.
+    messages that were not delivered to the group yet, and consumes nothing. Each run is a consumer of its own. Needs
+    redis-py, from the extra `redis`.
 
     Args:
         url: The address of the server, such as "redis://localhost:6379/0".
@@ -80,11 +76,9 @@ class Redis(AnnouncingSource):
             `bl.json({...})` that has columns of its own. A field that a message lacks is null.
         start: Where a new group begins: "earliest", "latest", or a datetime, compared with the times in ids.
         out_of_orderness: A duration: how much older than the newest event time later messages may be. Not used if the
-            event
-            time is "redis_time".
+            event time is "redis_time".
         claim_after: A duration after which messages that other consumers have not acknowledged are taken over. By
-            default
-            they are not.
+            default they are not.
         max_messages_per_trigger: The greatest number of messages in a batch.
         options: Options of redis-py's client.
 

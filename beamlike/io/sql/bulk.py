@@ -84,8 +84,7 @@ def ready(schema: Mapping[str, pl.DataType], dialect: sa.Dialect) -> Sequence[pl
     """Returns every column as parameters of a statement.
 
     Times are in UTC, durations in microseconds, and nested values are JSON. A time outside the years 1 to 9999 is null,
-    as
-    in `output_frame`.
+    as in `output_frame`.
     """
     plain = csv_columns(schema)
     return [

@@ -107,8 +107,7 @@ def place_of(url: sa.URL, table: str) -> tuple[str, ...]:
     """Returns kind of database, host, port, database, schema and table, equal for two spellings of one table.
 
     A path is made absolute; this machine, the default port and the default schema have one name each. Aliases of a
-    server,
-    and views, are not resolved.
+    server, and views, are not resolved.
     """
     kind, (schema, name) = url.get_backend_name(), split_name(table)
     schema = schema or _SCHEMAS.get(kind, "")

@@ -87,19 +87,16 @@ class Table(TableSource):
     As a source, all rows are read once, or with `grows` the new rows again and again.
 
     As a sink, the table is made at the start of a run if it does not exist. On Spark each task writes its rows of a
-    batch
-    in one transaction; into SQLite, a local file, the driver writes.
+    batch in one transaction; into SQLite, a local file, the driver writes.
 
     Needs SQLAlchemy, and ADBC to read from PostgreSQL, from the extra `table`.
 
     Args:
         url: A URL of SQLAlchemy. Its secret parts are never shown.
         table: The name, which may be `schema.table`. A name with a dot is in double quotes, as in SQL:
-            `'"plays.2026"'`. For
-            a source, it may be a query that begins with SELECT or WITH.
+            `'"plays.2026"'`. For a source, it may be a query that begins with SELECT or WITH.
         mode: "upsert" for the output of a grouping, with one row per key and window, that of the latest pane; a pane
-            that is
-            taken back removes its row. Or "append" for any rows; a repeated batch is not appended again.
+            that is taken back removes its row. Or "append" for any rows; a repeated batch is not appended again.
         per_pane: True to upsert one row per key, window and pane, and mark panes that are taken back.
         grows: A column of whole numbers, times or text. Each batch has the rows above the greatest value so far.
         schema: Column names and types, needed for a query. By default they are those of the table.

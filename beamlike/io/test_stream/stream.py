@@ -41,15 +41,13 @@ class TestStream:
     """A source for tests that defines what happens when: `TestStream(schema).add_elements([...])...`
 
     A stream never changes: each method returns a new stream with one more step. Every step is a batch; steps count from
-    0,
-    and step n of every test stream of a pipeline is played in batch n, on either runner. After the last step of the
+    0, and step n of every test stream of a pipeline is played in batch n, on either runner. After the last step of the
     longest stream, one more batch moves all watermarks to the end of time.
 
     Times are datetimes, ISO text or seconds since 1970. A stream has its own clocks: the watermark starts at the
-    beginning
-    of time and the processing time at 0. The stream has no end, unless `advance_watermark_to_infinity()` defines one.
-    `p.read` defines the event time column, as for every source. If no step announces a watermark, `p.read` may define a
-    `watermark=` strategy, too.
+    beginning of time and the processing time at 0. The stream has no end, unless `advance_watermark_to_infinity()`
+    defines one. `p.read` defines the event time column, as for every source. If no step announces a watermark, `p.read`
+    may define a `watermark=` strategy, too.
 
     Args:
         schema: Column names and types of the elements.
