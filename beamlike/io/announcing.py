@@ -76,14 +76,14 @@ class AnnouncingSource(ABC):
         """
 
     @abstractmethod
-    def read(self, taken: PlannedBatch) -> PlannedRows:
+    def read(self, batch: PlannedBatch) -> PlannedRows:
         """Returns the rows of a planned batch, as a polars frame with the columns and types of `schema`.
 
         Raises:
             LookupError: The rows no longer exist.
         """
 
-    def committed(self, taken: PlannedBatch) -> None:
+    def committed(self, batch: PlannedBatch) -> None:
         """Called when the batch is done for good and will not be read again; possibly more than once."""
         return
 

@@ -113,7 +113,7 @@ class Refreshed:
                 else:
                     frames.append(piece.collect())
         if wrong:
-            told = "%r was read without %d rows or files that cannot be read, the first for this reason: %s"
+            told = "%r was read without %d rows or files that cannot be read; the first reason: %s"
             _LOG.warning(told, self.source, sum(map(len, wrong)), wrong[0]["error"][0])
         rows = pl.concat(frames).to_struct("row").implode()
         return pl.DataFrame({READ_AT: [now], CONTENT: rows}, self.schema())
@@ -130,7 +130,7 @@ class Refreshed:
         try:
             return self.reading(now)
         except Exception as error:
-            _LOG.warning("%r cannot be read again, so what was read last stays: %s", self.source, error)
+            _LOG.warning("%r cannot be read again, so the previous reading stays: %s", self.source, error)
             return None
 
     def readings(self, clock: Clock) -> Iterator[pl.LazyFrame | None]:

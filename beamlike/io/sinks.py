@@ -220,8 +220,8 @@ class TwoPhase(WrittenInFrames, Protocol):
 def overtaken(batch: int, latest: int) -> RuntimeError:
     """Returns the error for a batch that is in the sink already, or has a later one there, from another run."""
     return RuntimeError(
-        f"it has batch {latest} of this run already, and this is batch {batch}: another run goes on from a copy of the "
-        "checkpoint; stop both, and start the one that is to go on, which then tells what can be done"
+        f"it has batch {latest} of this run already, and this is batch {batch}: another run continues from a copy of "
+        "the checkpoint; stop both, and start the run to keep, which then reports what to do"
     )
 
 
@@ -246,6 +246,6 @@ def require_unique(frame: pl.DataFrame, key: RowKey) -> None:
     twice = frame.select(own).filter(pl.struct(own).is_duplicated()).head(1)
     if len(twice):
         raise ValueError(
-            f"two rows of one pane are alike in {', '.join(key.groups)}: {twice.row(0)}; steps after the grouping must "
-            "leave its keys as they are"
+            f"two rows of one pane have the same {', '.join(key.groups)}: {twice.row(0)}; steps after the grouping "
+            "must not change its keys"
         )

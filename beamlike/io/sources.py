@@ -76,7 +76,7 @@ class Reader(Protocol):
         Returns the same batch until it is read.
         """
 
-    def read(self, taken: PlannedBatch) -> Chunk:
+    def read(self, batch: PlannedBatch) -> Chunk:
         """Reads exactly the input that `new` returned, also in a later process that begins at the same position.
 
         Raises `LookupError` or `FileNotFoundError` if the input no longer exists.
@@ -90,7 +90,7 @@ class Reader(Protocol):
 class AcceptsCommits(Protocol):
     """A source, or a reader of one, that is notified when a batch is committed."""
 
-    def committed(self, taken: PlannedBatch) -> None:
+    def committed(self, batch: PlannedBatch) -> None:
         """Called when the batch is done for good; after a run was killed, possibly a second time."""
 
 
@@ -128,7 +128,7 @@ class ReadAsPlanned(Source, Protocol):
         {} is the position at the beginning.
         """
 
-    def read(self, taken: PlannedBatch) -> PlannedRows:
+    def read(self, batch: PlannedBatch) -> PlannedRows:
         """Returns the rows of a planned batch, the same each time. Raises `LookupError` if they no longer exist."""
 
 

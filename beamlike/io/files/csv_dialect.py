@@ -121,7 +121,7 @@ class Dialect:
             return f"it has one column, {shown}: is the delimiter {best!r}?"
         if {*map(_plainly, names)} & {*map(_plainly, wanted)}:
             return f"it has {shown}: names must agree in case and blanks, too"
-        return f"it has {shown}: has the file no header (header=False)?"
+        return f"it has {shown}: is there no header (header=False)?"
 
 
 def _plainly(name: str) -> str:

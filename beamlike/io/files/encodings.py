@@ -75,7 +75,7 @@ def recoded(content: bytes, encoding: str, values: pl.DataFrame) -> bytes:
         having = (column.name for column in texts if column.str.contains(character, literal=True).any())
         where = next((f"column {name!r}" for name in having), "the header")
         raise ValueError(
-            f"{where} has {character!r}, which {encoding} has not; choose another encoding="
+            f"{where} has {character!r}, which {encoding} cannot encode; choose another encoding="
         ) from None
 
 

@@ -103,7 +103,7 @@ def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> N
             what = f"partition_by: the name of column {name[:40]!r}... is too long for the name of a folder; rename it"
             raise PlanError(what, step=step)
         if is_hidden(name):
-            what = f"partition_by: readers pass over folders that begin as {name!r} does; rename the column"
+            what = f"partition_by: readers skip folders that begin like {name!r} does; rename the column"
             raise PlanError(what, step=step)
     if len(columns) == len(schema):
         raise PlanError("partition_by: takes all columns, and leaves none for the files", step=step)

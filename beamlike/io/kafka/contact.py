@@ -67,7 +67,7 @@ class Contact:
                 if time.monotonic() - since > patience or self._is_refused:
                     raise
                 if not told:
-                    _LOG.warning("%s; it is asked again for %.0fs", error, patience)
+                    _LOG.warning("%s; trying again for %.0fs", error, patience)
                 told = True
             else:
                 self._has_answered = True
@@ -105,4 +105,4 @@ def _accepted() -> Iterator[None]:
     try:
         yield
     except confluent_kafka().KafkaException as error:
-        raise PlanError(f"Kafka: the client does not take these options: {error.args[0].str()}") from None
+        raise PlanError(f"Kafka: the client refuses these options: {error.args[0].str()}") from None

@@ -254,7 +254,7 @@ class Log:
             self._at[name] = max(self._at.get(name, 0), message.offset())
         elif error.code() in (client.KafkaError._AUTO_OFFSET_RESET, client.KafkaError.OFFSET_OUT_OF_RANGE):
             where = f"topic {message.topic()!r}, partition {message.partition()}"
-            raise DataLoss(f"{where}: messages went while they were to be read: {error.str()}")
+            raise DataLoss(f"{where}: messages were removed while they were read: {error.str()}")
         elif error.code() not in (client.KafkaError._TRANSPORT, client.KafkaError._ALL_BROKERS_DOWN):
             raise SourceError(f"Kafka at {self.servers} cannot be read: {error.str()}")
 
@@ -262,4 +262,4 @@ class Log:
 def _beyond(at: int, end: int | None) -> str:
     """Returns the message for an offset behind the end of a partition, or of a partition that is gone."""
     there = "there is no such partition" if end is None else f"it ends at offset {end}"
-    return f"the next message to read is at offset {at}, but {there}, as if the topic was made anew"
+    return f"the next message to read is at offset {at}, but {there}, as if the topic had been made again"

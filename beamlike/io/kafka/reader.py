@@ -105,11 +105,11 @@ class LogReader:
         at = {**dict.fromkeys(self.end, 0), **self.at}
         return in_turn(at, self.end, self.rows)
 
-    def read(self, taken: PlannedBatch) -> Pieces:
+    def read(self, batch: PlannedBatch) -> Pieces:
         """Returns the messages as rows and dead letters. Raises `DataLoss` if they no longer exist."""
-        span = taken.input or {"begin": {}, "end": {}}
+        span = batch.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))
-        self.at, self._next, self.noted = {**self.at, **taken.position}, None, True
+        self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
         return rows
 
     def close(self) -> None:

@@ -180,7 +180,7 @@ class KafkaSink:
         self._produce(producer, frame, part, on_delivery=told)
         left = producer.flush(PATIENCE)
         if failed or left:
-            why = failed[0] if failed else f"{left} messages were not taken within {PATIENCE:.0f}s"
+            why = failed[0] if failed else f"{left} messages were not accepted within {PATIENCE:.0f}s"
             raise OSError(f"Kafka at {self.servers}: {why}")
 
     def _send_once(self, frame: pl.DataFrame, part: Part) -> None:

@@ -209,8 +209,8 @@ class Kafka:
     def chunks(self, rows: int) -> Iterator[Pieces]:
         reader = LogReader.of(self, {}, rows, ends=True, goes_on=False)
         with closing(reader):
-            while (taken := reader.new()) is not None:
-                yield reader.read(taken)
+            while (batch := reader.new()) is not None:
+                yield reader.read(batch)
 
     def resume(self, position: Offsets, rows: int) -> LogReader:
         """Returns a reader from these offsets on, or from `start` if there are none;

@@ -162,7 +162,7 @@ class LakeTable:
         ]
         wrong += rules.faults
         if wrong:
-            raise PlanError(f"the table is not as this sink needs it: {'; '.join(wrong)}", step=feed.step)
+            raise PlanError(f"the table does not fit this sink: {'; '.join(wrong)}", step=feed.step)
         self._known.columns = tuple(name for name in wanted if name in found)
         self._known.rules = rules
 
@@ -273,7 +273,7 @@ class LakeTable:
     def _feed(self) -> SinkInput:
         if self._rows is None:
             raise RuntimeError(
-                f"{type(self).__name__}: it learns its columns from collection.write(name, table)"
+                f"{type(self).__name__}: its columns are unknown before collection.write(name, table)"
             )
         return self._rows
 

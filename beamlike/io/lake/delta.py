@@ -247,7 +247,7 @@ class Delta(LakeTable):
 
         # Tasks have working directories of their own.
         path, system = absolute(self.path), PyFileSystem(self._files())
-        return DeltaLog(path, system, self._table).take(position, rows, self.start_version)
+        return DeltaLog(path, system, self._table).plan(position, rows, self.start_version)
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         return rows_of(part, self.schema(), dict(self.storage_options), rows)

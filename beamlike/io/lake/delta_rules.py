@@ -94,7 +94,7 @@ def _faults(table: Any, fields: list[dict[str, Any]]) -> Iterator[str]:
         yield f"its protocol is writer version {_IDENTITY_VERSION}, which deltalake does not write"
     for field in fields:
         if any(name.startswith(_IDENTITY) for name in field["metadata"]):
-            yield f"its column {field['name']!r} is an identity column, whose numbers only Spark can give"
+            yield f"its column {field['name']!r} is an identity column, whose numbers only Spark can generate"
         if field["type"] == "binary" and field["name"] in partitions:
             yield f"its partition {field['name']!r} is Binary, which deltalake does not read as it was written"
         if _DEFAULT in field["metadata"]:

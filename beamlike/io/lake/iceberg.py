@@ -67,8 +67,7 @@ class Iceberg(LakeTable):
 
     Args:
         table: The name of the table with its namespace, such as "sales.orders".
-        catalog: The name of a catalog in PyIceberg's configuration, or the properties of one, such as `{"type": "rest",
-            "uri": "https://..."}`.
+        catalog: A name in PyIceberg's configuration, or properties: `{"type": "rest", "uri": "https://..."}`.
         mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
             the latest pane. A pane that is taken back removes its row.
 

@@ -92,7 +92,7 @@ class Group:
         except redis().exceptions.RedisError as error:
             hint = ""
             if "NOGROUP" in str(error):
-                hint = "; someone has removed it: start anew with another checkpoint, or put it back"
+                hint = "; the group was removed: begin again with another checkpoint, or restore it"
             raise SourceError(
                 f"stream {self.stream!r}, group {self.name!r} of Redis at {shown(self.url)}: {error}{hint}"
             ) from None

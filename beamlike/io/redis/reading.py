@@ -75,9 +75,9 @@ class Reading(AnnouncingSource):
         self._uncommitted = None
         if not entries:
             return None if watermark is None else PlannedBatch(None, {}, watermark=watermark)
-        taken = {CONSUMER: consumer, "again": again, "runs": runs}
-        self._uncommitted = taken, entries
-        return PlannedBatch(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
+        planned = {CONSUMER: consumer, "again": again, "runs": runs}
+        self._uncommitted = planned, entries
+        return PlannedBatch(planned, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
 
     def _take(self, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
         """Returns the ids of old messages, the spans of new messages, and all these messages.
@@ -119,14 +119,14 @@ class Reading(AnnouncingSource):
         for other in self.queue.others(consumer):
             yield from map(time_of_id, self.queue.pending(other, 1))
 
-    def read(self, taken: PlannedBatch) -> Pieces:
-        if self._uncommitted is not None and self._uncommitted[0] == taken.input:
+    def read(self, batch: PlannedBatch) -> Pieces:
+        if self._uncommitted is not None and self._uncommitted[0] == batch.input:
             return self.source.rows_of(self._uncommitted[1])
-        return self.source.rows_of(self.queue.planned(taken.input["again"], taken.input["runs"]))
+        return self.source.rows_of(self.queue.planned(batch.input["again"], batch.input["runs"]))
 
-    def committed(self, taken: PlannedBatch) -> None:
+    def committed(self, batch: PlannedBatch) -> None:
         """Acknowledges the messages of a batch."""
-        mine = taken.input
+        mine = batch.input
         self.queue.acknowledge(mine["again"])
         for first, last, _ in mine["runs"]:
             while names := self.queue.pending(mine[CONSUMER], AT_ONCE, first, last):

@@ -195,9 +195,9 @@ class Redis(AnnouncingSource):
         with closing(self.opened(position)) as reading:
             return reading.plan(position, rows)
 
-    def read(self, taken: PlannedBatch) -> Pieces:
-        return Reading(self, self._group(kept_connection)).read(taken)
+    def read(self, batch: PlannedBatch) -> Pieces:
+        return Reading(self, self._group(kept_connection)).read(batch)
 
-    def committed(self, taken: PlannedBatch) -> None:
+    def committed(self, batch: PlannedBatch) -> None:
         with closing(self.opened({})) as reading:
-            reading.committed(taken)
+            reading.committed(batch)

@@ -57,7 +57,7 @@ def _parsed(url: Any) -> sa.URL:
             f"Table: SQLAlchemy knows no database {parsed.drivername!r}; give an url {example}"
         ) from None
     except (sa.exc.ArgumentError, ValueError):
-        raise ValueError(f"Table: url is none of a database, {example}") from None
+        raise ValueError(f"Table: url is not that of a database, {example}") from None
     in_memory = parsed.database in (None, "", ":memory:") or parsed.query.get("mode") == "memory"
     if parsed.get_backend_name() == "sqlite" and in_memory:
         raise ValueError(
@@ -194,7 +194,7 @@ class Table(TableSource):
             wanted.create(connection, checkfirst=True)
             found = list(statements.misfits(connection, wanted, rows.required, rows.key_columns))
             if found:
-                message = f"the table {self.table!r} is not as this sink needs it: {'; '.join(found)}"
+                message = f"the table {self.table!r} does not fit this sink: {'; '.join(found)}"
                 raise PlanError(message, step=rows.step)
             self._checked["table"] = statements.as_found(connection, wanted)
 
@@ -249,7 +249,7 @@ class Table(TableSource):
 
     def _declared(self) -> SinkInput:
         if self._rows is None:
-            raise RuntimeError("Table: it learns its columns from collection.write(name, table)")
+            raise RuntimeError("Table: its columns are unknown before collection.write(name, table)")
         return self._rows
 
     def _found(self) -> sa.Table:

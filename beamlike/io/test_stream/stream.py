@@ -138,7 +138,7 @@ class TestStream:
         if by <= 0:
             raise ValueError(f"{self._next}: processing time must advance by more than 0s, not {duration!r}")
         if self.processing_time + by > MAX_TIME:
-            raise ValueError(f"{self._next}: processing time would lie outside of time after {duration!r}")
+            raise ValueError(f"{self._next}: processing time would be out of range after {duration!r}")
         return self._with(processing_time=self.processing_time + by)
 
     @property
@@ -231,7 +231,7 @@ class TestStream:
         time = self._time(given)
         if time <= self._announced:
             raise ValueError(
-                f"{self._next}: the watermark must move on from {format_time(self._announced)}, "
+                f"{self._next}: the watermark must move forward from {format_time(self._announced)}, "
                 f"not to {format_time(time)}"
             )
         return time
@@ -251,7 +251,7 @@ class TestStream:
     def _frame(self, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         schema = self.schema()
         if not isinstance(rows, list | tuple):
-            raise TypeError(f"{self._next}: add_elements takes a list of dicts, not {rows!r}")
+            raise TypeError(f"{self._next}: add_elements accepts a list of dicts, not {rows!r}")
         for row in rows:
             if not isinstance(row, Mapping):
                 raise TypeError(f"{self._next}: an element is a dict such as {{'user': 'a'}}, not {row!r}")

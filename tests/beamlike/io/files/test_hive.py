@@ -175,7 +175,7 @@ def test_columns_that_cannot_name_folders_are_refused_when_the_sink_is_declared(
     refused = {
         "knd": "step 'out': there is no column 'knd'; the columns are at, tags, _kind, event_time",
         "tags": r"step 'out': partition_by: column 'tags' is List\(String\), which cannot name a folder",
-        "_kind": "step 'out': partition_by: readers pass over folders that begin as '_kind' does; rename the column",
+        "_kind": "step 'out': partition_by: readers skip folders that begin like '_kind' does; rename the column",
     }
     for column, error in refused.items():
         with pytest.raises(bl.PlanError, match=error):
