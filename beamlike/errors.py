@@ -160,8 +160,8 @@ class SourceError(RunError):
     source: str | None = None
 
     def __str__(self) -> str:
-        told = str(self.args[0])
-        return told if self.source is None else f"source {self.source!r}: {told}"
+        message = str(self.args[0])
+        return message if self.source is None else f"source {self.source!r}: {message}"
 
 
 @contextmanager

@@ -113,8 +113,8 @@ class Refreshed:
                 else:
                     frames.append(piece.collect())
         if wrong:
-            told = "%r was read without %d rows or files that cannot be read; the first reason: %s"
-            _LOG.warning(told, self.source, sum(map(len, wrong)), wrong[0]["error"][0])
+            message = "%r was read without %d rows or files that cannot be read; the first reason: %s"
+            _LOG.warning(message, self.source, sum(map(len, wrong)), wrong[0]["error"][0])
         rows = pl.concat(frames).to_struct("row").implode()
         return pl.DataFrame({READ_AT: [now], CONTENT: rows}, self.schema())
 

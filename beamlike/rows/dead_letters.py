@@ -106,8 +106,8 @@ class DeadLetterCounts:
         The source counts the dead letters of steps before its watermark.
         """
         *_, (step, why) = self.errors.items() or [(name, "")]
-        told = why if step == name else f"in step {step!r}: {why}"
-        return attrs.evolve(self, errors={**self.errors, name: told} if self.errors else {})
+        error = why if step == name else f"in step {step!r}: {why}"
+        return attrs.evolve(self, errors={**self.errors, name: error} if self.errors else {})
 
     @classmethod
     def of_all(cls, parts: Iterable[DeadLetterCounts]) -> DeadLetterCounts:

@@ -40,7 +40,7 @@ class Future:
 
     def why(self, what: str, time: pl.Expr) -> pl.Expr:
         """Returns, as text, the reason why a time (us) is too far in the future; null if it is not."""
-        told = pl.concat_str(
+        why = pl.concat_str(
             pl.lit(f"{what} in the future: "),
             time_text(time.cast(_MOMENT), _MOMENT),
             pl.lit(
@@ -48,7 +48,7 @@ class Future:
                 f"{format_time(self.now)}"
             ),
         )
-        return pl.when(time > self.last).then(told)
+        return pl.when(time > self.last).then(why)
 
 
 def check_event_time_type(
@@ -175,8 +175,8 @@ def _in_another_unit(value: pl.Expr, unit: str) -> pl.Expr:
     for finer in list(_UNITS)[list(_UNITS).index(unit) + 1 :]:
         micros = number * (_UNITS[finer] or 1e-3)
         time = time_text(pl.when(micros.is_between(*_OUR_DAYS)).then(micros).cast(_MOMENT), _MOMENT)
-        told = pl.concat_str(pl.lit(f"; with timestamp_unit={finer!r} it is "), time)
-        hint = pl.when(micros.is_between(*_OUR_DAYS)).then(told).otherwise(hint)
+        why = pl.concat_str(pl.lit(f"; with timestamp_unit={finer!r} it is "), time)
+        hint = pl.when(micros.is_between(*_OUR_DAYS)).then(why).otherwise(hint)
     return hint
 
 

@@ -302,8 +302,8 @@ class Files:
     def warn_of_others(self, run: str) -> None:
         """Logs that the directory has files of other runs."""
         if others := part_files.of_others(self.folder, run, self.extension):
-            told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
-            _LOG.warning(told, self.folder, others)
+            message = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
+            _LOG.warning(message, self.folder, others)
 
     def start(self, run: str) -> None:
         """Makes the directory, and removes what an earlier run of this name left.

@@ -58,7 +58,7 @@ class Contact:
         Waits `PATIENCE` seconds, or `_FIRST` seconds if the servers have never answered.
         """
         since, patience = time.monotonic(), PATIENCE if self._has_answered else _FIRST
-        told = False
+        warned = False
         while True:
             try:
                 with self.failing("be asked for its topics"):
@@ -66,9 +66,9 @@ class Contact:
             except SourceError as error:
                 if time.monotonic() - since > patience or self._is_refused:
                     raise
-                if not told:
+                if not warned:
                     _LOG.warning("%s; trying again for %.0fs", error, patience)
-                told = True
+                warned = True
             else:
                 self._has_answered = True
                 self._complaints.clear()

@@ -146,7 +146,7 @@ class Log:
         self._next.update(ends)
         return self._buffer.take(ends)
 
-    def come(self, begin: Offsets, rows: int) -> Offsets:
+    def received(self, begin: Offsets, rows: int) -> Offsets:
         """Returns, by partition, the offset up to which messages after `begin` are in this process already.
 
         Stops at about `rows` messages. The client fetches ahead, so this sends no request. Messages that the broker has
@@ -186,10 +186,10 @@ class Log:
     def _lose(self, name: str, what: str, remedy: str) -> None:
         """Raises `DataLoss`, or logs the loss if it `skips`."""
         topic, partition = split_of(name)
-        told = f"topic {topic!r}, partition {partition}: {what}; on_data_loss='skip' {remedy}"
+        message = f"topic {topic!r}, partition {partition}: {what}; on_data_loss='skip' {remedy}"
         if not self.skips:
-            raise DataLoss(told)
-        _LOG.warning("%s", told)
+            raise DataLoss(message)
+        _LOG.warning("%s", message)
 
     def _kept(self, spans: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
         """Returns the spans without messages that retention has removed by now."""

@@ -99,7 +99,7 @@ class LogReader:
             end = self.source.last(self.log)
             self.at = _reached(self.log, self.at, end)
             return end
-        return {**self.end, **self.log.come({**dict.fromkeys(self.end, 0), **self.at}, self.rows)}
+        return {**self.end, **self.log.received({**dict.fromkeys(self.end, 0), **self.at}, self.rows)}
 
     def _ahead(self) -> Offsets:
         at = {**dict.fromkeys(self.end, 0), **self.at}

@@ -110,8 +110,8 @@ class KafkaSink:
                 raise unknown_column(name, rows.schema, rows.step)
         for name, dtype in columns.items():
             if isinstance(self.value, Json) and not has_values_of(rows.schema[name], dtype):
-                told = f"{type_name(rows.schema[name])}, and {type_name(dtype)} in bl.json(...)"
-                raise WrongType(f"the column {name!r} is {told}", step=rows.step)
+                types = f"{type_name(rows.schema[name])}, and {type_name(dtype)} in bl.json(...)"
+                raise WrongType(f"the column {name!r} is {types}", step=rows.step)
         if isinstance(self.value, Plain) and rows.schema[VALUE] not in (pl.String, pl.Binary):
             raise WrongType(
                 f"a message is text or bytes, but {VALUE!r} is {type_name(rows.schema[VALUE])}",
@@ -174,10 +174,10 @@ class KafkaSink:
             {**self._settings(), "enable.idempotence": True, "delivery.report.only.error": True}
         )
 
-        def told(error: Any, message: Any) -> None:
+        def delivered(error: Any, message: Any) -> None:
             failed.append(error.str())
 
-        self._produce(producer, frame, part, on_delivery=told)
+        self._produce(producer, frame, part, on_delivery=delivered)
         left = producer.flush(PATIENCE)
         if failed or left:
             why = failed[0] if failed else f"{left} messages were not accepted within {PATIENCE:.0f}s"
@@ -192,10 +192,10 @@ class KafkaSink:
         ours = [part.query, str(part.batch), str(part.task)]
         headers = list(zip(HEADERS, (text.encode() for text in ours), strict=False))
         for row, (key, value) in enumerate(self._messages(frame)):
-            told = [*headers, (HEADERS[-1], str(row).encode())]
+            numbered = [*headers, (HEADERS[-1], str(row).encode())]
             while True:
                 try:
-                    producer.produce(self.topic, value, key, headers=told, **choices)
+                    producer.produce(self.topic, value, key, headers=numbered, **choices)
                     break
                 except BufferError:
                     producer.poll(1.0)

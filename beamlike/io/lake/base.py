@@ -206,8 +206,8 @@ class LakeTable:
         if frame.is_empty():
             return {}
         rules = self._rules()
-        told = (self._key().pane, self._key().retracted) if self.upserts else ()
-        extra = [name for name in told if name is not None and name not in self._known.columns]
+        pane_columns = (self._key().pane, self._key().retracted) if self.upserts else ()
+        extra = [name for name in pane_columns if name is not None and name not in self._known.columns]
         rows = stored(frame.select(*self._known.columns, *extra))
         rules.require_values(rows)
         slices = [Slice(rows)] if self._is_staged() else self._slices(rows)

@@ -55,7 +55,7 @@ class Backlog:
             schema = {name: self._ahead.schema[name] for name in ("ms", "sequence")}
             places = pl.DataFrame([_place(name) for name, _ in entries], schema=schema, orient="row")
             found = times(entries)
-            self.came(found)
+            self.update(found)
             self._ahead = pl.concat([self._ahead, places.with_columns(found.alias(EVENT_TIME))])
         self._looked = looked
 
@@ -66,7 +66,7 @@ class Backlog:
         known = {**self._with_others, **dict(zip((name for name, _ in new), times(new), strict=True))}
         self._with_others = {name: known[name] for name in names if name in known}
 
-    def came(self, times: pl.Series) -> None:
+    def update(self, times: pl.Series) -> None:
         """Updates the newest event time by these times."""
         known = [*times.drop_nulls().sort().tail(1), *([] if self.newest is None else [self.newest])]
         self.newest = max(known, default=None)

@@ -86,7 +86,7 @@ class Group:
     _server: Any
 
     @contextmanager
-    def _told(self) -> Iterator[Any]:
+    def _errors(self) -> Iterator[Any]:
         try:
             yield self._server
         except redis().exceptions.RedisError as error:
@@ -103,7 +103,7 @@ class Group:
 
     def make(self, after: str) -> None:
         """Makes the group, which begins after this id, unless it exists."""
-        with self._told() as server:
+        with self._errors() as server:
             try:
                 server.xgroup_create(self.stream, self.name, after, mkstream=True)
             except redis().exceptions.ResponseError as error:
@@ -112,40 +112,40 @@ class Group:
 
     def now(self) -> int:
         """Returns the server's time in milliseconds. Ids of later messages are not before that."""
-        with self._told() as server:
+        with self._errors() as server:
             seconds, micros = server.time()
         return int(seconds * 1000 + micros // 1000)
 
     def delivered(self) -> str | None:
         """Returns the id of the last message that was delivered to any consumer; None if there is no such group."""
-        with self._told() as server:
+        with self._errors() as server:
             groups = server.xinfo_groups(self.stream) if server.exists(self.stream) else []
         found = [one["last-delivered-id"] for one in groups if one["name"].decode() == self.name]
         return found[0].decode() if found else None
 
     def next_entries(self, consumer: str, most: int) -> list[Entry]:
         """Delivers new messages to this consumer. They are consecutive in the stream."""
-        with self._told() as server:
+        with self._errors() as server:
             got = server.xreadgroup(self.name, consumer, {self.stream: ">"}, count=most)
         found = got.values() if isinstance(got, dict) else [entries for _, entries in got or []]
         return [_entry(one) for entries in found for one in _flat(entries)]
 
     def pending(self, consumer: str, most: int, first: str = "-", last: str = "+") -> list[str]:
         """Returns the ids that were delivered to this consumer and are not acknowledged, the oldest first."""
-        with self._told() as server:
+        with self._errors() as server:
             found = server.xpending_range(self.stream, self.name, first, last, most, consumername=consumer)
         return [one["message_id"].decode() for one in found]
 
     def others(self, consumer: str) -> list[str]:
         """Returns the other consumers with messages that are not acknowledged."""
-        with self._told() as server:
+        with self._errors() as server:
             summary = server.xpending(self.stream, self.name)
         names = [one["name"].decode() for one in summary["consumers"]]
         return [name for name in names if name != consumer]
 
     def claim(self, consumer: str, silent: int, most: int) -> list[str]:
         """Takes over messages that other consumers received at least `silent` ms ago and have not acknowledged."""
-        with self._told() as server:
+        with self._errors() as server:
             found = server.xautoclaim(self.stream, self.name, consumer, silent, count=most, justid=True)
         return [one.decode() for one in found]
 
@@ -153,7 +153,7 @@ class Group:
         """Returns the messages with these ids, without those that no longer exist."""
         found: list[Entry] = []
         for first in range(0, len(names), AT_ONCE):
-            with self._told() as server:
+            with self._errors() as server:
                 asked = server.pipeline(transaction=False)
                 for name in names[first : first + AT_ONCE]:
                     asked.xrange(self.stream, name, name)
@@ -202,7 +202,7 @@ class Group:
 
     def after(self, name: str, most: int, last: str = "+", *, inclusive: bool = False) -> list[Entry]:
         """Returns at most `most` messages after this id."""
-        with self._told() as server:
+        with self._errors() as server:
             begin = name if inclusive else f"({name}"
             got = server.xrange(self.stream, begin, last, count=min(most, AT_ONCE))
         return [_entry(one) for one in got]
@@ -211,7 +211,7 @@ class Group:
         """Acknowledges the messages with these ids."""
         ids = [*names]
         for first in range(0, len(ids), AT_ONCE):
-            with self._told() as server:
+            with self._errors() as server:
                 server.xack(self.stream, self.name, *ids[first : first + AT_ONCE])
 
 

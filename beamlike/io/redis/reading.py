@@ -105,7 +105,7 @@ class Reading(AnnouncingSource):
             return None
         if column == messages.TIME:
             return 1000 * min([now, *self._oldest_ids(consumer)])
-        self._backlog.came(self.source.times(entries))
+        self._backlog.update(self.source.times(entries))
         oldest = self._backlog.oldest(self.queue, consumer, self.source.times)
         if self._backlog.newest is None:
             return oldest

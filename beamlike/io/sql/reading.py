@@ -241,5 +241,5 @@ def _source_errors(url: sa.URL, table: str) -> Iterator[None]:
             raise ModuleNotFoundError(needs, name=error.name) from None
         raise without_driver(url, error) from None
     except Exception as error:
-        told = str(getattr(error, "orig", None) or error).strip()
-        raise SourceError(f"{table!r} of {shown(url)} cannot be read: {told}") from None
+        message = str(getattr(error, "orig", None) or error).strip()
+        raise SourceError(f"{table!r} of {shown(url)} cannot be read: {message}") from None
