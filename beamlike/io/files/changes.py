@@ -74,7 +74,7 @@ class Changes:
         self._unreported |= {file.path: _change(file, before) for file, before in changed}
 
     def report(self) -> dict[str, str]:
-        """Returns the files that changed since the last call, each with its size and time before and now."""
+        """Returns the files that were changed since the last call, each with its sizes and times before and now."""
         reported, self._unreported = self._unreported, {}
         return reported
 
