@@ -68,7 +68,7 @@ class Cut:
 
 
 @attrs.frozen
-class Batch:
+class FileBatch:
     """The input of a batch: pieces of files. `known`: if each file is a split, the files that are found with it."""
 
     cuts: tuple[Cut, ...]
@@ -122,13 +122,13 @@ class FileReader:
                 cuts, known = tuple(_joined(ahead.cut for ahead in pieces)), self._known
                 self._known = ()
                 position = {cut.file: to_facts(cut.place) for cut in cuts}
-                batch = PlannedBatch(to_facts(Batch(cuts, known)), position, self._peek() is not None)
+                batch = PlannedBatch(to_facts(FileBatch(cuts, known)), position, self._peek() is not None)
                 self._next = batch, [ahead.piece for ahead in pieces]
         return None if self._next is None else self._next[0]
 
     def read(self, batch: PlannedBatch) -> Pieces:
         """Returns the pieces, which were read ahead or are read again."""
-        planned = from_facts(Batch, batch.input)
+        planned = from_facts(FileBatch, batch.input)
         if self._next is not None and self._next[0].input == batch.input:
             pieces, self._next = self._next[1], None
         else:

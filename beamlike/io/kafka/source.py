@@ -117,7 +117,7 @@ class Kafka:
         servers: Brokers such as "localhost:9092", separated by commas, or a list.
         topics: The name of a topic, or a list of names.
         value: The format of values: `bytes` or `str` for a column `value`, or a format such as `bl.json({...})` with
-            columns of its own.
+            columns of its own. By default `bytes`.
         key: The format of keys, like `value`, with a column `key`. By default keys are not read.
         start: Where a run begins: "earliest", "latest", a datetime, or offsets by partition such as `{0: 1200}`, for
             several topics `{"plays": {0: 1200}}`.

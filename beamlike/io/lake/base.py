@@ -48,7 +48,7 @@ def is_mode(owner: object, attribute: attrs.Attribute[Mode], value: object) -> N
 
 
 @attrs.frozen
-class Written:
+class WrittenFile:
     """A written file: its row count, its size in bytes, and the values of its partition as text."""
 
     rows: int
@@ -57,7 +57,7 @@ class Written:
 
 
 @attrs.define
-class Known:
+class TableState:
     """The state of a run at its table: the columns to write, the table's rules, and names for its batches.
 
     Connections to catalogs are cached by `token`, so that a run never uses those of an earlier one.
@@ -75,7 +75,7 @@ class LakeTable:
 
     mode: Mode = attrs.field(default="append", validator=is_mode, kw_only=True, metadata=FOR_SINKS)
     _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
-    _known: Known = attrs.field(factory=Known, kw_only=True, repr=False)
+    _known: TableState = attrs.field(factory=TableState, kw_only=True, repr=False)
 
     distributed: ClassVar[bool] = True
     per_pane: ClassVar[bool] = False
@@ -112,7 +112,7 @@ class LakeTable:
         """Returns the last batch that is recorded in the table under this name."""
         raise NotImplementedError
 
-    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
+    def _append(self, name: str, batch: int, parts: Mapping[str, WrittenFile]) -> None:
         """Commits the parts, and records the batch."""
         raise NotImplementedError
 
@@ -136,7 +136,7 @@ class LakeTable:
         return attrs.evolve(self, rows=rows)
 
     def for_run(self) -> Self:
-        return attrs.evolve(self, known=Known())
+        return attrs.evolve(self, known=TableState())
 
     def check(self) -> None:
         """Makes the table if it does not exist. Raises `PlanError` if it does not fit.
@@ -215,7 +215,7 @@ class LakeTable:
 
     def _saved(self, one: Slice, part: Part) -> tuple[str, str]:
         path = f"{self._folder()}{one.folder}{part_name(part, uuid4().hex)}.parquet"
-        written = Written(len(one.rows), self._save(one.rows, path), dict(one.values))
+        written = WrittenFile(len(one.rows), self._save(one.rows, path), dict(one.values))
         return path, to_json(written).decode()
 
     def _slices(self, rows: pl.DataFrame) -> Iterable[Slice]:
@@ -252,7 +252,7 @@ class LakeTable:
             for path in parts:
                 self._remove(path)
         elif is_new:
-            self._append(name, batch, {path: from_json(Written, facts) for path, facts in parts.items()})
+            self._append(name, batch, {path: from_json(WrittenFile, facts) for path, facts in parts.items()})
 
     def _write_staged(self, name: str, batch: int, rows: pl.DataFrame) -> None:
         if not self.upserts:

@@ -15,7 +15,7 @@ import polars as pl
 from beamlike.errors import PlanError
 from beamlike.io.base import FromFile
 from beamlike.io.files.paths import absolute, path_text
-from beamlike.io.lake.base import LakeTable, Written
+from beamlike.io.lake.base import LakeTable, WrittenFile
 from beamlike.io.lake.delta_log import DeltaLog, rows_of
 from beamlike.io.lake.delta_rules import constraints_of, is_mapped, library_rows, rules_of, texts_of
 from beamlike.io.lake.rules import Rules, Slice, by_partition
@@ -166,7 +166,7 @@ class Delta(LakeTable):
         partitions = self._rules().partitions
         return by_partition(rows, texts_of(rows, partitions)) if partitions else [Slice(rows)]
 
-    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
+    def _append(self, name: str, batch: int, parts: Mapping[str, WrittenFile]) -> None:
         table, now = self._same_table(), time.time_ns() // 1_000_000
         added = [
             _deltalake().transaction.AddAction(

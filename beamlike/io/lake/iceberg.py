@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from beamlike.io.lake.base import LakeTable, Written
+from beamlike.io.lake.base import LakeTable, WrittenFile
 from beamlike.io.lake.rules import Rules
 from beamlike.io.sinks import Place
 from beamlike.system.durable import sync, sync_folders
@@ -132,7 +132,7 @@ class Iceberg(LakeTable):
         noted = self._table().properties.get(_note(name))
         return None if noted is None else int(noted)
 
-    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
+    def _append(self, name: str, batch: int, parts: Mapping[str, WrittenFile]) -> None:
         def add(change: Any, properties: dict[str, str]) -> None:
             # Each name has a unique id, so no file can be in the table already.
             change.add_files(list(parts), snapshot_properties=properties, check_duplicate_files=False)

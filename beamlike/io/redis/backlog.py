@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from beamlike.io.redis.client import AT_ONCE, Entry, Group
+from beamlike.io.redis.client import AT_ONCE, ConsumerGroup, Entry
 from windowing.columns import EVENT_TIME
 
 AHEAD: Final = 100_000
@@ -32,7 +32,7 @@ class Backlog:
         schema = {"ms": pl.Int64, "sequence": pl.UInt64, EVENT_TIME: pl.Int64}
         self._ahead = pl.DataFrame(schema=schema)
 
-    def oldest(self, group: Group, consumer: str, times: Times) -> int | None:
+    def oldest(self, group: ConsumerGroup, consumer: str, times: Times) -> int | None:
         """Returns the oldest event time (us) of messages that are not acknowledged.
 
         Messages that were delivered to this consumer are not included.
@@ -44,7 +44,7 @@ class Backlog:
         ahead = self._ahead[EVENT_TIME].min()
         return min(found if ahead is None else [*found, int(str(ahead))], default=None)
 
-    def _look(self, group: Group, delivered: str, times: Times) -> None:
+    def _look(self, group: ConsumerGroup, delivered: str, times: Times) -> None:
         """Examines messages that were added since the last call."""
         ms, sequence = _place(delivered)
         later = (pl.col("ms") > ms) | ((pl.col("ms") == ms) & (pl.col("sequence") > sequence))
@@ -59,7 +59,7 @@ class Backlog:
             self._ahead = pl.concat([self._ahead, places.with_columns(found.alias(EVENT_TIME))])
         self._looked = looked
 
-    def _ask(self, group: Group, consumer: str, times: Times) -> None:
+    def _ask(self, group: ConsumerGroup, consumer: str, times: Times) -> None:
         """Examines messages that were delivered to other consumers and are not acknowledged."""
         names = [name for other in group.others(consumer) for name in group.pending(other, AT_ONCE)]
         new = group.entries([name for name in names if name not in self._with_others])

@@ -77,7 +77,7 @@ def time_of_id(name: str) -> int:
 
 
 @attrs.frozen(eq=False)
-class Group:
+class ConsumerGroup:
     """A consumer group of a stream. Errors of the server are raised as `SourceError`."""
 
     url: str

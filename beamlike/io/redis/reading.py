@@ -12,7 +12,7 @@ from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Pieces
 from beamlike.io.redis import messages
 from beamlike.io.redis.backlog import Backlog
-from beamlike.io.redis.client import AT_ONCE, Entry, Group, time_of_id
+from beamlike.io.redis.client import AT_ONCE, ConsumerGroup, Entry, time_of_id
 from beamlike.io.sources import PlannedBatch, Position
 
 CONSUMER: Final = "consumer"
@@ -54,7 +54,7 @@ class Reading(AnnouncingSource):
     """
 
     source: StreamDeclaration
-    queue: Group
+    queue: ConsumerGroup
     _backlog: Backlog = attrs.field(factory=Backlog, init=False)
     _uncommitted: tuple[Any, list[Entry]] | None = attrs.field(default=None, init=False)
 

@@ -15,7 +15,7 @@ from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Announced, Pieces
 from beamlike.io.kafka.codecs import Codec
 from beamlike.io.redis import messages
-from beamlike.io.redis.client import Entry, Group, connect, is_address, kept_connection, shown
+from beamlike.io.redis.client import ConsumerGroup, Entry, connect, is_address, kept_connection, shown
 from beamlike.io.redis.reading import Reading
 from beamlike.io.sources import PlannedBatch, Position
 from beamlike.rows.event_time import read_event_time
@@ -146,9 +146,9 @@ class Redis(AnnouncingSource):
         """Opens the stream for one run, with its own connection."""
         return Reading(self, self._group(connect))
 
-    def _group(self, connected: Connect) -> Group:
+    def _group(self, connected: Connect) -> ConsumerGroup:
         options = tuple(sorted(self.options.items()))
-        return Group(self.url, self.stream, self.group, connected(self.url, options))
+        return ConsumerGroup(self.url, self.stream, self.group, connected(self.url, options))
 
     @property
     def after(self) -> str:
