@@ -146,7 +146,7 @@ def test_what_is_no_plan_is_an_error_that_says_so(tmp_path: Path) -> None:
     ("rows", "why"),
     [
         (None, r"(Wrong|Parts) must return rows as a DataFrame or LazyFrame of polars, not as NoneType"),
-        (pl.DataFrame({"at": [1]}).to_arrow(), "must give .* not as Table"),
+        (pl.DataFrame({"at": [1]}).to_arrow(), "must return .* not as Table"),
         (
             pl.DataFrame({"at": [1], "usr": ["ada"]}),
             "source 'plays' .* without column 'user' .* did you mean 'usr'",
