@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from beamlike.rows.uses import Uses
+from beamlike.rows.uses import StepUsage
 from beamlike.system.printable import printable
 from stages.facts import SPARSE, from_json, to_json
 from stages.progress.reports import held_percentiles
@@ -261,7 +261,7 @@ class BatchRecord:
     dead_letters: Mapping[str, int] = attrs.field(factory=dict, kw_only=True)
     errors: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
     batches: int = attrs.field(default=1, kw_only=True)
-    uses: Uses = attrs.field(factory=Uses, kw_only=True)
+    uses: StepUsage = attrs.field(factory=StepUsage, kw_only=True)
 
     @property
     def set_aside(self) -> Counter[str]:

@@ -12,7 +12,7 @@ import polars as pl
 from narwhals.exceptions import NarwhalsError
 
 from beamlike.errors import StepError
-from beamlike.rows.uses import Unused, Uses
+from beamlike.rows.uses import StepUsage, UnusedRows
 from beamlike.rows.values import row_json
 
 OnError = Literal["dead_letters", "fail"]
@@ -81,10 +81,10 @@ class DeadLetterCounts:
         return found
 
     @property
-    def uses(self) -> Uses:
+    def uses(self) -> StepUsage:
         """The steps that used some row, as far as is known, and those that used none."""
-        none = {name: Unused(count, self.firsts[name]) for name, count in self.counts.items() if count}
-        return Uses(self.used).then(Uses((), none))
+        none = {name: UnusedRows(count, self.firsts[name]) for name, count in self.counts.items() if count}
+        return StepUsage(self.used).then(StepUsage((), none))
 
     @property
     def total(self) -> int:

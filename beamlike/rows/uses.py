@@ -8,15 +8,15 @@ import attrs
 
 
 @attrs.frozen
-class Unused:
+class UnusedRows:
     """Rows of a step that could use none of them: their number, and the error of the first one."""
 
     rows: int
     error: str
 
-    def plus(self, later: Unused) -> Unused:
+    def plus(self, later: UnusedRows) -> UnusedRows:
         """Adds later rows."""
-        return Unused(self.rows + later.rows, self.error)
+        return UnusedRows(self.rows + later.rows, self.error)
 
 
 def _names(given: Iterable[str]) -> tuple[str, ...]:
@@ -24,18 +24,18 @@ def _names(given: Iterable[str]) -> tuple[str, ...]:
 
 
 @attrs.frozen
-class Uses:
+class StepUsage:
     """The sources and steps that could use `some` of their rows, and those that had rows and could use `none`.
 
     Law: `then` is associative, so neither bundles nor shards matter for what is known at the end.
     """
 
     some: tuple[str, ...] = attrs.field(default=(), converter=_names)
-    none: Mapping[str, Unused] = attrs.field(factory=dict)
+    none: Mapping[str, UnusedRows] = attrs.field(factory=dict)
 
-    def then(self, later: Uses) -> Uses:
+    def then(self, later: StepUsage) -> StepUsage:
         """Returns the uses of both."""
         some, none = {*self.some, *later.some}, dict(self.none)
         for name, unused in later.none.items():
             none[name] = none[name].plus(unused) if name in none else unused
-        return Uses(some, {name: unused for name, unused in none.items() if name not in some})
+        return StepUsage(some, {name: unused for name, unused in none.items() if name not in some})

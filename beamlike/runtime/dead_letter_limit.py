@@ -13,7 +13,7 @@ import attrs
 
 from beamlike.errors import TooManyDeadLetters
 from beamlike.records.model import BatchRecord
-from beamlike.rows.uses import Uses
+from beamlike.rows.uses import StepUsage
 
 _LOG = logging.getLogger("beamlike")
 
@@ -30,7 +30,7 @@ class Counts:
 
     rows: int = 0
     letters: Mapping[str, int] = attrs.field(factory=dict)
-    uses: Uses = attrs.field(factory=Uses)
+    uses: StepUsage = attrs.field(factory=StepUsage)
 
     @classmethod
     def of(cls, record: BatchRecord) -> Counts:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.records.model import BatchRecord, SourceRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
-from beamlike.rows.uses import Unused, Uses
+from beamlike.rows.uses import StepUsage, UnusedRows
 from tests.support.histories import goes_on
 from tests.support.shards import Query
 
@@ -224,13 +224,19 @@ def test_bundles_do_not_matter_at_the_end(given: list[str], rows_per_batch: int,
 
 @given(
     st.lists(
-        st.sampled_from([Uses(["a"]), Uses((), {"a": Unused(2, "x")}), Uses(["b"], {"a": Unused(1, "y")})])
+        st.sampled_from(
+            [
+                StepUsage(["a"]),
+                StepUsage((), {"a": UnusedRows(2, "x")}),
+                StepUsage(["b"], {"a": UnusedRows(1, "y")}),
+            ]
+        )
     ),
     st.integers(0, 9),
 )
-def test_then_is_associative(uses: list[Uses], cut: int) -> None:
-    def together(some: Sequence[Uses]) -> Uses:
-        total = Uses()
+def test_then_is_associative(uses: list[StepUsage], cut: int) -> None:
+    def together(some: Sequence[StepUsage]) -> StepUsage:
+        total = StepUsage()
         for one in some:
             total = total.then(one)
         return total
@@ -238,24 +244,24 @@ def test_then_is_associative(uses: list[Uses], cut: int) -> None:
     assert together(uses[:cut]).then(together(uses[cut:])) == together(uses)
 
 
-def record(number: int, uses: Uses) -> BatchRecord:
+def record(number: int, uses: StepUsage) -> BatchRecord:
     errors = {step: unused.error for step, unused in uses.none.items()}
     letters = {step: unused.rows for step, unused in uses.none.items()}
     sources = {"rows": SourceRecord(0, 600)}
     return BatchRecord(number, 0, sources, {}, dead_letters=letters, errors=errors, uses=uses)
 
 
-NONE = Uses((), {"it": Unused(600, "why")})
+NONE = StepUsage((), {"it": UnusedRows(600, "why")})
 
 
 def test_a_run_that_goes_on_knows_what_was_used_before_and_counts_a_batch_that_is_run_again_once() -> None:
-    batches = [record(0, Uses()), record(1, NONE)]
+    batches = [record(0, StepUsage()), record(1, NONE)]
     assert [BatchRecord.from_json(batch.to_json()) for batch in batches] == batches
     assert batches[0].then(batches[1]).uses == NONE
     goes_on(None, batches).take(record(1, NONE))
     with pytest.raises(bl.TooManyDeadLetters, match="none of its 1,200 rows; the first error: why"):
         goes_on(None, batches).take(record(2, NONE))
-    tally = goes_on(None, [record(0, Uses(["it"])), record(1, NONE)])
+    tally = goes_on(None, [record(0, StepUsage(["it"])), record(1, NONE)])
     for number in range(2, 5):
         tally.take(record(number, NONE))
     tally.end()
@@ -271,7 +277,7 @@ def test_each_run_on_a_checkpoint_tells_of_its_first_dead_letters(caplog: pytest
 
 
 def test_shards_do_not_matter_for_which_steps_could_use_a_row() -> None:
-    def known(shards: int) -> Uses:
+    def known(shards: int) -> StepUsage:
         p = bl.Pipeline("p")
         rows = texts(p, ["x", "1", "y"]).window_into(bl.FixedWindows("1m"))
         counted = rows.group_by("text", name="counted").aggregate(n=bl.count())
@@ -286,5 +292,5 @@ def test_shards_do_not_matter_for_which_steps_could_use_a_row() -> None:
     assert (
         known(1)
         == known(3)
-        == Uses(["counted", "some"], {"none": Unused(3, "ZeroDivisionError: division by zero")})
+        == StepUsage(["counted", "some"], {"none": UnusedRows(3, "ZeroDivisionError: division by zero")})
     )

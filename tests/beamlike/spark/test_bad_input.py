@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord
-from beamlike.rows.uses import Unused, Uses
+from beamlike.rows.uses import StepUsage, UnusedRows
 from beamlike.runtime.dead_letter_limit import Counted, DeadLetterLimit
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 
@@ -207,7 +207,7 @@ def test_what_was_used_before_is_known_on_any_file_system(spark: SparkSession, t
     for path in (str(tmp_path / "local"), "viewfs:///here/remote"):
         checkpoint, before = Checkpoint(spark, path), DeadLetterLimit()
         assert checkpoint.tally() == Counted()
-        before.take(BatchRecord(3, 0, {}, {}, uses=Uses(["parse"], {"cast": Unused(2, "why")})))
+        before.take(BatchRecord(3, 0, {}, {}, uses=StepUsage(["parse"], {"cast": UnusedRows(2, "why")})))
         for _ in range(2):
             checkpoint.keep_tally(before.counted)
         after = DeadLetterLimit(None, checkpoint.tally())
