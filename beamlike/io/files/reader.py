@@ -84,7 +84,7 @@ class _Ahead:
     height: int
 
 
-@attrs.define
+@attrs.define(eq=False)
 class FileReader:
     """Reads files on from a position, which has a `FileProgress` for each path.
 

@@ -25,7 +25,7 @@ from beamlike.io.kafka.messages import (
 from beamlike.io.kafka.offsets import Offsets, split_name, split_of
 
 
-@attrs.define
+@attrs.define(eq=False)
 class MessageBuffer:
     """Messages of each partition, in the order of their offsets. `headers`: whether to keep their headers."""
 

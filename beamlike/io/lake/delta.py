@@ -170,7 +170,12 @@ class Delta(LakeTable):
         table, now = self._same_table(), time.time_ns() // 1_000_000
         added = [
             _deltalake().transaction.AddAction(
-                path, part.size, part.values, now, True, json.dumps({"numRecords": part.rows})
+                path=path,
+                size=part.size,
+                partition_values=part.values,
+                modification_time=now,
+                data_change=True,
+                stats=json.dumps({"numRecords": part.rows}),
             )
             for path, part in parts.items()
         ]
