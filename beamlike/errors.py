@@ -14,7 +14,7 @@ from windowing.columns import EVENT_TIME, PANE_COLUMNS, RESERVED_PREFIX, WINDOW_
 COMPUTED: Final = frozenset(
     name.removeprefix(RESERVED_PREFIX) for name in (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
 )
-"""What rows have beside the user's columns: a function gives each as an expression."""
+"""The values of rows beside the user's columns; each is an expression such as `bl.event_time()`."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -40,7 +40,7 @@ class PlanError(ValueError):
         self.step = step
 
     def __str__(self) -> str:
-        # KeyError, a base of some kinds, would show the text in quotes.
+        # KeyError, a base class of some errors, would show the text in quotes.
         return str(self.args[0])
 
 
@@ -160,8 +160,8 @@ class SourceError(RunError):
     source: str | None = None
 
     def __str__(self) -> str:
-        told = str(self.args[0])
-        return told if self.source is None else f"source {self.source!r}: {told}"
+        message = str(self.args[0])
+        return message if self.source is None else f"source {self.source!r}: {message}"
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def naming_source(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         if type(error) is not OSError or error.errno is not None:
-            raise  # of this machine's files, whose kinds have names
+            raise  # an error of a local file, which has a class or number of its own
         failed = SourceError(f"it cannot be read: {without_colours(str(error)).strip()}")
         failed.source = name
         raise failed from error

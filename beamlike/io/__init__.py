@@ -1,4 +1,4 @@
-"""Sources and sinks: declarations that know how to read and write.
+"""Sources and sinks of rows: declarations of what a pipeline reads and writes.
 
 May import `rows`, `system` and all below them.
 """

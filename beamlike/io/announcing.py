@@ -18,18 +18,14 @@ class AnnouncingSource(ABC):
     then. `read` returns the rows of a planned batch, in process where it was planned, on Spark in a task.
 
     When a batch is committed, `committed` is called, possibly again after a run was killed; the next batch is planned
-    only
-    after that. A batch that was planned but not committed is read again, and `read` must return the same rows.
+    only after that. A batch that was planned but not committed is read again, and `read` must return the same rows.
 
     `p.read` needs no `watermark=` for such a source; with `bl.AnnouncedWatermark(idle_after="30s")` the watermark of
-    the
-    pipeline does not wait for the source while it plans nothing. A run without a checkpoint plans and reads, and
-    commits
-    nothing.
+    the pipeline does not wait for the source while it plans nothing. A run without a checkpoint plans and reads, and
+    commits nothing.
 
     Several runs may read one declaration. A source that learns something while it is read defines `opened(position)`,
-    which
-    returns a source of the same kind for one run.
+    which returns a source of the same kind for one run.
 
     Example:
         >>> import polars as pl
@@ -76,19 +72,18 @@ class AnnouncingSource(ABC):
 
         Returns:
             The batch, or None if there is no new input. With `input=None` a batch only moves the position or the
-            watermark. A
-            watermark that is None, or not later than the current one, has no effect.
+            watermark. A watermark that is None, or not later than the current one, has no effect.
         """
 
     @abstractmethod
-    def read(self, taken: PlannedBatch) -> PlannedRows:
+    def read(self, batch: PlannedBatch) -> PlannedRows:
         """Returns the rows of a planned batch, as a polars frame with the columns and types of `schema`.
 
         Raises:
             LookupError: The rows no longer exist.
         """
 
-    def committed(self, taken: PlannedBatch) -> None:
+    def committed(self, batch: PlannedBatch) -> None:
         """Called when the batch is done for good and will not be read again; possibly more than once."""
         return
 

@@ -21,12 +21,12 @@ from windowing.columns import (
 )
 
 Declared = tuple[tuple[str, pl.DataType], ...]
-"""A schema as part of a declaration: hashable."""
+"""A schema as part of a declaration, in hashable form."""
 
-# A Python datetime shows the years 1 to 9999. The limits of the global window lie far outside.
+# A Python datetime has the years 1 to 9999. The limits of the global window are far outside.
 FIRST_MOMENT: Final = -62_135_596_800_000_000
 LAST_MOMENT: Final = 253_402_300_799_999_999
-"""In microseconds since 1970."""
+"""The first and last time of a Python datetime, in microseconds since 1970."""
 
 _MOMENT: Final = pl.Datetime("us", "UTC")
 
@@ -47,7 +47,7 @@ _BEFORE: Final = (WINDOW_START, WINDOW_END)
 _AFTER: Final = (EVENT_TIME, PANE_TIMING, PANE_INDEX, PANE_RETRACTED)
 _MOMENTS: Final = (*_BEFORE, EVENT_TIME)
 SHOWN: Final = tuple(name.removeprefix(RESERVED_PREFIX) for name in (*_BEFORE, *_AFTER))
-"""The names under which sinks get system columns, before and after the columns of the user."""
+"""The plain names of system columns in sinks, before and after the user's columns."""
 
 
 @runtime_checkable
@@ -145,10 +145,8 @@ class WrittenInFrames(Protocol):
     """A sink that writes the frames of `output_frame` itself, in process and on Spark.
 
     `path`, if present, is the directory that only this sink writes to. If the attribute `distributed` is true, each
-    Spark
-    task writes its part of a batch; otherwise, or without the attribute, the driver writes the whole batch. The
-    protocols
-    in `beamlike.io.sinks` are what else a sink can do.
+    Spark task writes its part of a batch; otherwise, or without the attribute, the driver writes the whole batch. The
+    protocols in `beamlike.io.sinks` are what else a sink can do.
     """
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
@@ -164,17 +162,15 @@ class WrittenBySpark(Protocol):
 
 
 Sink: TypeAlias = WrittenInFrames | WrittenBySpark
-"""Where the rows of a collection go."""
+"""A sink of the rows of a collection."""
 
 
 def output_frame(frame: pl.DataFrame) -> pl.DataFrame:
     """Returns a collection's frame as sinks receive it: times are Datetime(us, UTC), system columns have plain names.
 
-    Columns: window_start, window_end (if there are windows); the user's; event_time; pane_timing, pane_index
-    (if there are panes), pane_retracted (if panes may be taken back). If a user's column has the name of a system
-    column,
-    the user's column is kept. A time that a Python datetime cannot hold, such as the limits of the global window, is
-    null.
+    Columns: window_start, window_end (if there are windows); the user's; event_time; pane_timing, pane_index (if there
+    are panes), pane_retracted (if panes may be taken back). If a user's column has the name of a system column, the
+    user's column is kept. A time that a Python datetime cannot hold, such as the limits of the global window, is null.
     """
     return frame.select(_output(frame.schema))
 
@@ -185,6 +181,7 @@ def output_schema(schema: Mapping[str, pl.DataType]) -> pl.Schema:
 
 
 def _output(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    # A user's column hides the system column with the same plain name.
     users = [name for name in schema if not name.startswith(RESERVED_PREFIX)]
 
     def shown(system: Iterable[str]) -> list[pl.Expr]:

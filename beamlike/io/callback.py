@@ -18,13 +18,11 @@ class Callback:
     """Calls `fn(frame, batch)` on the driver for every batch with rows.
 
     After a failure, a batch may be repeated under the same number: the function must then replace what it wrote for it.
-    If
-    the repeated batch has no rows this time, the frame is empty; the frame of the first batch of a continued run may be
-    empty, too.
+    If the repeated batch has no rows this time, the frame is empty; the frame of the first batch of a continued run may
+    be empty, too.
 
     A column may have times that Python cannot hold, such as `bl.window_end()` of the global window. Polars computes
-    with
-    them, but fails to print them or to convert them to dicts: a `ValueError` then names the column.
+    with them, but fails to print them or to convert them to dicts: a `ValueError` then names the column.
 
     Args:
         fn: A function of a polars frame with all rows of the batch, which must fit into the driver's memory, and of the

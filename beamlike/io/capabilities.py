@@ -51,7 +51,7 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sinks.TwoPhase,
     ),
 }
-"""All that is asked for by name. An object that lacks a name of a protocol may use the others as it likes."""
+"""The protocols that the engine uses. If an object lacks a name of a protocol, its other names are free."""
 
 _VALUES: Final = {"bool": (bool, "True or False"), "str": (str, "text")}
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -101,7 +101,7 @@ def _takes(method: Any, member: Any) -> bool:
         return False
     try:
         given = inspect.signature(method)
-    except (TypeError, ValueError):  # of C
+    except (TypeError, ValueError):  # implemented in C
         return True
     asked = list(inspect.signature(member).parameters.values())[1:]
     named = {one.name: None for one in asked if one.kind is Parameter.KEYWORD_ONLY}

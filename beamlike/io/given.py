@@ -13,7 +13,7 @@ def frame(rows: object, giver: str) -> pl.LazyFrame:
     if isinstance(rows, pl.DataFrame | pl.LazyFrame):
         return rows.lazy()
     kind = type(rows).__name__
-    raise TypeError(f"{giver} must give its rows as a DataFrame or LazyFrame of polars, not as {kind}")
+    raise TypeError(f"{giver} must return rows as a DataFrame or LazyFrame of polars, not as {kind}")
 
 
 def fitting(rows: object, giver: str, schema: pl.Schema) -> pl.LazyFrame:
@@ -22,9 +22,11 @@ def fitting(rows: object, giver: str, schema: pl.Schema) -> pl.LazyFrame:
     found = given.collect_schema()
     for name, dtype in schema.items():
         if name not in found:
-            raise TypeError(f"{giver} gave rows without column {name!r} of its schema{nearest(name, found)}")
+            raise TypeError(
+                f"{giver} returned rows without column {name!r} of its schema{nearest(name, found)}"
+            )
         if found[name] not in (dtype, pl.Null()):
             was, declared = type_name(found[name]), type_name(dtype)
-            raise TypeError(f"{giver} gave column {name!r} as {was}, but its schema says {declared}")
+            raise TypeError(f"{giver} returned column {name!r} as {was}, but its schema says {declared}")
     empty = [pl.col(name).cast(dtype) for name, dtype in schema.items() if found[name] != dtype]
     return given.with_columns(empty) if empty else given

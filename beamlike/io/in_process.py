@@ -10,13 +10,13 @@ from beamlike.io.planned import PlannedReader, planned_chunks
 from beamlike.io.sources import Chunk, Planned, Position, Reader, ReadInChunks, ReadInFiles, Resumable
 
 CHUNK_ROWS: Final = 250_000
-"""About how many rows are read at a time, where nobody says."""
+"""The default number of rows in a chunk."""
 
 InProcess: TypeAlias = ReadInChunks | Planned
 """A source that is read in process."""
 
 Continued: TypeAlias = Resumable | Planned
-"""A source that is read on from where an earlier run in process was."""
+"""A source that is read on from the position of an earlier run in process."""
 
 
 def chunks_of(source: InProcess, rows: int, *, apart: bool = False) -> Iterator[Chunk]:

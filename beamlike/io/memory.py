@@ -86,8 +86,8 @@ class RowsReader:
         end = min(self.row + (self.source.rows_per_batch or self.rows), total)
         return PlannedBatch([self.row, end], {_ROW: end}, end < total)
 
-    def read(self, taken: PlannedBatch) -> pl.LazyFrame:
-        first, self.row = taken.input
+    def read(self, batch: PlannedBatch) -> pl.LazyFrame:
+        first, self.row = batch.input
         return self.source.frame[first : self.row].lazy()
 
     def close(self) -> None:
@@ -99,6 +99,7 @@ def _frame(rows: Tabular, schema: pl.Schema | None) -> pl.DataFrame:
     try:
         if isinstance(rows, list | tuple):
             return _from_dicts(rows, schema)
+        # narwhals recognizes pandas and Arrow without importing them.
         native: Any = rows
         frame: pl.DataFrame = nw.from_native(native, eager_only=True).to_polars()
         if schema is None:
@@ -106,7 +107,7 @@ def _frame(rows: Tabular, schema: pl.Schema | None) -> pl.DataFrame:
         return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
         expected = "dicts, or a polars, pandas or Arrow frame, that fit its schema"
-        raise TypeError(f"Rows takes {expected}: {error}") from error
+        raise TypeError(f"Rows accepts {expected}: {error}") from error
 
 
 def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pl.Schema | None) -> pl.DataFrame:
@@ -114,7 +115,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pl.Schema | None) -> 
     if wrong is not None:
         raise TypeError(f"{wrong!r} is no dict")
     if not rows and schema is None:
-        raise ValueError("there are no rows to see the columns from; give schema=")
+        raise ValueError("there are no rows to infer the columns from; give schema=")
     for name, dtype in (schema or {}).items():
         if dtype.is_integer():
             _require_whole(name, [row.get(name) for row in rows], dtype)
@@ -163,6 +164,7 @@ class Memory:
         return ""
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
+        # An empty part replaces the rows of an earlier attempt, too.
         self._columns.update(frame.schema)
         if frame.is_empty():
             self._parts.pop(part, None)

@@ -54,26 +54,27 @@ class PlannedReader:
         if not isinstance(given, PlannedBatch):
             kind = type(self.source).__name__
             raise TypeError(
-                f"{kind}.plan must give a bl.PlannedBatch(input, position, ...) or None, not {given!r}"
+                f"{kind}.plan must return a bl.PlannedBatch(input, position, ...) or None, not {given!r}"
             )
         _require_data(given, self.source)
-        taken = given._replace(watermark=_microseconds(given.watermark, self.source))
-        moves = {**self.position, **taken.position} != self.position
-        return taken if taken.input is not None or moves or _announced(taken) > self._announced else None
+        batch = given._replace(watermark=_microseconds(given.watermark, self.source))
+        # A batch without input is planned only if it moves the position or the watermark, or a run would plan forever.
+        moves = {**self.position, **batch.position} != self.position
+        return batch if batch.input is not None or moves or _announced(batch) > self._announced else None
 
-    def read(self, taken: PlannedBatch) -> Pieces | pl.LazyFrame | Announced:
-        self.go_on_from(taken)
-        return read_planned(self._opened, taken, self.rows)
+    def read(self, batch: PlannedBatch) -> Pieces | pl.LazyFrame | Announced:
+        self.go_on_from(batch)
+        return read_planned(self._opened, batch, self.rows)
 
-    def committed(self, taken: PlannedBatch) -> None:
-        self._announced = max(self._announced, _announced(taken))
-        if taken.input is not None and isinstance(self._opened, AcceptsCommits):
-            self._opened.committed(taken)
+    def committed(self, batch: PlannedBatch) -> None:
+        self._announced = max(self._announced, _announced(batch))
+        if batch.input is not None and isinstance(self._opened, AcceptsCommits):
+            self._opened.committed(batch)
 
-    def go_on_from(self, taken: PlannedBatch) -> None:
+    def go_on_from(self, batch: PlannedBatch) -> None:
         """Moves the position behind this batch."""
-        self.position, self._next = {**self.position, **taken.position}, None
-        self._announced = max(self._announced, _announced(taken))
+        self.position, self._next = {**self.position, **batch.position}, None
+        self._announced = max(self._announced, _announced(batch))
 
     def close(self) -> None:
         if isinstance(self._opened, Closeable):
@@ -85,21 +86,22 @@ def opened(source: Planned, position: Position) -> Planned:
     if not isinstance(source, Openable):
         return source
     found = source.opened(position)
+    # The run calls the opened source where the declaration has these methods, and tasks use the declaration itself.
     for kind in (ReadAsPlanned, ReadInParts, AcceptsCommits):
         if isinstance(found, kind) != isinstance(source, kind):
             raise TypeError(
-                f"{type(source).__name__}.opened must give a source with the same methods (plan, read or read_part, "
+                f"{type(source).__name__}.opened must return a source with the same methods (plan, read or read_part, "
                 f"committed) for one run, not {found!r}"
             )
     return found
 
 
-def _announced(taken: PlannedBatch) -> int:
+def _announced(batch: PlannedBatch) -> int:
     """Returns the time (us) up to which a batch announces its source as complete.
 
     Without an announcement, it is less than `MIN_TIME`.
     """
-    return MIN_TIME - 1 if taken.watermark is None else cast(int, taken.watermark)
+    return MIN_TIME - 1 if batch.watermark is None else cast(int, batch.watermark)
 
 
 def planned_chunks(
@@ -108,28 +110,28 @@ def planned_chunks(
     """Yields batch after batch from a position on, while there is more input. Nothing is committed."""
     reader = PlannedReader(source, position or {}, rows)
     try:
-        while (taken := reader.new()) is not None:
-            yield reader.read(taken)
-            if not taken.more:
+        while (batch := reader.new()) is not None:
+            yield reader.read(batch)
+            if not batch.more:
                 return
     finally:
         reader.close()
 
 
-def read_planned(source: Planned, taken: PlannedBatch, rows: int) -> Pieces | pl.LazyFrame | Announced:
+def read_planned(source: Planned, batch: PlannedBatch, rows: int) -> Pieces | pl.LazyFrame | Announced:
     """Reads a planned batch, its parts in pieces of at most `rows` rows."""
-    found = _rows_of(source, taken, rows)
+    found = _rows_of(source, batch, rows)
     planned = found if isinstance(found, Pieces) else frame(found, type(source).__name__)
-    return planned if taken.watermark is None else Announced(planned, cast(int, taken.watermark))
+    return planned if batch.watermark is None else Announced(planned, cast(int, batch.watermark))
 
 
-def _rows_of(source: Planned, taken: PlannedBatch, rows: int) -> PlannedRows:
-    if taken.input is None:
+def _rows_of(source: Planned, batch: PlannedBatch, rows: int) -> PlannedRows:
+    if batch.input is None:
         return pl.DataFrame(schema=source.schema())
     if isinstance(source, ReadInParts):
-        return together([piece for part in taken.input for piece in pieces_of(source, part, rows)])
+        return together([piece for part in batch.input for piece in pieces_of(source, part, rows)])
     assert isinstance(source, ReadAsPlanned)
-    return source.read(taken)
+    return source.read(batch)
 
 
 def pieces_of(source: ReadInParts, part: Any, rows: int) -> Iterator[FromFile]:
@@ -139,15 +141,15 @@ def pieces_of(source: ReadInParts, part: Any, rows: int) -> Iterator[FromFile]:
         yield piece if isinstance(piece, FromFile) else FromFile(frame(piece, kind), kind)
 
 
-def _require_data(taken: PlannedBatch, source: object) -> None:
+def _require_data(batch: PlannedBatch, source: object) -> None:
     """Raises `TypeError` for a batch that a checkpoint cannot store, also in a run without a checkpoint."""
     method = f"{type(source).__name__}.plan"
-    if not isinstance(taken.position, Mapping):
+    if not isinstance(batch.position, Mapping):
         raise TypeError(
-            f"{method}: the position must be a dict of what changes, such as {{'next': 7}}, not {taken.position!r}"
+            f"{method}: the position must be a dict of what changes, such as {{'next': 7}}, not {batch.position!r}"
         )
     try:
-        json.dumps([taken.input, dict(taken.position)])
+        json.dumps([batch.input, dict(batch.position)])
     except (TypeError, ValueError) as error:
         raise TypeError(f"{method}: input and position must be data that JSON can hold: {error}") from None
 

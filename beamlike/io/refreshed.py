@@ -23,12 +23,12 @@ from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
 from windowing.time import format_duration, microseconds
 
 READ_AT: Final = "read_at"
-"""Of a reading: when it began, in microseconds since 1970."""
+"""The column with the time when a reading began, in microseconds since 1970."""
 CONTENT: Final = "rows"
-"""Of a reading: a list of its rows."""
+"""The column with the list of the rows of a reading."""
 
 KEPT: Final = 20
-"""So many readings are kept, for batches that are done again."""
+"""The number of readings that are kept for replayed batches."""
 
 _LOG = logging.getLogger("beamlike")
 
@@ -50,20 +50,16 @@ class Refreshed:
     """A bounded source that is read as a whole again and again, for side inputs that change slowly.
 
     Each reading replaces the one before, as a side of `bl.lookup` and others. Rows see the latest reading when they
-    arrive,
-    and wait for the first one. The event time of a reading is the time when it was read.
+    arrive, and wait for the first one. The event time of a reading is the time when it was read.
 
     On Spark, and in a run in process with a checkpoint, readings are stored beside the checkpoint, so that a replayed
-    batch
-    sees the same reading. If a reading fails, the log has a warning and the previous reading stays; if the first one
-    fails,
-    the run fails. Rows that the reader cannot read are counted in the log.
+    batch sees the same reading. If a reading fails, the log has a warning and the previous reading stays; if the first
+    one fails, the run fails. Rows that the reader cannot read are counted in the log.
 
     Args:
         source: A source with an end that can be read in process.
         every: The time between readings, a duration of processing time such as "5m". The source is checked between
-            batches,
-            so a reading may be later.
+            batches, so a reading may be later.
 
     Raises:
         TypeError: The source has no end, or cannot be read in process.
@@ -117,8 +113,8 @@ class Refreshed:
                 else:
                     frames.append(piece.collect())
         if wrong:
-            told = "%r was read without %d rows or files that cannot be read, the first for this reason: %s"
-            _LOG.warning(told, self.source, sum(map(len, wrong)), wrong[0]["error"][0])
+            message = "%r was read without %d rows or files that cannot be read; the first reason: %s"
+            _LOG.warning(message, self.source, sum(map(len, wrong)), wrong[0]["error"][0])
         rows = pl.concat(frames).to_struct("row").implode()
         return pl.DataFrame({READ_AT: [now], CONTENT: rows}, self.schema())
 
@@ -134,7 +130,7 @@ class Refreshed:
         try:
             return self.reading(now)
         except Exception as error:
-            _LOG.warning("%r cannot be read again, so what was read last stays: %s", self.source, error)
+            _LOG.warning("%r cannot be read again, so the previous reading stays: %s", self.source, error)
             return None
 
     def readings(self, clock: Clock) -> Iterator[pl.LazyFrame | None]:
@@ -178,9 +174,10 @@ class ReadingsAsFiles(Parquet):
         now = self.clock()
         reading = self.refreshed.next(now, int(there[-1].stem) if there else None)
         if reading is not None:
-            # A hidden name, until it is whole.
+            # Written under a hidden name, as listings must not see an incomplete file.
             hidden, file = folder / "_new", folder / f"{now:020d}.parquet"
             reading.write_parquet(hidden)
+            # The digest is written before the file has its name, so that no reading lacks one.
             _sum_of(file).write_text(json.dumps(size_and_digest(str(hidden))))
             os.replace(hidden, file)
             sync_tree(self.folder)

@@ -12,12 +12,12 @@ import polars as pl
 from beamlike.io.base import Part, Sink, WrittenInFrames
 
 ANY: Final = "\0"
-"""Whatever stands there in a name: no real one has it."""
+"""A placeholder for any text in a name; no real name contains it."""
 
 
 ARE_DOUBLED: Final = "their rows stay, and are written once more"
 STAY_UNTIL_REPLACED: Final = "their rows stay until a row with the same key and window replaces them"
-"""What a sink that cannot cut says of the rows of batches that are done again."""
+"""The sentences of sinks that cannot remove the rows of repeated batches."""
 
 
 @attrs.frozen
@@ -25,10 +25,8 @@ class Place:
     """A place that a sink writes to: `kind` says of what kind, such as a table, and `name` is what the user calls it.
 
     Two places with the same `key` are the same place, however they are spelt. `path` is the file or directory that
-    contains
-    the place, if there is one. `names` are patterns for what is written into a directory, folder by folder, with `ANY`
-    in
-    them.
+    contains the place, if there is one. `names` are patterns for what is written into a directory, folder by folder,
+    with `ANY` in them.
     """
 
     kind: str
@@ -36,6 +34,9 @@ class Place:
     key: tuple[str, ...] = ()
     path: str = ""
     names: tuple[str, ...] = ()
+
+
+# `isinstance` compares the names of methods only; `beamlike.io.capabilities` compares their signatures.
 
 
 @runtime_checkable
@@ -60,10 +61,8 @@ class RowKey:
     """The columns of `output_frame` that identify a row of a pane.
 
     `groups` are the keys of the grouping and the window. `pane` is the column with the index of the pane, `retracted`
-    the
-    column that marks a pane as taken back; each is None if there is no such column. With `per_pane`, the pane is part
-    of
-    the key.
+    the column that marks a pane as taken back; each is None if there is no such column. With `per_pane`, the pane is
+    part of the key.
     """
 
     groups: tuple[str, ...]
@@ -221,8 +220,8 @@ class TwoPhase(WrittenInFrames, Protocol):
 def overtaken(batch: int, latest: int) -> RuntimeError:
     """Returns the error for a batch that is in the sink already, or has a later one there, from another run."""
     return RuntimeError(
-        f"it has batch {latest} of this run already, and this is batch {batch}: another run goes on from a copy of the "
-        "checkpoint; stop both, and start the one that is to go on, which then tells what can be done"
+        f"it has batch {latest} of this run already, and this is batch {batch}: another run continues from a copy of "
+        "the checkpoint; stop both, and start the run to keep, which then reports what to do"
     )
 
 
@@ -247,6 +246,6 @@ def require_unique(frame: pl.DataFrame, key: RowKey) -> None:
     twice = frame.select(own).filter(pl.struct(own).is_duplicated()).head(1)
     if len(twice):
         raise ValueError(
-            f"two rows of one pane are alike in {', '.join(key.groups)}: {twice.row(0)}; steps after the grouping must "
-            "leave its keys as they are"
+            f"two rows of one pane have the same {', '.join(key.groups)}: {twice.row(0)}; steps after the grouping "
+            "must not change its keys"
         )

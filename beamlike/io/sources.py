@@ -18,9 +18,12 @@ from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Source
 from stages.strategies.base import Summary
 
 Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces | Announced
-"""What a batch takes of a source, or a piece of that. Collecting one may raise `Unreadable`."""
+"""The input of a batch from a source, or a piece of it. Collecting one may raise `Unreadable`."""
 
 AnySource = TypeVar("AnySource", bound=Source)
+
+
+# `isinstance` compares the names of methods only; `beamlike.io.capabilities` compares their signatures.
 
 
 @runtime_checkable
@@ -40,7 +43,7 @@ class ReadBySpark(Source, Protocol):
 
 
 Position: TypeAlias = Mapping[str, Any]
-"""Where a run is in a source: entries of which a batch changes some, such as the next offset of each partition."""
+"""The position of a run in a source. Each batch changes some entries, such as the next offset of each partition."""
 
 
 class PlannedBatch(NamedTuple):
@@ -73,7 +76,7 @@ class Reader(Protocol):
         Returns the same batch until it is read.
         """
 
-    def read(self, taken: PlannedBatch) -> Chunk:
+    def read(self, batch: PlannedBatch) -> Chunk:
         """Reads exactly the input that `new` returned, also in a later process that begins at the same position.
 
         Raises `LookupError` or `FileNotFoundError` if the input no longer exists.
@@ -87,7 +90,7 @@ class Reader(Protocol):
 class AcceptsCommits(Protocol):
     """A source, or a reader of one, that is notified when a batch is committed."""
 
-    def committed(self, taken: PlannedBatch) -> None:
+    def committed(self, batch: PlannedBatch) -> None:
         """Called when the batch is done for good; after a run was killed, possibly a second time."""
 
 
@@ -108,7 +111,7 @@ class Resumable(Source, Protocol):
 
 
 PlannedRows: TypeAlias = pl.DataFrame | pl.LazyFrame | Pieces
-"""What a planned batch has."""
+"""The rows of a planned batch."""
 
 
 @runtime_checkable
@@ -125,7 +128,7 @@ class ReadAsPlanned(Source, Protocol):
         {} is the position at the beginning.
         """
 
-    def read(self, taken: PlannedBatch) -> PlannedRows:
+    def read(self, batch: PlannedBatch) -> PlannedRows:
         """Returns the rows of a planned batch, the same each time. Raises `LookupError` if they no longer exist."""
 
 
@@ -304,8 +307,7 @@ class AcceptsEventTime(Protocol):
         """Returns the source with this column as its event time.
 
         Text formats then read the column as text, unless its type is declared, so that an invalid time can be shown as
-        it was
-        written.
+        it was written.
         """
 
 

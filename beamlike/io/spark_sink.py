@@ -29,10 +29,8 @@ class SparkSink:
     """Appends every batch with a Spark DataFrameWriter, for example to a Delta table. Runs on Spark only.
 
     Batches pass through the driver. The writer also receives the options `txnAppId` (of run and sink) and `txnVersion`
-    (the
-    batch): Delta uses them to skip a batch that it has already. Other formats ignore them, and have the rows of a
-    replayed
-    batch twice.
+    (the batch): Delta uses them to skip a batch that it has already. Other formats ignore them, and have the rows of a
+    replayed batch twice.
 
     Args:
         format: The format of the writer, such as "delta".

@@ -22,8 +22,7 @@ class SparkSource:
     """A streaming DataFrame that a function of the session returns. Runs on Spark only.
 
     Args:
-        reader: A function of the `SparkSession` that returns a DataFrame, such as
-            `lambda spark: spark.readStream.table("plays")`.
+        reader: A function of the `SparkSession` that returns a DataFrame, streaming or not.
         schema: Column names and types. By default Spark is asked for them when the pipeline is declared.
         watermark: The strategy for a source that announces its watermark; `p.read` then needs none.
 

@@ -16,13 +16,13 @@ from beamlike.rows.uses import StepUsage, UnusedRows
 from beamlike.rows.values import row_json
 
 OnError = Literal["dead_letters", "fail"]
-"""What becomes of a row that a step cannot use: it is set aside, or it fails the run."""
+"""The handling of a row that a step cannot use: it becomes a dead letter, or it fails the run."""
 
 UNCLAIMED: Final = "@dead-letters"
-"""Where dead letters go that no collection of the user's takes."""
+"""The target of dead letters that no collection of the user reads."""
 
 EXPRESSION_ERRORS: Final = (pl.exceptions.PolarsError, NarwhalsError)
-"""What expressions raise, lazily and at once."""
+"""The errors that expressions raise, both lazily and immediately."""
 
 SHOWN: Final = 1000  # characters of an error; a value that it quotes may be of any length
 
@@ -106,8 +106,8 @@ class DeadLetterCounts:
         The source counts the dead letters of steps before its watermark.
         """
         *_, (step, why) = self.errors.items() or [(name, "")]
-        told = why if step == name else f"in step {step!r}: {why}"
-        return attrs.evolve(self, errors={**self.errors, name: told} if self.errors else {})
+        error = why if step == name else f"in step {step!r}: {why}"
+        return attrs.evolve(self, errors={**self.errors, name: error} if self.errors else {})
 
     @classmethod
     def of_all(cls, parts: Iterable[DeadLetterCounts]) -> DeadLetterCounts:

@@ -43,7 +43,7 @@ _SPELLINGS = {
     **{name: name for name in _PYTHON.split()},
     "list": "list[str]",
 }
-"""Words for types, and how they are written."""
+"""Names of types -> their spelling in a schema."""
 
 
 def as_dtype(dtype: DTypeLike) -> pl.DataType:
@@ -79,9 +79,7 @@ def as_narwhals(dtype: pl.DataType) -> NarwhalsDType | None:
     found = nw.from_native(pl.Series(dtype=dtype), series_only=True).dtype
     try:
         return found if _from_narwhals(found) == dtype else None
-    except (
-        Exception
-    ):  # narwhals can read some types that it cannot make, and says so with errors of many kinds
+    except Exception:  # narwhals cannot construct some types that it can read; the errors are of many kinds
         return None
 
 

@@ -19,11 +19,11 @@ _WHOLE_NUMBER: Final = r"^\s*[+-]?\d+\s*$"
 _SHOWN: Final = 80  # characters of an unreadable value in an error
 
 DEAD_LETTERS: Final = pl.Schema({"step": pl.String(), "error": pl.String(), "row": pl.String()})
-"""A dead letter: the step that could not use the row, why, and the row's user columns as JSON."""
+"""The columns of a dead letter: the step that could not use the row, the reason, and the user's columns as JSON."""
 
 _MOMENT: Final = pl.Datetime("us")
 _OUR_DAYS: Final = (30 * 365 * DAY, 130 * 365 * DAY)
-"""Times (us) that events are likely to have, from about 2000 to 2100."""
+"""The range of likely event times (us), from about 2000 to 2100."""
 
 
 @attrs.frozen
@@ -40,7 +40,7 @@ class Future:
 
     def why(self, what: str, time: pl.Expr) -> pl.Expr:
         """Returns, as text, the reason why a time (us) is too far in the future; null if it is not."""
-        told = pl.concat_str(
+        why = pl.concat_str(
             pl.lit(f"{what} in the future: "),
             time_text(time.cast(_MOMENT), _MOMENT),
             pl.lit(
@@ -48,7 +48,7 @@ class Future:
                 f"{format_time(self.now)}"
             ),
         )
-        return pl.when(time > self.last).then(told)
+        return pl.when(time > self.last).then(why)
 
 
 def check_event_time_type(
@@ -87,10 +87,8 @@ def read_event_time(
     """Adds EVENT_TIME (Int64, microseconds UTC) read from `column`, which is not changed.
 
     EVENT_TIME is null if the value is null, is not a time, is outside [MIN_TIME, GLOBAL_WINDOW_END), or is too far in
-    the
-    `future`. Times without a zone are UTC. Fractions of a microsecond are rounded down; floats are rounded to the
-    nearest
-    microsecond, since they hold few decimal fractions exactly. Raises like `check_event_time_type`.
+    the `future`. Times without a zone are UTC. Fractions of a microsecond are rounded down; floats are rounded to the
+    nearest microsecond, since they hold few decimal fractions exactly. Raises like `check_event_time_type`.
     """
     dtype = lf.collect_schema()[column]
     check_event_time_type(dtype, unit, column=column)
@@ -120,7 +118,7 @@ def _scaled(number: pl.Expr, factor: int) -> pl.Expr:
         return number // 1_000
     if factor == 1:
         return number
-    # Polars multiplies modulo 2**64, so what would overflow is taken out before.
+    # Polars multiplies modulo 2**64, so numbers that would overflow are made null first.
     within = number.is_between(-(-MIN_TIME // factor), GLOBAL_WINDOW_END // factor)
     return pl.when(within).then(number) * factor
 
@@ -177,8 +175,8 @@ def _in_another_unit(value: pl.Expr, unit: str) -> pl.Expr:
     for finer in list(_UNITS)[list(_UNITS).index(unit) + 1 :]:
         micros = number * (_UNITS[finer] or 1e-3)
         time = time_text(pl.when(micros.is_between(*_OUR_DAYS)).then(micros).cast(_MOMENT), _MOMENT)
-        told = pl.concat_str(pl.lit(f"; with timestamp_unit={finer!r} it is "), time)
-        hint = pl.when(micros.is_between(*_OUR_DAYS)).then(told).otherwise(hint)
+        why = pl.concat_str(pl.lit(f"; with timestamp_unit={finer!r} it is "), time)
+        hint = pl.when(micros.is_between(*_OUR_DAYS)).then(why).otherwise(hint)
     return hint
 
 

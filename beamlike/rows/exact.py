@@ -15,7 +15,7 @@ from beamlike.rows.dtypes import as_dtype
 _TEXT: Final = (pl.String, pl.Categorical, pl.Enum)
 _TICKS: Final = {"ms": 0, "us": 3, "ns": 6}
 _SATURATED: Final = 2**63 - 1
-"""The number of nanoseconds that polars makes of an INT96 time of Parquet that is out of their range."""
+"""The number of nanoseconds that polars returns for a Parquet INT96 time out of range."""
 
 
 def stands_for(found: pl.DataType, dtype: pl.DataType) -> bool:
@@ -109,7 +109,7 @@ def _lost_in_struct(given: pl.Series, cast: pl.Series) -> pl.Series:
 def _lost_in_list(given: pl.Series, cast: pl.Series) -> pl.Series:
     values, others = _as_list(given), _as_list(cast)
     inner = [one.explode(empty_as_null=False, keep_nulls=False) for one in (values, others)]
-    if len(inner[0]) != len(inner[1]):  # a list that does not fit as a whole
+    if len(inner[0]) != len(inner[1]):  # some list is null as a whole
         return given.is_not_null() & (cast.is_null() | (values.list.len() != others.list.len()))
     bad = lost(*inner)
     if not bad.any():

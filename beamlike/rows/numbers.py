@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 _EXPONENT: Final = r"[eE]"
-_MOST: Final = 80  # digits; no type has so many
+_MOST: Final = 80  # digits; more than any type has
 
 
 def decimal_of(text: pl.Expr, dtype: pl.Decimal) -> pl.Expr:
@@ -22,10 +22,10 @@ def read_decimals(text: pl.Series, dtype: pl.Decimal) -> pl.Series:
     """Reads the decimals in a String column; null for invalid text, and for more digits than the type has."""
     powers = text.str.contains(_EXPONENT).fill_null(False).arg_true()
     if len(powers):
-        # Few writers use exponents, so that Python may see to these.
+        # Exponents are rare, so they are converted in Python.
         text = text.scatter(powers, [_written_out(value) for value in text.gather(powers)])
     found = text.cast(dtype, strict=False)
-    # Polars rounds to the scale.
+    # Polars would round to the scale.
     finer = text.str.contains(rf"\.\d{{{dtype.scale}}}\d*[1-9]").fill_null(False)
     return (
         found.to_frame("v").select(pl.when(~finer).then("v")).to_series().alias(text.name)

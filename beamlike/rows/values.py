@@ -15,7 +15,7 @@ from windowing.columns import RESERVED_PREFIX
 
 TimeUnit = Literal["ns", "us", "ms"]
 
-# In order of how often they are met; each is tried only on what those before it could not read.
+# In order of frequency; each is tried only on text that the formats before it could not read.
 _FORMS: Final = (
     "%+",  # RFC 3339, with a zone, after `T` or a blank
     "%Y-%m-%d %H:%M:%S%.f",
@@ -31,9 +31,9 @@ _FORMS: Final = (
     "%Y%m%dT%H%M%S%.f%#z",
 )
 _TICKS: Final = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_DAYS_SHOWN: Final = 260_000 * 365  # polars cannot write a date some 262_000 years away from 1970: it aborts
+_DAYS_SHOWN: Final = 260_000 * 365  # polars aborts when it formats a date about 262_000 years from 1970
 _SECONDS_SHOWN: Final = _DAYS_SHOWN * 86_400
-_SECONDS_IN_NS: Final = 9_223_372_035  # what Int64 nanoseconds hold
+_SECONDS_IN_NS: Final = 9_223_372_035  # the range of Int64 nanoseconds
 _SPECIAL: Final = (pl.Datetime, pl.Date, pl.Binary, pl.Duration)
 
 
@@ -61,7 +61,7 @@ def time_of(text: pl.Expr, time_unit: TimeUnit = "us") -> pl.Expr:
     )
     if time_unit != "ns":
         return read
-    # In nanoseconds polars wraps times beyond 1677 and 2262 around.
+    # In nanoseconds, polars wraps times outside of 1677 to 2262 around.
     seconds = time_of(text, "us").to_physical() // 1_000_000
     return pl.when(seconds.is_between(-_SECONDS_IN_NS, _SECONDS_IN_NS)).then(read)
 
@@ -105,7 +105,7 @@ def time_text(time: pl.Expr, dtype: pl.Datetime, form: str | None = None) -> pl.
     number = time.to_physical()
     limit = _SECONDS_SHOWN * _TICKS[dtype.time_unit]
     naive = number.cast(pl.Datetime(dtype.time_unit))
-    if limit < 2**63:  # nanoseconds never come that far
+    if limit < 2**63:  # nanoseconds are always in range
         naive = pl.when(number.is_between(-limit, limit)).then(naive)
     otherwise = pl.concat_str(number.cast(pl.String), pl.lit(dtype.time_unit))
     return pl.coalesce(naive.dt.strftime(form), otherwise)

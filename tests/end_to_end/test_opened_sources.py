@@ -29,7 +29,7 @@ def test_what_a_source_opens_must_be_of_its_kind() -> None:
 
     put_lines([1])
     p, _ = counted(Wrong("in"))
-    with pytest.raises(TypeError, match=r"Wrong\.opened must give a source with the same methods"):
+    with pytest.raises(TypeError, match=r"Wrong\.opened must return a source with the same methods"):
         p.run()
 
 

@@ -84,7 +84,7 @@ def test_a_source_that_is_gone_leaves_what_was_read_last(
 
     p.run(bl.LocalRunner(clock=clock, on_batch=gone))
     assert out.frame()["rate"].to_list() == [1, 1, 1, 1]
-    assert "cannot be read again, so what was read last stays" in caplog.text
+    assert "cannot be read again, so the previous reading stays" in caplog.text
 
 
 def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:

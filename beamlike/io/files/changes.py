@@ -13,7 +13,7 @@ from beamlike.errors import SourceError
 from beamlike.io.sources import FoundFile
 
 OnChange = Literal["ignore", "error"]
-"""Whether a file that was changed after it was read only warns, or fails the run."""
+"""The reaction to a file that was changed after it was listed: a warning, or a failure of the run."""
 
 _LOG = logging.getLogger("beamlike")
 
@@ -65,14 +65,16 @@ class Changes:
             return
         if self.on_change == "error":
             raise SourceError(
-                f"{_told(changed)}. Put its rows into a new file, and put back the one that was read"
+                f"{_message(changed)}. Put its rows into a new file, and put back the one that was read"
             )
-        _LOG.warning("%s. Write new rows to new files; on_change='error' fails the run here", _told(changed))
+        _LOG.warning(
+            "%s. Write new rows to new files; on_change='error' fails the run here", _message(changed)
+        )
         self.stamps |= {file.path: Stamp.of(file) for file, _ in changed}
         self._unreported |= {file.path: _change(file, before) for file, before in changed}
 
     def report(self) -> dict[str, str]:
-        """Returns the files that changed since the last call, each with its size and time before and now."""
+        """Returns the files that were changed since the last call, each with its sizes and times before and now."""
         reported, self._unreported = self._unreported, {}
         return reported
 
@@ -85,7 +87,7 @@ def check_on_change(owner: object, attribute: attrs.Attribute[OnChange], value: 
         )
 
 
-def _told(changed: list[tuple[FoundFile, Stamp]]) -> str:
+def _message(changed: list[tuple[FoundFile, Stamp]]) -> str:
     file, before = changed[0]
     others = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
     return (

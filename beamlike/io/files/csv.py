@@ -37,7 +37,7 @@ from beamlike.rows.numbers import in_range, narrow
 from beamlike.rows.values import from_text, reads_natively, row_json
 
 _LONGEST: Final = 4
-"""Blocks: a quote that is not closed within them is a stray one."""
+"""The number of blocks within which a quote must be closed; otherwise it is a stray one."""
 
 _INFERRED_FROM: Final = 10_000  # records
 _USUAL: Final = Dialect()
@@ -65,7 +65,7 @@ def blocks(
                 cut = _cut(held, read, dialect)
                 if not cut and length >= (_LONGEST - 1) * size:
                     cut = read.rfind(b"\n") + 1
-                # Views, and one join: a copy of megabytes costs about as much as half of their parsing.
+                # Views and a single join, as copying a block costs about half as much as parsing it.
                 view = memoryview(read)
                 if cut:
                     yield header, b"".join([header, *held, view[:cut]])
@@ -212,10 +212,8 @@ class Parser:
         """Returns a row for each record below the header, and dead letters for invalid records.
 
         Columns that the file or the record lacks are null. A record is a dead letter if it has too many fields, quotes
-        that do
-        not pair, bytes that are not text, or a value that is not of its type; so is every line of a file that has none
-        of the
-        columns, or whose header is not text. Blank lines are skipped, unless the file has one column.
+        that do not pair, bytes that are not text, or a value that is not of its type; so is every line of a file that
+        has none of the columns, or whose header is not text. Blank lines are skipped, unless the file has one column.
         """
         if why := self._foreign():
             return self._nothing(), of_lines(self.file, why, self._lines(block))
@@ -253,7 +251,7 @@ class Parser:
     def _read(
         self, block: bytes, columns: Mapping[str, pl.DataType], *, lenient: bool = False
     ) -> pl.DataFrame:
-        # With all columns of the file in its order, polars says where a line has more fields.
+        # With all columns of the file in its order, polars raises for a line with too many fields.
         frame = pl.scan_csv(
             block,
             separator=self.dialect.delimiter,
@@ -276,6 +274,7 @@ class Parser:
     def _sorted_out(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
         """Parses a block like `parse`, record by record where that is needed."""
         faults = list[Faulty]()
+        # Only bytes that polars refuses, or an empty row that may be a blank line, need a look at each record.
         if raises(lambda: self._as_text(block)) or _has_empty(self._read(block, as_text(self._columns))):
             good, faults = self._records(block.removeprefix(self.header))
             block = b"".join([self.header, *good])

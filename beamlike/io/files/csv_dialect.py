@@ -37,7 +37,7 @@ class Dialect:
         for name, value in given.items():
             if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise ValueError(f"CSV: {name} must be one ASCII character, not {value!r}")
-            if value.isalnum() or value in "+-.":  # numbers and flags are written without quotes
+            if value.isalnum() or value in "+-.":  # because numbers and booleans are written without quotes
                 raise ValueError(f"CSV: {name} must not be {value!r}, which is a part of numbers or words")
         if self.delimiter == self.quote:
             raise ValueError(f"CSV: delimiter and quote must differ, and both are {self.quote!r}")
@@ -69,8 +69,7 @@ class Dialect:
         """Returns records of at most `width` fields, lines with more fields, and lines whose quotes do not pair.
 
         A line whose quote is not closed is joined with the lines after it if that makes a record. Blank lines are
-        skipped, or
-        are a null in a file of one column.
+        skipped, or are a null in a file of one column.
         """
         good: list[bytes] = []
         ragged: list[bytes] = []
@@ -86,7 +85,7 @@ class Dialect:
         left = [line + b"\n" for line in reversed(block.removesuffix(b"\n").split(b"\n"))]
         held: list[bytes] = []
         while left or held:
-            if not left:  # the quote that is open is never closed
+            if not left:  # the open quote is never closed
                 unpaired.append(held[0])
                 left, held = held[:0:-1], []
                 continue
@@ -122,7 +121,7 @@ class Dialect:
             return f"it has one column, {shown}: is the delimiter {best!r}?"
         if {*map(_plainly, names)} & {*map(_plainly, wanted)}:
             return f"it has {shown}: names must agree in case and blanks, too"
-        return f"it has {shown}: has the file no header (header=False)?"
+        return f"it has {shown}: is there no header (header=False)?"
 
 
 def _plainly(name: str) -> str:

@@ -16,7 +16,7 @@ from beamlike.io.files.paths import open_file
 UTF8: Final = "utf-8"
 _KEPT: Final = "beamlike.kept"
 _ASCII: Final = 'a,"\n'
-_CONTROLS: Final = re.compile(rb"[\x80-\x9f]")  # of Latin-1, where others have letters
+_CONTROLS: Final = re.compile(rb"[\x80-\x9f]")  # control codes in Latin-1, printable characters in cp1252
 
 
 def require_encoding(name: object, whose: str) -> None:
@@ -75,7 +75,7 @@ def recoded(content: bytes, encoding: str, values: pl.DataFrame) -> bytes:
         having = (column.name for column in texts if column.str.contains(character, literal=True).any())
         where = next((f"column {name!r}" for name in having), "the header")
         raise ValueError(
-            f"{where} has {character!r}, which {encoding} has not; choose another encoding="
+            f"{where} has {character!r}, which {encoding} cannot encode; choose another encoding="
         ) from None
 
 

@@ -14,7 +14,7 @@ from beamlike.rows.exact import lost
 from beamlike.rows.values import json_ready
 
 ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises for bytes that it cannot read. Of storage that fails come `OSError`s, which are no faults."""
+"""The errors of polars for invalid bytes. A failing storage raises `OSError`, which is not a fault of the data."""
 
 _SHOWN: Final = 80  # characters of a value in an error
 

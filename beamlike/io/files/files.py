@@ -48,13 +48,11 @@ class Files:
 
     Files are read in order of modification time or path; in paths, `part-2` is before `part-10`. The order matters if a
     batch does not have all files: the watermark follows the rows that were read, so a file that is read after newer
-    events
-    is late, which the log reports. A copy may change modification times or make them equal; names are then often the
-    better order.
+    events is late, which the log reports. A copy may change modification times or make them equal; names are then often
+    the better order.
 
     A file is read once, by its path, and must not change. If a later listing has another size or time for it, the log
-    has a
-    warning.
+    has a warning.
 
     Folders with Hive names, such as `date=2026-01-01`, add a column to the files below them, of the declared type, else
     text.
@@ -89,9 +87,9 @@ class Files:
         default=None, kw_only=True, validator=text, metadata=FOR_SOURCES
     )
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
-    # The columns of the first file, as the pipeline has found them.
+    # The columns of the first file, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
-    # The run that writes beside what is there, until it is over.
+    # The run that writes beside existing files until its end.
     _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
 
     bounded: ClassVar[bool] = True
@@ -101,7 +99,7 @@ class Files:
     per_pane: ClassVar[bool] = False
     remembers: ClassVar[bool] = True
     splits: ClassVar[bool] = False
-    """Whether parts of a file can be read apart."""
+    """True if parts of a file can be read independently."""
 
     @order.validator
     def _is_an_order(self, attribute: attrs.Attribute[Order], value: object) -> None:
@@ -197,7 +195,7 @@ class Files:
                 if found := self._infer(file):
                     folders = dict.fromkeys(hive.values_of(file), pl.String())
                     return pl.Schema({**folders, **found})
-            except (*ERRORS, Damaged) as error:  # its rows are dead letters
+            except (*ERRORS, Damaged) as error:  # its rows become dead letters
                 whys = whys or f"; file {file!r}: {first_line(error)}"
         raise FileNotFoundError(f"there are no files with columns at {self.path!r}{whys} ({advice})")
 
@@ -304,8 +302,8 @@ class Files:
     def warn_of_others(self, run: str) -> None:
         """Logs that the directory has files of other runs."""
         if others := part_files.of_others(self.folder, run, self.extension):
-            told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
-            _LOG.warning(told, self.folder, others)
+            message = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
+            _LOG.warning(message, self.folder, others)
 
     def start(self, run: str) -> None:
         """Makes the directory, and removes what an earlier run of this name left.
@@ -319,11 +317,11 @@ class Files:
 
     def latest_batch(self, run: str) -> int | None:
         if not read_by_polars(self.folder):
-            return None  # no part can have been written
+            return None  # so no part can have been written
         return part_files.latest_batch(self.folder, run, self.extension)
 
     def cut(self, run: str, batch: int) -> str:
-        if read_by_polars(self.folder):  # else no part can have been written
+        if read_by_polars(self.folder):  # otherwise no part can have been written
             part_files.remove_after(self.folder, run, self.extension, batch)
         return ""
 
@@ -360,7 +358,7 @@ class Files:
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
         """Publishes the files of a batch. With `again`, first lists the folder and removes files of other attempts."""
         if not (parts or read_by_polars(self.folder)):
-            return  # no part can have been written
+            return  # so no part can have been written
         folder = self._target()
         if again:
             part_files.remove_others(folder, run, self.extension, batch, parts)

@@ -32,8 +32,7 @@ class Parquet(Files):
     """Parquet files, as a source or as a sink. Columns are matched by name, and unused columns are not read.
 
     Dead letters: a damaged file, or a damaged piece of one, as one dead letter; the rows of a file that lacks a
-    declared
-    column, or has it in an incompatible type; a row with a value that does not fit.
+    declared column, or has it in an incompatible type; a row with a value that does not fit.
 
     Args:
         path: A file, a directory, a glob, or a list of them. To write, a directory.
@@ -63,8 +62,9 @@ class Parquet(Files):
         return parquet.scan(file).collect_schema()
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        # Once for each file, as other tasks read its other parts.
         if self._schema is None and part == 0:
-            with suppress(*ERRORS):  # a file that cannot be read is a letter
+            with suppress(*ERRORS):  # an unreadable file becomes a dead letter below
                 warn_new(repr(self.path), self._content(), self._infer(file), file)
         return parquet.pieces(file, schema, rows, part, parts)
 
@@ -118,11 +118,9 @@ class CSV(_Text):
     r"""CSV files, as a source or as a sink. Columns are matched by name; those that a file or a line lacks are null.
 
     Dead letters: a line with more fields than the header, with a quote that is not closed, or with bytes that are
-    invalid
-    in the encoding; a row with a value that is not of its type; all lines of a file whose header has no declared
-    column.
-    Blank lines are skipped; in a file of one column they are a null. A quoted value may have line ends, and about 24
-    MB.
+    invalid in the encoding; a row with a value that is not of its type; all lines of a file whose header has no
+    declared column. Blank lines are skipped; in a file of one column they are a null. A quoted value may have line
+    ends, and about 24 MB.
 
     Args:
         path: A file, a directory, a glob, or a list of them. To write, a directory.
@@ -137,8 +135,7 @@ class CSV(_Text):
         quote: One ASCII character, or None for files without quotes.
         encoding: An encoding that Python knows, such as "latin-1" or "utf-16".
         null_values: Texts that are read as null in all columns, such as `["NA", "-"]`. Empty text without quotes is
-            always
-            null.
+            always null.
 
     Example:
         >>> from pathlib import Path
@@ -190,6 +187,7 @@ class CSV(_Text):
         text = frame.select(csv_columns(frame.schema))
         if self.quote is None:
             self._require_plain(text)
+        # polars writes UTF-8 only, so text in another encoding is converted in memory.
         buffer = None if is_utf8(self.encoding) else BytesIO()
         text.lazy().sink_csv(
             buffer or target,

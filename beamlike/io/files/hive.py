@@ -22,20 +22,20 @@ from beamlike.rows.values import csv_columns, from_text, reads_natively, row_jso
 _LOG = logging.getLogger("beamlike")
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
-"""What Hive and Spark escape in names; other characters, such as umlauts, they leave as they are."""
+"""The characters that Hive and Spark escape in names; others, such as umlauts, are not escaped."""
 
 _LONGEST_COLUMN: Final = 200
-"""Bytes of a column's name in that of a folder, which leave room for a part of the value."""
+"""The greatest number of bytes of a column name in a folder name, which leaves room for a part of the value."""
 
 _SHORTENED: Final = re.compile(r"=.*~[0-9a-f]{16}$", re.DOTALL)
 _CUT_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
 _DIGEST: Final = 17
-"""Characters: a tilde, and digits of the digest of a value that is too long for a name."""
+"""The number of characters of a tilde and the digest, for a value that is too long for a name."""
 
 _BOOLEANS: Final = {"true": True, "false": False}
 
 Piece = tuple[pl.LazyFrame | Faulty, int]
-"""Some rows of a file, or letters, and how many."""
+"""Rows of a file, or dead letters, and their number."""
 
 
 def column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> N
             what = f"partition_by: the name of column {name[:40]!r}... is too long for the name of a folder; rename it"
             raise PlanError(what, step=step)
         if is_hidden(name):
-            what = f"partition_by: readers pass over folders that begin as {name!r} does; rename the column"
+            what = f"partition_by: readers skip folders that begin like {name!r} does; rename the column"
             raise PlanError(what, step=step)
     if len(columns) == len(schema):
         raise PlanError("partition_by: takes all columns, and leaves none for the files", step=step)
@@ -113,12 +113,12 @@ def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, 
     """Yields the rows by folder, without the columns in its name.
 
     Empty text and the folder name of nulls become null, as in Hive. A value that is too long for a folder name is
-    shortened
-    in the name, and its column stays in the file.
+    shortened in the name, and its column stays in the file.
     """
     by = frame.select(columns)
     texts = by.select(csv_columns(by.schema)).cast(pl.String)
     texts = texts.with_columns(pl.all().replace(dict.fromkeys(("", _NULL))))
+    # No column of the user begins with a zero byte, so both can be in one frame.
     marks = {name: f"\0{name}" for name in columns}
     groups = frame.hstack(texts.rename(marks)).partition_by(*marks.values(), as_dict=True, include_key=False)
     for values, rows in groups.items():
@@ -152,7 +152,7 @@ def _is_too_long(whole: str) -> bool:
 
 
 def _is_shortened(whole: str) -> bool:
-    # A cut may have left up to five bytes of an escape or a character free.
+    # Cutting at an escape or a character may have left up to five bytes unused.
     return len(whole.encode()) > LONGEST_NAME - 6 and _SHORTENED.search(whole) is not None
 
 

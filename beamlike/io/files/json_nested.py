@@ -12,7 +12,7 @@ from beamlike.rows.exact import fields, lost
 from beamlike.rows.numbers import decimal_of, float_of
 
 MARK: Final = "\uffff"
-"""A character that is before a number that was quoted, and before no text: Unicode has no such character."""
+"""A prefix of quoted numbers. No text begins with it, as it is not a Unicode character."""
 
 
 def has(dtype: pl.DataType, kinds: Callable[[pl.DataType], bool]) -> bool:

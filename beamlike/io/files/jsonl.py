@@ -34,27 +34,27 @@ from beamlike.rows.numbers import narrow
 from beamlike.rows.values import from_text, reads_natively
 
 BLOCK: Final = 8 << 20
-"""Bytes that are parsed at once."""
+"""The number of bytes that are parsed at once."""
 
 _NOTHING: Final = pl.Schema({"": pl.String()})
 _NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
-"""What polars writes out as JSON where text is asked for: each of them reads only values of its own kind."""
+"""The types that polars converts to JSON in a text column; each reads only values of its own kind."""
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _DEEPEST: Final = 64  # levels
 
 _KEY: Final = re.compile(rb'"([^"\\]*)"[ \t]*:')
-"""Names of columns, and much that only looks like one: those of nested objects, and parts of texts."""
+"""A name of a column, or text that looks like one, such as names in nested objects."""
 
 _INEXACT: Final = r"(?:-?(?:\d+[.eE]|\d{19})|-0)"
-"""How a number begins that is not the same after it was an integer or a float of polars."""
+"""The beginning of a number that polars would change as an integer or a float."""
 
 _NUMBER: Final = r'((?:"(?:[^"\\]|\\.)*"|[^"\d-])*)(-?\d[\d.eE+-]*)'
-"""A number, with all that is before it and after the last one."""
+"""A number, with the text between the number before and this one."""
 
 _HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
-"""A first surrogate without a second one, of which polars makes a null character. A second one alone it refuses."""
+"""A first surrogate without a second one, which polars reads as a null character. It refuses a second one alone."""
 
 
 def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
@@ -84,7 +84,7 @@ def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
 def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
     """Returns the type that polars reads for a column, and the expression for the declared one; else `TypeError`."""
     value = pl.col(name)
-    if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # polars panics
+    if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # which polars cannot read
         return pl.Int64(), value.cast(dtype, strict=False)
     if dtype == pl.Float32:
         return pl.Float64(), narrow(value)
@@ -229,7 +229,7 @@ def _is_text(dtype: pl.DataType) -> bool:
 def _with_numbers_quoted(block: bytes, mark: str = "") -> bytes:
     """Returns the block with all numbers as text. Each of its lines must be an object."""
     lines = pl.Series(block.split(b"\n"), dtype=pl.Binary).cast(pl.String)
-    # Each match takes what is before a number with it, so that none begins within a text; the last one is taken off.
+    # A match includes the text before a number, so that none begins within a string. The appended 0 is removed.
     quoted = (lines + "0").str.replace_all(_NUMBER, f'${{1}}"{mark}${{2}}"').str.head(-3 - len(mark))
     return "\n".join(quoted).encode()
 
@@ -244,7 +244,7 @@ def _no_texts(
 ) -> Iterator[tuple[str, pl.Series]]:
     """Yields text columns with the rows in which polars made text of a list, an object or a boolean."""
     texts = [name for name, dtype in found.schema.items() if dtype == pl.String]
-    # Where a time or a number is read from it, such a text does not fit anyway.
+    # A column that is converted to a time or number makes such text null anyway.
     texts = [name for name in texts if not (typed[name].is_temporal() or typed[name].is_decimal())]
     alike = found.select(map(_looks_like_no_text, texts))
     suspects = {name: rows for name in texts if len(rows := alike[name].arg_true())}
@@ -266,7 +266,7 @@ def _half(text: bytes) -> str | None:
     """Returns an escape that is half a character; None if there is none."""
     if _HALF.search(text) is None:
         return None
-    found = _HALF.search(text.replace(rb"\\", b"  "))  # a backslash is escaped there, and no surrogate
+    found = _HALF.search(text.replace(rb"\\", b"  "))  # an escaped backslash does not begin an escape
     return None if found is None else text[found.start() : found.start() + 6].decode("ascii", "replace")
 
 
@@ -283,7 +283,7 @@ def _objects(lines: Sequence[bytes]) -> tuple[list[int], list[tuple[int, str]]]:
     block = b"".join(lines)
     if not lines or not (_half(block) or raises(lambda: _require_rows(block, len(lines)))):
         return [*range(len(lines))], []
-    # Python is slower than polars over a whole block, but faster than by halving it where some are wrong.
+    # Python is slower than polars for a whole block, but faster than bisection if some lines are invalid.
     good, wrong = list[int](), list[tuple[int, str]]()
     for index, line in enumerate(lines):
         if why := _fault(line):
@@ -352,7 +352,7 @@ def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) 
     if raw:
         flat = pl.Schema({name: pl.String() for name in raw if name not in nested})
         as_text = _as_written_in(block, _read(block, flat), flat) if flat else pl.DataFrame(height=len(good))
-        # The line has the text of a nested value.
+        # Nested values only need a mark, as their text is read from the line.
         as_text = as_text.with_columns(
             pl.when(there[name].is_not_null()).then(pl.lit("")).alias(name) for name in nested
         )

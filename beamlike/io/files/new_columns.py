@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from typing import Final
 
 _LOG = logging.getLogger("beamlike")
-_TOLD: Final[set[tuple[str, str]]] = set()
+_LOGGED: Final[set[tuple[str, str]]] = set()
 _UNREPORTED: Final[dict[str, dict[str, str]]] = {}
-"""By path of a source: the columns that its files have and that it does not read, each with the first such file."""
+"""Path of a source -> the columns that it left out, each with the first file that has it."""
 
 
 def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -> None:
-    """Logs which of the `names` in a file are none of the columns that are read, each once for a source at `path`."""
+    """Logs the `names` in a file that are not read, each once for a source at `path`, and stores them for `report`."""
     left_out = [name for name in names if name not in {*known}]
     if not left_out:
         return
     _UNREPORTED[path] = {**dict.fromkeys(left_out, file), **_UNREPORTED.get(path, {})}
-    there = {name for source, name in _TOLD if source == path}
+    there = {name for source, name in _LOGGED if source == path}
     new = [name for name in left_out if name not in there]
     if not new:
         return
-    _TOLD.update((path, name) for name in new)
+    _LOGGED.update((path, name) for name in new)
     _LOG.warning(
         "%s: file %r has the %s %s, which the first megabytes of the first file lack: without schema= columns are read "
         "from there, so these values are left out; declare the columns with schema=",
@@ -31,11 +31,11 @@ def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -
 
 
 def report(path: str) -> dict[str, str]:
-    """Returns the columns that files of the source at `path` had and it did not read since the last call."""
+    """Returns the columns, with a file of each, that the source at `path` has left out since the last call."""
     return _UNREPORTED.pop(path, {})
 
 
 def forget(path: str) -> None:
-    """Forgets what was logged of an earlier source at this path."""
+    """Removes what was logged or stored for an earlier source at this path."""
     _UNREPORTED.pop(path, None)
-    _TOLD.difference_update([one for one in _TOLD if one[0] == path])
+    _LOGGED.difference_update([one for one in _LOGGED if one[0] == path])

@@ -10,13 +10,13 @@ from typing import Final, Literal
 from beamlike.io.sources import FoundFile
 
 Order = Literal["modified", "path"]
-"""By modification time, then path; or by path alone."""
+"""The order of files: by modification time, then path; or by path."""
 
 ADVICE: Final[Mapping[Order, str]] = {
     "modified": "files are read in order of modification time; order='path' reads them in order of their names",
     "path": "files are read in order of their names; order='modified' reads them in order of modification time",
 }
-"""What the log says of an order that makes rows late."""
+"""The advice in the log if the order of files makes rows late."""
 
 _NUMBER: Final = re.compile(r"([0-9]+)")
 

@@ -46,8 +46,7 @@ def pieces(
     """Yields part `part` of `parts` of the rows, in order, in pieces of at most `rows` rows, with their row counts.
 
     A piece is read when it is collected, which may raise `Unreadable`. Dead letters are rows of a file that lacks a
-    column
-    or has it in an incompatible type, and rows with a value that does not fit.
+    column or has it in an incompatible type, and rows with a value that does not fit.
     """
     try:
         lf = scan(file)
@@ -58,11 +57,12 @@ def pieces(
             lf = scan(file, found)
         height = lf.select(pl.len()).collect().item()
     except ERRORS as error:
-        if part == 0:
+        if part == 0:  # one dead letter for the file, although several tasks read it
             yield of_file(file, f"not a Parquet file that can be read: {first_line(error)}"), 1
         return
     reader = _SliceReader(file, lf, found, schema, old)
     first, last = height * part // parts, height * (part + 1) // parts
+    # Pieces of nearly equal size, none of them over `rows`.
     size = -(-(last - first) // max(1, -(-(last - first) // rows)))
     for offset in range(first, last, size or 1):
         yield from reader.piece(offset, min(size, last - offset))
@@ -77,7 +77,7 @@ class _SliceReader:
     found: pl.Schema
     schema: pl.Schema
     old: Collection[str] = ()
-    """The columns with times in INT96, which nanoseconds may not hold."""
+    """The columns with INT96 times, which may be out of the range of nanoseconds."""
     _wrong: str | None = attrs.field(init=False)
     _checked: tuple[str, ...] = attrs.field(init=False)
 
@@ -152,7 +152,7 @@ class _SliceReader:
             except ERRORS as error:
                 if raises(wanted.collect):
                     raise Unreadable(self._damaged(offset, length, error), left_out) from error
-                raise  # a user's expression that came with the predicate
+                raise  # the error of a user's expression in the predicate
 
         return register_io_source(read, schema=self.schema, is_pure=True)
 
@@ -173,7 +173,7 @@ def _of_int96(file: str, found: pl.Schema, schema: pl.Schema) -> list[str]:
         with open_file(file) as handle, pq.ParquetFile(handle) as metadata:
             leaves = [metadata.schema.column(index) for index in range(len(metadata.schema))]
     except pa.ArrowNotImplementedError:
-        return []  # of a type that only polars writes, which writes no INT96
+        return []  # a type that only polars writes, which writes no INT96
     old = [leaf.path for leaf in leaves if leaf.physical_type == _INT96]
     return [name for name in suspects if any(path == name or path.startswith(f"{name}.") for path in old)]
 

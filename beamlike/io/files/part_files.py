@@ -1,9 +1,11 @@
 """Output files: one for each part, under its own name, published as a whole.
 
-folder/part-RUN-000007-000.parquet                a published part: run, batch and task
-folder/.part-RUN-000007-000.parquet.HEX.tmp       an attempt at a part, not published yet
-folder/.part-RUN.parquet.tmp/                     the parts of a run that are published together at its end
-folder/.part-RUN.parquet.lock                     the lock of the run
+Names in a sink's folder:
+
+    part-RUN-000007-000.parquet             a published part: run, batch and task
+    .part-RUN-000007-000.parquet.HEX.tmp    an attempt at a part, not published yet
+    .part-RUN.parquet.tmp/                  the parts of a run that are published together at its end
+    .part-RUN.parquet.lock                  the lock of the run
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def clear(folder: str, run: str, extension: str) -> None:
     if is_remote(folder):
         return
     for below, _ in reversed([*_partitions(folder)][1:]):
-        with suppress(OSError):  # something is in it
+        with suppress(OSError):  # it is not empty
             os.rmdir(os.path.join(folder, below))
 
 
@@ -82,7 +84,7 @@ def remove_others(folder: str, run: str, extension: str, batch: int, parts: Mapp
     stale = (f"{prefix}{batch:06d}-", f".{prefix}")
     names = {path: os.path.basename(path) for path in _files(folder)}
     found = [path for path, name in names.items() if name.startswith(stale) and ours.fullmatch(name)]
-    # Object stores may list what we escape in names as it was before.
+    # Object stores may list escaped characters of names in unescaped form.
     _remove(folder, set(found).difference(parts, parts.values(), map(unquote, parts.values())))
 
 
@@ -127,8 +129,7 @@ def forget_killed(folder: str, run: str, extension: str, before: str = "") -> No
     """Removes the folder beside of earlier runs of this name, and those of other runs that were killed.
 
     `before`: the path prefix of their locks, if these are outside of the folder. The folders of other runs are moved
-    into
-    this run's own folder first, which is fast, so that a new run of such a name does not wait for the removal.
+    into this run's own folder first, which is fast, so that a new run of such a name does not wait for the removal.
     """
     if is_remote(folder):
         forget_beside(folder, run, extension)
@@ -152,7 +153,7 @@ def publish(folder: str, run: str, extension: str) -> None:
     names = _files(beside) if is_remote(folder) or os.path.isdir(beside) else []
     if names or is_remote(folder) or os.path.isdir(folder):
         clear(folder, run, extension)
-    # What is hidden there is of attempts that failed.
+    # Hidden files are from attempts that failed.
     _move(beside, folder, {name: name for name in names if not _is_hidden(name)})
     forget_beside(folder, run, extension)
 
@@ -210,7 +211,7 @@ def _partitions(folder: str, below: str = "") -> Iterator[tuple[str, list[os.Dir
     except FileNotFoundError:
         if not below:
             raise
-        return  # another run has removed it, as nothing was in it
+        return  # another run has removed it, as it was empty
     yield below, entries
     for entry in entries:
         if "=" in entry.name and entry.is_dir() and not leads_back(entry.path):
@@ -230,10 +231,8 @@ def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[s
     """Writes files that are not visible before `show`. Returns the name of each now -> its path below the folder.
 
     Each has a hidden name of its own, so attempts at one part do not disturb each other, and is synced. Attempts that
-    are
-    not published are removed by `remove_others` and `clear`. An object store cannot rename, and shows an object once it
-    is
-    complete, so files there are written under their final names.
+    are not published are removed by `remove_others` and `clear`. An object store cannot rename, and shows an object
+    once it is complete, so files there are written under their final names.
     """
     if is_remote(folder):
         for name, save in saves.items():
@@ -253,6 +252,7 @@ def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[s
 
 def _save(folder: str, name: str, save: Callable[[str], object]) -> None:
     _make(folder)
+    # Synced before `show` renames it: after a power cut, a final name never has incomplete content.
     save(f"{folder}/{name}")
     sync(f"{folder}/{name}")
 

@@ -23,7 +23,7 @@ _POLARS: Final = frozenset(
 )
 _IN_BUCKETS: Final = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
 LONGEST_NAME: Final = 255
-"""Bytes that the name of a file or folder may have on common file systems."""
+"""The greatest number of bytes in the name of a file or folder on common file systems."""
 
 _STEP: Final = 16 << 10  # bytes
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
@@ -84,10 +84,8 @@ def list_files(path: str) -> list[FoundFile]:
     """Returns the files that a path, directory or glob names, in order of modification time.
 
     Directories are searched recursively, except links to one of their parents. Below the path, files and directories
-    whose
-    name begins with `_` or `.` are skipped, and files whose name marks them as being copied. Raises
-    `FileNotFoundError`,
-    with the message of `nothing_at`, if nothing has the name.
+    whose name begins with `_` or `.` are skipped, and files whose name marks them as being copied. Raises
+    `FileNotFoundError`, with the message of `nothing_at`, if nothing has the name.
     """
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):
@@ -113,7 +111,7 @@ def require_bucket(path: str) -> None:
         name = base.partition("/")[0]
         try:
             found = system.get_file_info(name)
-        except OSError:  # who may list files in it may not be told of it
+        except OSError:  # listing its files may be allowed although this request is not
             return
         if found.type == fs.FileType.NotFound:
             raise FileNotFoundError(f"there is no bucket {name!r}, for {path!r}")
@@ -128,7 +126,7 @@ def _local(path: str) -> Iterator[FoundFile]:
 def _named(path: str) -> list[str]:
     """Returns the local paths that a path or glob names."""
     if not is_pattern(path):
-        with suppress(FileNotFoundError, NotADirectoryError):  # not what may not be looked at
+        with suppress(FileNotFoundError, NotADirectoryError):  # but not for missing permissions
             os.stat(path)
             return [path]
         return []
@@ -142,14 +140,14 @@ def _matching(pattern: str, given: int) -> Iterator[str]:
 
     Links back to a parent are skipped.
     """
-    deep = _DEEP.search(pattern) if pattern != "**" else None  # what is here, to any depth
+    deep = _DEEP.search(pattern) if pattern != "**" else None  # the current folder, at any depth
     if deep is None:
         yield from (match for match in glob.glob(pattern) if not _goes_round(match, given))
         return
     head, tail = pattern[: deep.start()], pattern[deep.end() :]
     for base in _matching(head, given) if _WILDCARD.search(head) else [head]:
         for folder, _ in _walk(base or os.curdir):
-            if not tail:  # all that is below
+            if not tail:  # everything below
                 yield folder
                 break
             inner = glob.escape(folder if base else folder[2:])  # without the dot
@@ -182,7 +180,7 @@ def nothing_at(path: str) -> str:
     while not _named(folder):
         folder, name = os.path.split(folder)
     found = {os.path.basename(one) for one in _named(os.path.join(folder, "*"))}
-    if name in found:  # a link that leads nowhere, or a file that is taken for a directory
+    if name in found:  # a dangling link, or a file in place of a directory
         return what
     return f"{what}: {folder!r} has no {name!r}{nearest(name, sorted(found))}"
 
@@ -209,7 +207,7 @@ def _found(path: str) -> Iterator[FoundFile]:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        if os.path.lexists(path):  # a link that leads nowhere
+        if os.path.lexists(path):  # a dangling link
             raise
         return
     yield FoundFile(path, status.st_mtime_ns // 1_000_000, status.st_size)
@@ -262,7 +260,7 @@ def file_system(path: str) -> tuple[Any, str]:
     from pyarrow import ArrowInvalid, fs
 
     try:
-        # Hadoop's names for S3, as Spark lists it.
+        # Hadoop's schemes for S3, as Spark uses them.
         system, bare = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
     except ArrowInvalid as error:
         raise ValueError(f"cannot list the files of {path!r}: {error}") from error

@@ -68,7 +68,7 @@ class Cut:
 
 
 @attrs.frozen
-class Batch:
+class FileBatch:
     """The input of a batch: pieces of files. `known`: if each file is a split, the files that are found with it."""
 
     cuts: tuple[Cut, ...]
@@ -84,13 +84,13 @@ class _Ahead:
     height: int
 
 
-@attrs.define
+@attrs.define(eq=False)
 class FileReader:
     """Reads files on from a position, which has a `FileProgress` for each path.
 
     A batch has `max_files_per_trigger` files, or as many pieces as fit into `rows` rows, as in a run without a
-    checkpoint.
-    Files are listed again when all files of the last listing are read. `apart`: each file is a split of the source.
+    checkpoint. Files are listed again when all files of the last listing are read. `apart`: each file is a split of the
+    source.
     """
 
     source: FileSource
@@ -122,19 +122,19 @@ class FileReader:
                 cuts, known = tuple(_joined(ahead.cut for ahead in pieces)), self._known
                 self._known = ()
                 position = {cut.file: to_facts(cut.place) for cut in cuts}
-                taken = PlannedBatch(to_facts(Batch(cuts, known)), position, self._peek() is not None)
-                self._next = taken, [ahead.piece for ahead in pieces]
+                batch = PlannedBatch(to_facts(FileBatch(cuts, known)), position, self._peek() is not None)
+                self._next = batch, [ahead.piece for ahead in pieces]
         return None if self._next is None else self._next[0]
 
-    def read(self, taken: PlannedBatch) -> Pieces:
+    def read(self, batch: PlannedBatch) -> Pieces:
         """Returns the pieces, which were read ahead or are read again."""
-        batch = from_facts(Batch, taken.input)
-        if self._next is not None and self._next[0].input == taken.input:
+        planned = from_facts(FileBatch, batch.input)
+        if self._next is not None and self._next[0].input == batch.input:
             pieces, self._next = self._next[1], None
         else:
-            pieces = [piece for cut in batch.cuts for piece in self._again(cut)]
-        self.places.update({cut.file: cut.place for cut in batch.cuts})
-        return Pieces(pieces, batch.known) if self.apart else together(pieces)
+            pieces = [piece for cut in planned.cuts for piece in self._again(cut)]
+        self.places.update({cut.file: cut.place for cut in planned.cuts})
+        return Pieces(pieces, planned.known) if self.apart else together(pieces)
 
     def changed(self) -> dict[str, str]:
         """Returns the files that changed since the last call, as `Changes.report` does."""
@@ -149,6 +149,7 @@ class FileReader:
         found = self.source.found(later=True)
         self._changes.look(found)
         new = [file for file in found if file.path not in self.places]
+        # Numbers continue behind those of known files: they are the order in which a savepoint lists files.
         files = cut | {
             file.path: FileProgress(number, modified=file.modified, size=file.size)
             for number, file in enumerate(new, start=len(self.places))
@@ -158,6 +159,7 @@ class FileReader:
 
     def _rest(self, file: str, place: FileProgress) -> Iterator[_Ahead]:
         """Yields the pieces of a file that were not read yet."""
+        # Pieces have the same bounds only with the row limit of the run that began the file.
         first, rows = place.pieces or 0, place.rows or self.rows
         for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):
             if index >= first:
@@ -175,16 +177,16 @@ class FileReader:
 
     def _batch(self) -> list[_Ahead]:
         """Returns the pieces of the next batch."""
-        taken: list[_Ahead] = []
-        while (ahead := self._peek()) is not None and not (taken and self._is_full(taken, ahead)):
-            taken.append(ahead)
+        pieces: list[_Ahead] = []
+        while (ahead := self._peek()) is not None and not (pieces and self._is_full(pieces, ahead)):
+            pieces.append(ahead)
             self._peeked = None
-        return taken
+        return pieces
 
-    def _is_full(self, taken: Sequence[_Ahead], ahead: _Ahead) -> bool:
+    def _is_full(self, pieces: Sequence[_Ahead], ahead: _Ahead) -> bool:
         if (count := self.source.max_files_per_trigger) is not None:
-            return sum(one.cut.over for one in taken) == count
-        return sum(one.height for one in taken) + ahead.height > self.rows
+            return sum(one.cut.over for one in pieces) == count
+        return sum(one.height for one in pieces) + ahead.height > self.rows
 
     def _peek(self) -> _Ahead | None:
         """Returns the next piece of the listed files; None if there is none."""

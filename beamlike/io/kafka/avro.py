@@ -28,7 +28,7 @@ _PLAIN: Final[Mapping[str, pl.DataType]] = {
     "enum": pl.String(),
 }
 _DIGITS: Final = 38
-"""Digits of the longest decimal of polars."""
+"""The greatest number of digits of a polars decimal."""
 
 _LOGICAL: Final[Mapping[str, pl.DataType]] = {
     "timestamp-millis": pl.Datetime("us", "UTC"),
@@ -64,7 +64,7 @@ class Avro:
         try:
             record = json.loads(self.schema)
         except ValueError as error:
-            raise ValueError(f"bl.avro: the schema is no JSON ({error}): {self.schema[:80]!r}") from None
+            raise ValueError(f"bl.avro: the schema is not JSON ({error}): {self.schema[:80]!r}") from None
         if not isinstance(record, dict) or record.get("type") != "record":
             raise ValueError("bl.avro: the schema must be a record, as its fields are the columns")
         fields = record.get("fields")
@@ -81,11 +81,12 @@ class Avro:
             stream = BytesIO(value)
             try:
                 row = reader(stream, schema)
-            except Exception as error:  # whatever it trips over
-                wrong.append((index, f"no Avro of the schema ({type(error).__name__}: {error})"))
+            except Exception as error:  # fastavro raises errors of many kinds
+                wrong.append((index, f"not an Avro record of the schema ({type(error).__name__}: {error})"))
                 continue
+            # The reader ignores bytes after the record, which mean another schema.
             if left := len(value) - stream.tell():
-                wrong.append((index, f"no Avro of the schema: {left} bytes are left"))
+                wrong.append((index, f"not an Avro record of the schema: {left} bytes are left"))
             else:
                 rows.append(row)
                 kept.append(index)
@@ -162,17 +163,14 @@ def _dtype(given: Any, field: str) -> pl.DataType:
         return pl.Struct({inner["name"]: _dtype(inner["type"], field) for inner in given["fields"]})
     elif "logicalType" not in given:
         return _dtype(given["type"], field)
-    raise TypeError(
-        f"bl.avro: the field {field!r} is {json.dumps(given)}, for which there is no type of column"
-    )
+    raise TypeError(f"bl.avro: the field {field!r} is {json.dumps(given)}, which no type of column can hold")
 
 
 def avro(schema: str | Mapping[str, Any]) -> Avro:
     """Returns the format of messages that are Avro records; their fields are the columns.
 
     All messages have the same schema, without a header before the record: messages of a schema registry, which begin
-    with
-    the number of their schema, are not supported.
+    with the number of their schema, are not supported.
 
     Args:
         schema: The schema of the record, as a dict or as JSON.

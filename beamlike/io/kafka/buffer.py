@@ -25,7 +25,7 @@ from beamlike.io.kafka.messages import (
 from beamlike.io.kafka.offsets import Offsets, split_name, split_of
 
 
-@attrs.define
+@attrs.define(eq=False)
 class MessageBuffer:
     """Messages of each partition, in the order of their offsets. `headers`: whether to keep their headers."""
 
@@ -46,7 +46,7 @@ class MessageBuffer:
         Only the partitions in `ends` are read.
         """
         parts = [part for name in sorted(ends, key=split_of) for part in self._take(name, ends[name])]
-        kind = pl.col(TIMESTAMP_TYPE) - 1  # 0 is for none
+        kind = pl.col(TIMESTAMP_TYPE) - 1  # 0 means no time
         moment = pl.when(kind >= 0).then(pl.col(TIMESTAMP) * 1000).cast(pl.Datetime("us", "UTC"))
         return pl.concat([pl.DataFrame(schema=self._given), *parts]).with_columns(moment, kind)
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Final
 
 COMMON: Final = {"isolation.level": "read_committed"}
-"""What every reader is set to: messages of transactions that were given up are not read."""
+"""The settings of every reader: messages of aborted transactions are not read."""
 
 _JAAS: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -20,10 +20,10 @@ _PEM: Final = {
     "ssl.certificate": ("ssl.keystore.type", "ssl.keystore.certificate.chain"),
     "ssl.key": ("ssl.keystore.type", "ssl.keystore.key"),
 }
-"""What librdkafka takes as text (`.pem`) or from a file (`.location`)."""
+"""The settings that librdkafka accepts as text (`.pem`) or as a file (`.location`)."""
 
 _NAMED: Final = "ssl.endpoint.identification.algorithm"
-_NO_NAME: Final = "none"  # for which Java has an empty text
+_NO_NAME: Final = "none"  # Java expects an empty text
 
 
 def confluent_kafka() -> ModuleType:
@@ -42,8 +42,7 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
     """Converts settings of confluent-kafka to those of the Java client, where these differ.
 
     Certificates and keys are read from their files here, so that Spark executors need no such files. Raises `OSError`
-    if
-    that fails.
+    if that fails.
     """
     left = {**COMMON, **options}
     found: dict[str, str] = {}

@@ -94,11 +94,11 @@ class Json:
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         typed = [expression for _, expression in columns.values()]
         lines = values.to_list()
-        if values.bin.contains(b"\n").any():  # between values; within text JSON has none
+        if values.bin.contains(b"\n").any():  # between values, as text in JSON has no line ends
             lines = [line.replace(b"\n", b" ") for line in lines]
         lines = [line + b"\n" for line in lines]
         found = jsonl.parse_lines(lines, raw, typed)
-        # The advice is for files.
+        # The advice about arrays is for files.
         wrong = [(line, why.removesuffix(f": {json_array.ADVICE}")) for line, why in found.wrong]
         return Decoded(found.frame, found.kept, wrong)
 

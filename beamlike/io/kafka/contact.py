@@ -15,10 +15,10 @@ from beamlike.io.kafka.client import confluent_kafka
 from beamlike.io.kafka.offsets import split_name, split_of
 
 PATIENCE: Final = 60.0
-"""Seconds without a message or an answer."""
+"""The timeout in seconds for a message or an answer."""
 
-_FIRST: Final = 10.0  # the same, of servers that have never answered: there may be none
-_STEP: Final = 1.0  # seconds in the client, which no signal interrupts
+_FIRST: Final = 10.0  # the timeout for servers that have never answered, and may not exist
+_STEP: Final = 1.0  # seconds of a call of the client, which signals cannot interrupt
 
 _LOG = logging.getLogger("beamlike")
 
@@ -58,7 +58,7 @@ class Contact:
         Waits `PATIENCE` seconds, or `_FIRST` seconds if the servers have never answered.
         """
         since, patience = time.monotonic(), PATIENCE if self._has_answered else _FIRST
-        told = False
+        warned = False
         while True:
             try:
                 with self.failing("be asked for its topics"):
@@ -66,9 +66,9 @@ class Contact:
             except SourceError as error:
                 if time.monotonic() - since > patience or self._is_refused:
                     raise
-                if not told:
-                    _LOG.warning("%s; it is asked again for %.0fs", error, patience)
-                told = True
+                if not warned:
+                    _LOG.warning("%s; trying again for %.0fs", error, patience)
+                warned = True
             else:
                 self._has_answered = True
                 self._complaints.clear()
@@ -95,7 +95,7 @@ class Contact:
         try:
             yield
         except confluent_kafka().KafkaException as error:
-            self._admin.poll(0)  # or else it does not complain
+            self._admin.poll(0)  # required for error callbacks
             why = dict.fromkeys(one.str() for one in (error.args[0], *self._complaints.values()))
             raise SourceError(f"Kafka at {self.servers} cannot {what}: {'; '.join(why)}") from None
 
@@ -105,4 +105,4 @@ def _accepted() -> Iterator[None]:
     try:
         yield
     except confluent_kafka().KafkaException as error:
-        raise PlanError(f"Kafka: the client does not take these options: {error.args[0].str()}") from None
+        raise PlanError(f"Kafka: the client refuses these options: {error.args[0].str()}") from None

@@ -20,8 +20,8 @@ from beamlike.system.collecting import without_collecting
 _LOG = logging.getLogger("beamlike")
 
 _AT_ONCE: Final = 10_000  # messages
-_AHEAD: Final = 100_000  # messages of a partition that are held while others are behind
-_NO_GROUP: Final = "beamlike"  # a name that the client asks for; no group is joined, and no offset kept there
+_AHEAD: Final = 100_000  # messages of a partition in the buffer, beyond which it is paused
+_NO_GROUP: Final = "beamlike"  # required by the client, but no group is joined and no offset is committed
 
 
 class UnknownTopic(SourceError):
@@ -38,7 +38,7 @@ class Log:
     skips: bool
     _contact: Contact
     _consumer: Any
-    # Up to where each partition has been read, and given by the consumer; what it gave beyond; and which do wait.
+    # The next offset to return; the next offset to receive; received messages; and paused partitions.
     _next: dict[str, int] = attrs.field(factory=dict, init=False)
     _at: dict[str, int] = attrs.field(factory=dict, init=False)
     _buffer: MessageBuffer = attrs.field(init=False)
@@ -63,7 +63,7 @@ class Log:
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
-                # How long the client fetches nothing after it had enough: by default a second, in which all is used up.
+                # The pause of fetching with a full queue. By default it is a second, in which the queue becomes empty.
                 "fetch.queue.backoff.ms": 10,
                 **COMMON,
             }
@@ -146,18 +146,17 @@ class Log:
         self._next.update(ends)
         return self._buffer.take(ends)
 
-    def come(self, begin: Offsets, rows: int) -> Offsets:
+    def received(self, begin: Offsets, rows: int) -> Offsets:
         """Returns, by partition, the offset up to which messages after `begin` are in this process already.
 
         Stops at about `rows` messages. The client fetches ahead, so this sends no request. Messages that the broker has
-        removed
-        are not included: `read` reports them.
+        removed are not included: `read` reports them.
         """
         try:
             self._go_to(begin)
             with self._contact.failing("be read"):
                 self._throttle({})
-                # What comes while this goes on is for the next time, or there might be no end.
+                # Messages that arrive during the loop are left for the next call, or the loop might never end.
                 while self._take_in(0.0) > _AT_ONCE and sum(self._buffer.counts().values()) < rows:
                     pass
         except DataLoss:
@@ -187,10 +186,10 @@ class Log:
     def _lose(self, name: str, what: str, remedy: str) -> None:
         """Raises `DataLoss`, or logs the loss if it `skips`."""
         topic, partition = split_of(name)
-        told = f"topic {topic!r}, partition {partition}: {what}; on_data_loss='skip' {remedy}"
+        message = f"topic {topic!r}, partition {partition}: {what}; on_data_loss='skip' {remedy}"
         if not self.skips:
-            raise DataLoss(told)
-        _LOG.warning("%s", told)
+            raise DataLoss(message)
+        _LOG.warning("%s", message)
 
     def _kept(self, spans: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
         """Returns the spans without messages that retention has removed by now."""
@@ -208,7 +207,7 @@ class Log:
         if all(self._next.get(name) == at for name, at in begin.items()):
             return
         self._buffer.clear()
-        self._throttle({})  # one that waits would do so also when it is assigned again
+        self._throttle({})  # a paused partition would stay paused when it is assigned again
         partition = confluent_kafka().TopicPartition
         self._consumer.assign([partition(*split_of(name), at) for name, at in begin.items()])
         self._next, self._at = dict(begin), dict(begin)
@@ -221,7 +220,7 @@ class Log:
         if (first := self._consumer.poll(patience)) is None:
             return 0
         with without_collecting():
-            # To ask for many at once waits until there are as many.
+            # A single request for many messages would wait for all of them.
             polled = [first, *self._consumer.consume(_AT_ONCE, timeout=0)]
             self._hold(polled)
         return len(polled)
@@ -229,7 +228,7 @@ class Log:
     def _hold(self, polled: Sequence[Any]) -> None:
         """Adds messages to the buffer, and handles errors and ends of partitions."""
         errors = list(map(confluent_kafka().Message.error, polled))
-        if any(errors):  # as a rule none is, and no message is looked at by itself
+        if any(errors):  # usually there is none, and messages are not examined one by one
             for message, error in zip(polled, errors, strict=True):
                 if error is not None:
                     self._heed(message)
@@ -255,7 +254,7 @@ class Log:
             self._at[name] = max(self._at.get(name, 0), message.offset())
         elif error.code() in (client.KafkaError._AUTO_OFFSET_RESET, client.KafkaError.OFFSET_OUT_OF_RANGE):
             where = f"topic {message.topic()!r}, partition {message.partition()}"
-            raise DataLoss(f"{where}: messages went while they were to be read: {error.str()}")
+            raise DataLoss(f"{where}: messages were removed while they were read: {error.str()}")
         elif error.code() not in (client.KafkaError._TRANSPORT, client.KafkaError._ALL_BROKERS_DOWN):
             raise SourceError(f"Kafka at {self.servers} cannot be read: {error.str()}")
 
@@ -263,4 +262,4 @@ class Log:
 def _beyond(at: int, end: int | None) -> str:
     """Returns the message for an offset behind the end of a partition, or of a partition that is gone."""
     there = "there is no such partition" if end is None else f"it ends at offset {end}"
-    return f"the next message to read is at offset {at}, but {there}, as if the topic was made anew"
+    return f"the next message to read is at offset {at}, but {there}, as if the topic had been made again"

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 Offsets = Mapping[str, int]
-"""By partition, as `topic-partition`: the offset of the next message there."""
+"""The offset of the next message of each partition, named `topic-partition`."""
 
 Boundary = str | int | Mapping[tuple[str, int], int]
-"""EARLIEST, LATEST, a time in milliseconds, or offsets for partitions; those not named begin at EARLIEST."""
+"""EARLIEST, LATEST, a time in milliseconds, or offsets by partition; other partitions are read from EARLIEST on."""
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -23,7 +23,7 @@ def boundary_of(given: Any, topics: tuple[str, ...], what: str) -> Boundary:
         return given
     if isinstance(given, datetime):
         moment = given if given.tzinfo is not None else given.replace(tzinfo=UTC)
-        return max(0, math.ceil(moment.timestamp() * 1000))  # Kafka knows no earlier one
+        return max(0, math.ceil(moment.timestamp() * 1000))  # the earliest time in Kafka
     if isinstance(given, Mapping):
         named = (
             given if all(isinstance(of, Mapping) for of in given.values()) else _of_one(given, topics, what)

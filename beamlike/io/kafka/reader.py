@@ -15,7 +15,7 @@ from beamlike.io.kafka.offsets import Offsets, in_turn
 from beamlike.io.sources import PlannedBatch
 
 ASK_EVERY: Final = 1.0
-"""Seconds after which the broker is asked again for partitions, and for messages that do not come by themselves."""
+"""Seconds between requests for the partitions and ends of the log, in case the client receives nothing by itself."""
 
 
 class LogSource(Protocol):
@@ -39,8 +39,7 @@ class LogReader:
 
     If it `ends`, the end is that of the log when it was opened; else the end moves when all was read. `noted` is False
     while the position at the beginning is in no batch yet: a batch is then planned even without messages, since
-    "latest"
-    changes from day to day.
+    "latest" changes from day to day.
     """
 
     source: LogSource
@@ -100,17 +99,17 @@ class LogReader:
             end = self.source.last(self.log)
             self.at = _reached(self.log, self.at, end)
             return end
-        return {**self.end, **self.log.come({**dict.fromkeys(self.end, 0), **self.at}, self.rows)}
+        return {**self.end, **self.log.received({**dict.fromkeys(self.end, 0), **self.at}, self.rows)}
 
     def _ahead(self) -> Offsets:
         at = {**dict.fromkeys(self.end, 0), **self.at}
         return in_turn(at, self.end, self.rows)
 
-    def read(self, taken: PlannedBatch) -> Pieces:
+    def read(self, batch: PlannedBatch) -> Pieces:
         """Returns the messages as rows and dead letters. Raises `DataLoss` if they no longer exist."""
-        span = taken.input or {"begin": {}, "end": {}}
+        span = batch.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))
-        self.at, self._next, self.noted = {**self.at, **taken.position}, None, True
+        self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
         return rows
 
     def close(self) -> None:

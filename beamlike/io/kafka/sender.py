@@ -25,13 +25,13 @@ from beamlike.io.sinks import overtaken
 
 PATIENCE: Final = 60.0  # seconds without an answer
 _PATIENCE_OF_KEPT: Final = (
-    15.0  # the same, of a producer from before: one whose broker was away may hear nothing more
+    15.0  # the timeout of a cached producer, which may never recover from a failure of its broker
 )
-_STEP: Final = 5.0  # seconds in the client, after which it is asked again
+_STEP: Final = 5.0  # seconds of a call of the client, which is then repeated
 _KEPT: Final = 8
-_INFO: Final = 6  # of syslog: a connection that broke with requests on their way, but not one that was idle
-# A broker writes the end of a transaction after it has answered, and until then refuses the next one. The client waits
-# for 100 ms by default before it asks again; so every batch would, where batches are short.
+_INFO: Final = 6  # level of syslog; includes failed connections with pending requests, but not idle ones
+# A broker writes the end of a transaction after its answer, and until then refuses the next one. The client retries
+# after 100 ms by default, which would delay every short batch.
 _SOON: Final = {"retry.backoff.ms": 5}
 
 Produce = Callable[[Any], object]
@@ -43,8 +43,7 @@ class Sender:
     """A producer with a transactional name.
 
     `noted` is the offset that the consumer group of this name has committed: batches before it are done. Only this
-    producer
-    commits to the group until another one takes the name over, which ends this one.
+    producer commits to the group until another one takes the name over, which ends this one.
     """
 
     topic: str
@@ -63,7 +62,7 @@ class Sender:
             complaints = list[Any]()
             heard = {"error_cb": complaints.append, "log_level": _INFO, "logger": _listening(complaints)}
             producer = client.Producer({**_SOON, **settings, **heard, "transactional.id": name})
-            # A producer that knows no broker yet finds its coordinator at the second attempt, half a second later.
+            # Without metadata, a producer finds its coordinator only at the second attempt, half a second later.
             insist(lambda patience: producer.list_topics(timeout=patience), PATIENCE)
             insist(producer.init_transactions, PATIENCE)
             [found] = ledger.committed([client.TopicPartition(topic, 0)], timeout=PATIENCE)
@@ -104,7 +103,7 @@ class Sender:
 
         A transaction that begins after a connection failed may also wait for minutes.
         """
-        self._producer.poll(0)  # or else it does not complain
+        self._producer.poll(0)  # required for error callbacks
         return not self._complaints
 
     def close(self) -> None:
@@ -150,8 +149,7 @@ def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, pr
     """Sends a part of a batch exactly once, in whichever process.
 
     A producer that this process kept from an earlier batch is used if it still owns its name; otherwise the broker
-    refuses
-    it. A batch before the last one that it knows is a replay, or of another run, and needs a new producer.
+    refuses it. A batch before the last one that it knows is a replay, or of another run, and needs a new producer.
     """
     place = (topic, name, *sorted(settings.items()))
     with _TURN:
@@ -179,7 +177,7 @@ def _sent(sender: Sender, batch: int, produce: Produce) -> bool:
     try:
         sender.send(batch, produce, _PATIENCE_OF_KEPT)
     except confluent_kafka().KafkaException:
-        return False  # a new one finds out what became of it
+        return False  # a new producer reads whether the transaction was committed
     return True
 
 

@@ -31,7 +31,7 @@ OF_READERS: Final = frozenset(
         "session.timeout.ms",
     ]
 )
-"""Settings that a client has no use for unless it reads."""
+"""Settings that only readers use."""
 
 OF_WRITERS: Final = frozenset(
     [
@@ -58,4 +58,4 @@ OF_WRITERS: Final = frozenset(
         "transactional.id",
     ]
 )
-"""Settings that a client has no use for unless it writes."""
+"""Settings that only writers use."""

@@ -28,9 +28,11 @@ from beamlike.system.fields import text, true_or_false
 from beamlike.system.locks import Lock
 from stages.keys import key_text
 
-_PARTITIONER: Final = "murmur2_random"  # that of the Java client, so that keys meet those of other producers
+_PARTITIONER: Final = (
+    "murmur2_random"  # that of the Java client, so that all producers choose one partition for a key
+)
 HEADERS: Final = ("beamlike-run", "beamlike-batch", "beamlike-shard", "beamlike-row")
-"""The headers of a message: with them it can be told from all others of the pipeline, also if it comes twice."""
+"""The headers that identify a message of the pipeline, so that a repeated message can be detected."""
 
 
 def _value(given: Any) -> Codec:
@@ -56,10 +58,8 @@ class KafkaSink:
     """Sends each row to a topic as a message.
 
     Messages of one key go to one partition, the same as with the Java client. The headers `beamlike-run`,
-    `beamlike-batch`,
-    `beamlike-shard` and `beamlike-row` identify the row of the run. The topic must exist. Needs confluent-kafka, from
-    the
-    extra `kafka`.
+    `beamlike-batch`, `beamlike-shard` and `beamlike-row` identify the row of the run. The topic must exist. Needs
+    confluent-kafka, from the extra `kafka`.
 
     Args:
         servers: Brokers such as "localhost:9092", separated by commas, or a list.
@@ -68,10 +68,8 @@ class KafkaSink:
             `bl.avro(schema)`. `str` or `bytes` send the column `value`.
         key: A column, sent as text or bytes, or several, sent as a JSON object. By default messages have no key.
         transactions: True to send each part of a batch in a transaction, which also records it as done, as the offset
-            of a
-            consumer group. A reader of committed messages then sees each row once, also after a task or a run was
-            repeated.
-            Needs brokers of version 2.5 or later. With False, rows of a repeated batch are sent twice.
+            of a consumer group. A reader of committed messages then sees each row once, also after a task or a run was
+            repeated. Needs brokers of version 2.5 or later. With False, rows of a repeated batch are sent twice.
         options: Settings of the client, as confluent-kafka has them.
 
     Raises:
@@ -112,8 +110,8 @@ class KafkaSink:
                 raise unknown_column(name, rows.schema, rows.step)
         for name, dtype in columns.items():
             if isinstance(self.value, Json) and not has_values_of(rows.schema[name], dtype):
-                told = f"{type_name(rows.schema[name])}, and {type_name(dtype)} in bl.json(...)"
-                raise WrongType(f"the column {name!r} is {told}", step=rows.step)
+                types = f"{type_name(rows.schema[name])}, and {type_name(dtype)} in bl.json(...)"
+                raise WrongType(f"the column {name!r} is {types}", step=rows.step)
         if isinstance(self.value, Plain) and rows.schema[VALUE] not in (pl.String, pl.Binary):
             raise WrongType(
                 f"a message is text or bytes, but {VALUE!r} is {type_name(rows.schema[VALUE])}",
@@ -176,13 +174,13 @@ class KafkaSink:
             {**self._settings(), "enable.idempotence": True, "delivery.report.only.error": True}
         )
 
-        def told(error: Any, message: Any) -> None:
+        def delivered(error: Any, message: Any) -> None:
             failed.append(error.str())
 
-        self._produce(producer, frame, part, on_delivery=told)
+        self._produce(producer, frame, part, on_delivery=delivered)
         left = producer.flush(PATIENCE)
         if failed or left:
-            why = failed[0] if failed else f"{left} messages were not taken within {PATIENCE:.0f}s"
+            why = failed[0] if failed else f"{left} messages were not accepted within {PATIENCE:.0f}s"
             raise OSError(f"Kafka at {self.servers}: {why}")
 
     def _send_once(self, frame: pl.DataFrame, part: Part) -> None:
@@ -194,10 +192,10 @@ class KafkaSink:
         ours = [part.query, str(part.batch), str(part.task)]
         headers = list(zip(HEADERS, (text.encode() for text in ours), strict=False))
         for row, (key, value) in enumerate(self._messages(frame)):
-            told = [*headers, (HEADERS[-1], str(row).encode())]
+            numbered = [*headers, (HEADERS[-1], str(row).encode())]
             while True:
                 try:
-                    producer.produce(self.topic, value, key, headers=told, **choices)
+                    producer.produce(self.topic, value, key, headers=numbered, **choices)
                     break
                 except BufferError:
                     producer.poll(1.0)

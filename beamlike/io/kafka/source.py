@@ -85,8 +85,7 @@ def options_of(options: Mapping[str, str], other: frozenset[str], remedy: str) -
     """Returns settings of the client.
 
     Raises `TypeError` for a value that is not text, and `ValueError` for a setting of the `other` role, which would
-    have no
-    effect.
+    have no effect.
     """
     if wrong := [
         name for name, value in options.items() if not (isinstance(name, str) and isinstance(value, str))
@@ -118,13 +117,12 @@ class Kafka:
         servers: Brokers such as "localhost:9092", separated by commas, or a list.
         topics: The name of a topic, or a list of names.
         value: The format of values: `bytes` or `str` for a column `value`, or a format such as `bl.json({...})` with
-            columns of its own.
+            columns of its own. By default `bytes`.
         key: The format of keys, like `value`, with a column `key`. By default keys are not read.
         start: Where a run begins: "earliest", "latest", a datetime, or offsets by partition such as `{0: 1200}`, for
             several topics `{"plays": {0: 1200}}`.
         end: Where a run ends, like `start`. By default a run in process ends with the messages that exist when it
-            begins,
-            and a run on Spark continues as its trigger says.
+            begins, and a run on Spark continues as its trigger says.
         headers: True to add the column `kafka_headers`.
         max_offsets_per_trigger: About how many messages a batch has at most, shared among the partitions.
         on_data_loss: "fail" if the topic's retention removed messages before they were read, or "skip" them.
@@ -211,8 +209,8 @@ class Kafka:
     def chunks(self, rows: int) -> Iterator[Pieces]:
         reader = LogReader.of(self, {}, rows, ends=True, goes_on=False)
         with closing(reader):
-            while (taken := reader.new()) is not None:
-                yield reader.read(taken)
+            while (batch := reader.new()) is not None:
+                yield reader.read(batch)
 
     def resume(self, position: Offsets, rows: int) -> LogReader:
         """Returns a reader from these offsets on, or from `start` if there are none;
@@ -268,7 +266,7 @@ class Kafka:
             "subscribe": ",".join(self.topics),
             "includeHeaders": str(self.headers).lower(),
             "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
-            # All that was fetched: with each poll, by default of 500, Spark asks the broker for the topic's ends.
+            # Spark asks the broker for the ends of topics after each poll, by default of 500 messages.
             "kafka.max.poll.records": "1000000",
             **{f"kafka.{name}": value for name, value in for_java(self.options).items()},
         }

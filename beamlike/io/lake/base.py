@@ -1,8 +1,10 @@
 """The base class of tables in open formats: tasks write files that are not visible, and one commit publishes a batch.
 
-check      the driver reads the table's rules, or makes the table
-prepare    tasks write their rows to files that no version of the table contains
-settle     the driver commits the files of a batch, with its number, unless the table has the batch
+Methods in the order of a run:
+
+    check      the driver reads the table's rules, or makes the table
+    prepare    tasks write their rows to files that no version of the table contains
+    settle     the driver commits the files of a batch, with its number, unless the table has the batch
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def is_mode(owner: object, attribute: attrs.Attribute[Mode], value: object) -> N
 
 
 @attrs.frozen
-class Written:
+class WrittenFile:
     """A written file: its row count, its size in bytes, and the values of its partition as text."""
 
     rows: int
@@ -55,7 +57,7 @@ class Written:
 
 
 @attrs.define
-class Known:
+class TableState:
     """The state of a run at its table: the columns to write, the table's rules, and names for its batches.
 
     Connections to catalogs are cached by `token`, so that a run never uses those of an earlier one.
@@ -73,7 +75,7 @@ class LakeTable:
 
     mode: Mode = attrs.field(default="append", validator=is_mode, kw_only=True, metadata=FOR_SINKS)
     _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
-    _known: Known = attrs.field(factory=Known, kw_only=True, repr=False)
+    _known: TableState = attrs.field(factory=TableState, kw_only=True, repr=False)
 
     distributed: ClassVar[bool] = True
     per_pane: ClassVar[bool] = False
@@ -84,7 +86,7 @@ class LakeTable:
         """True if later panes replace rows."""
         return self.mode == "upsert"
 
-    # What each format has of its own
+    # Implemented by each format
 
     def _rules_found(self, schema: pl.Schema) -> Rules:
         """Returns the rules of the table. Makes it with this schema if it does not exist."""
@@ -110,7 +112,7 @@ class LakeTable:
         """Returns the last batch that is recorded in the table under this name."""
         raise NotImplementedError
 
-    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
+    def _append(self, name: str, batch: int, parts: Mapping[str, WrittenFile]) -> None:
         """Commits the parts, and records the batch."""
         raise NotImplementedError
 
@@ -134,7 +136,7 @@ class LakeTable:
         return attrs.evolve(self, rows=rows)
 
     def for_run(self) -> Self:
-        return attrs.evolve(self, known=Known())
+        return attrs.evolve(self, known=TableState())
 
     def check(self) -> None:
         """Makes the table if it does not exist. Raises `PlanError` if it does not fit.
@@ -160,7 +162,7 @@ class LakeTable:
         ]
         wrong += rules.faults
         if wrong:
-            raise PlanError(f"the table is not as this sink needs it: {'; '.join(wrong)}", step=feed.step)
+            raise PlanError(f"the table does not fit this sink: {'; '.join(wrong)}", step=feed.step)
         self._known.columns = tuple(name for name in wanted if name in found)
         self._known.rules = rules
 
@@ -177,7 +179,7 @@ class LakeTable:
         if is_remote(folder):
             return None
         for _ in left_by_killed(f"{glob.escape(folder)}/.beamlike-*.lock"):
-            pass  # it goes
+            pass  # iterating removes the lock
         return Lock.take(f"{folder}/.beamlike-{file_name(run)}.lock", f"the run {run!r}")
 
     def start(self, run: str) -> None:
@@ -204,8 +206,8 @@ class LakeTable:
         if frame.is_empty():
             return {}
         rules = self._rules()
-        told = (self._key().pane, self._key().retracted) if self.upserts else ()
-        extra = [name for name in told if name is not None and name not in self._known.columns]
+        pane_columns = (self._key().pane, self._key().retracted) if self.upserts else ()
+        extra = [name for name in pane_columns if name is not None and name not in self._known.columns]
         rows = stored(frame.select(*self._known.columns, *extra))
         rules.require_values(rows)
         slices = [Slice(rows)] if self._is_staged() else self._slices(rows)
@@ -213,7 +215,7 @@ class LakeTable:
 
     def _saved(self, one: Slice, part: Part) -> tuple[str, str]:
         path = f"{self._folder()}{one.folder}{part_name(part, uuid4().hex)}.parquet"
-        written = Written(len(one.rows), self._save(one.rows, path), dict(one.values))
+        written = WrittenFile(len(one.rows), self._save(one.rows, path), dict(one.values))
         return path, to_json(written).decode()
 
     def _slices(self, rows: pl.DataFrame) -> Iterable[Slice]:
@@ -250,7 +252,7 @@ class LakeTable:
             for path in parts:
                 self._remove(path)
         elif is_new:
-            self._append(name, batch, {path: from_json(Written, facts) for path, facts in parts.items()})
+            self._append(name, batch, {path: from_json(WrittenFile, facts) for path, facts in parts.items()})
 
     def _write_staged(self, name: str, batch: int, rows: pl.DataFrame) -> None:
         if not self.upserts:
@@ -258,7 +260,7 @@ class LakeTable:
             return
         key = self._key()
         require_unique(rows, key)
-        # What came last of a row is what counts.
+        # The last pane of a key replaces earlier ones.
         rows = rows.unique(key.columns, keep="last", maintain_order=True)
         gone = rows.clear()
         if key.retracted is not None:
@@ -271,7 +273,7 @@ class LakeTable:
     def _feed(self) -> SinkInput:
         if self._rows is None:
             raise RuntimeError(
-                f"{type(self).__name__}: it learns its columns from collection.write(name, table)"
+                f"{type(self).__name__}: its columns are unknown before collection.write(name, table)"
             )
         return self._rows
 

@@ -15,7 +15,7 @@ import polars as pl
 from beamlike.errors import PlanError
 from beamlike.io.base import FromFile
 from beamlike.io.files.paths import absolute, path_text
-from beamlike.io.lake.base import LakeTable, Written
+from beamlike.io.lake.base import LakeTable, WrittenFile
 from beamlike.io.lake.delta_log import DeltaLog, rows_of
 from beamlike.io.lake.delta_rules import constraints_of, is_mapped, library_rows, rules_of, texts_of
 from beamlike.io.lake.rules import Rules, Slice, by_partition
@@ -28,7 +28,7 @@ from beamlike.system.path_names import is_remote
 
 _GONE: Final = "__gone"
 _STRANGE: Final = frozenset({"deletionVectors", "columnMapping"})
-"""Features of tables whose files are not read as they are."""
+"""Features of tables whose files do not have the rows as they are."""
 
 
 def _deltalake() -> Any:
@@ -56,22 +56,20 @@ class Delta(LakeTable):
     """A Delta Lake table, as a source or as a sink.
 
     As a source, the rows that the table has when a run begins are read first, and then each new version as a batch,
-    exactly
-    once. Versions may append rows or compact files; one that removes or changes rows fails the run. A run without a
-    checkpoint ends with the version that exists when it begins. Columns that a file lacks are null.
+    exactly once. Versions may append rows or compact files; one that removes or changes rows fails the run. A run
+    without a checkpoint ends with the version that exists when it begins. Columns that a file lacks are null.
 
     As a sink, the table is made at the start of a run if it does not exist, and each batch is one version. Tasks write
     Parquet files, and the driver commits them in one transaction with the run and the number of the batch, unless the
-    table
-    has the batch: readers see each batch once, and as a whole. With "upsert" the driver merges the rows of a batch.
+    table has the batch: readers see each batch once, and as a whole. With "upsert" the driver merges the rows of a
+    batch.
 
     Needs deltalake, from the extra `delta`.
 
     Args:
         path: The folder of the table, local or in an object store.
         mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
-            the
-            latest pane. A pane that is taken back removes its row.
+            the latest pane. A pane that is taken back removes its row.
         storage_options: Options of deltalake for object stores.
         start_version: The version to read from, without the rows of earlier versions. By default all rows are read.
 
@@ -94,7 +92,7 @@ class Delta(LakeTable):
     start_version: int | None = attrs.field(
         default=None, kw_only=True, validator=_version, metadata=FOR_SOURCES
     )
-    # The columns of the table as a source, as the pipeline has found them.
+    # The columns of the source, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, repr=False)
 
     bounded: ClassVar[bool] = True
@@ -129,7 +127,7 @@ class Delta(LakeTable):
         return table
 
     def _folder(self) -> str:
-        # A name that begins so is no part of the table, and passed over by whoever tidies it.
+        # Paths with this prefix are not part of the table, and are ignored when it is cleaned up.
         return "_beamlike/" if self._is_staged() else ""
 
     def _home(self) -> str:
@@ -168,11 +166,16 @@ class Delta(LakeTable):
         partitions = self._rules().partitions
         return by_partition(rows, texts_of(rows, partitions)) if partitions else [Slice(rows)]
 
-    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
+    def _append(self, name: str, batch: int, parts: Mapping[str, WrittenFile]) -> None:
         table, now = self._same_table(), time.time_ns() // 1_000_000
         added = [
             _deltalake().transaction.AddAction(
-                path, part.size, part.values, now, True, json.dumps({"numRecords": part.rows})
+                path=path,
+                size=part.size,
+                partition_values=part.values,
+                modification_time=now,
+                data_change=True,
+                stats=json.dumps({"numRecords": part.rows}),
             )
             for path, part in parts.items()
         ]
@@ -194,6 +197,7 @@ class Delta(LakeTable):
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
         keys, columns = gone.columns, {_quoted(column): f"new.{_quoted(column)}" for column in rows.columns}
+        # A merge is one commit, so rows to write and keys to delete are flagged in one table.
         flagged = (
             rows.with_columns(pl.lit(False).alias(_GONE)),
             gone.with_columns(pl.lit(True).alias(_GONE)),
@@ -248,7 +252,7 @@ class Delta(LakeTable):
 
         # Tasks have working directories of their own.
         path, system = absolute(self.path), PyFileSystem(self._files())
-        return DeltaLog(path, system, self._table).take(position, rows, self.start_version)
+        return DeltaLog(path, system, self._table).plan(position, rows, self.start_version)
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         return rows_of(part, self.schema(), dict(self.storage_options), rows)

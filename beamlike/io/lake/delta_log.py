@@ -38,7 +38,7 @@ class DeltaLog:
     system: Any
     table: Callable[[int | None], Any]
 
-    def take(self, position: Position, rows: int, start: int | None) -> PlannedBatch | None:
+    def plan(self, position: Position, rows: int, start: int | None) -> PlannedBatch | None:
         """Plans the next batch after a position: files of the snapshot with about `rows` rows, or a later version.
 
         A position has a version, and within the snapshot the number of a file; it may have the `end`, the last version
@@ -52,7 +52,7 @@ class DeltaLog:
             if (start or 0) > newest + 1:
                 raise SourceError(
                     f"the newest version of the Delta table {self.path!r} is {newest}: start_version={start} would "
-                    "pass over versions that are still to come"
+                    "skip versions that do not exist yet"
                 )
             return self._after((start or 0) - 1, position.get("end"))
         if (first := position["file"]) is not None:
@@ -62,6 +62,7 @@ class DeltaLog:
     def _of_snapshot(self, version: int, first: int, rows: int) -> PlannedBatch | None:
         files = [self._found(*one) for one in _snapshot(self.table(version))]
         last, count = first, 0
+        # At least one file, or a file with more than `rows` rows would never be read.
         while last < len(files) and (last == first or count + files[last].rows <= rows):
             count += files[last].rows
             last += 1
@@ -69,14 +70,14 @@ class DeltaLog:
             return None
         rest = last if last < len(files) else None
         more = rest is not None or max(self._versions(), default=version) > version
-        return _taken(files[first:last], version, rest, more=more)
+        return _planned(files[first:last], version, rest, more=more)
 
     def _after(self, version: int, end: int | None) -> PlannedBatch | None:
         """Returns the next version that adds files."""
         newest = max(self._versions(), default=-1) if end is None else end
         for number in range(version + 1, newest + 1):
             if files := self._added(number):
-                return _taken(files, number, None, more=number < newest)
+                return _planned(files, number, None, more=number < newest)
         return None
 
     def _versions(self) -> Iterator[int]:
@@ -100,6 +101,7 @@ class DeltaLog:
                 f"start_version={version + 1}) and a new checkpoint. A table that changes can be looked up as it is, "
                 "with bl.Refreshed(bl.Delta(...), every=...)"
             )
+        # Compaction (`dataChange` is false) rewrites rows that earlier versions have added, so its files are skipped.
         return [
             self._found(
                 add["path"], json.loads(add.get("stats") or "{}").get("numRecords"), add["partitionValues"]
@@ -125,7 +127,7 @@ class DeltaLog:
         return Added(path if is_remote(path) else f"{self.path.rstrip('/')}/{path}", rows or 0, values)
 
 
-def _taken(files: list[Added], version: int, file: int | None, *, more: bool) -> PlannedBatch:
+def _planned(files: list[Added], version: int, file: int | None, *, more: bool) -> PlannedBatch:
     return PlannedBatch([attrs.asdict(one) for one in files], {"version": version, "file": file}, more)
 
 

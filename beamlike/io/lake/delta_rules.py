@@ -32,18 +32,17 @@ _WRITTEN: Final = frozenset(
         "variantType",
     }
 )
-"""Features of tables that deltalake can write."""
+"""The table features that deltalake can write."""
 
 _IDENTITY_VERSION: Final = 6
-"""The version of the writers' protocol that brought identity columns, before features had names."""
+"""The version of the writer protocol that introduced identity columns, before features had names."""
 
 
 def rules_of(table: Any, columns: pl.Schema) -> Rules:
     """Returns the rules of a table with these columns.
 
     deltalake writes a table with constraints, generated columns, column mapping, or nested values that may not be null.
-    For
-    partitions and columns that may not be null, checking the rows is enough.
+    For partitions and columns that may not be null, checking the rows is enough.
     """
     metadata = table.metadata()
     fields = json.loads(table.schema().to_json())["fields"]
@@ -55,7 +54,7 @@ def rules_of(table: Any, columns: pl.Schema) -> Rules:
     filled = tuple(field["name"] for field in fields if _GENERATED in field["metadata"])
     return Rules(
         columns=columns,
-        # Sorted, as deltalake gives the metadata of a field in any order.
+        # Sorted, as deltalake returns the metadata of a field in any order.
         identity=json.dumps([str(metadata.id), fields, metadata.partition_columns, options], sort_keys=True),
         required=tuple(field["name"] for field in fields if not field["nullable"]),
         filled=filled,
@@ -95,7 +94,7 @@ def _faults(table: Any, fields: list[dict[str, Any]]) -> Iterator[str]:
         yield f"its protocol is writer version {_IDENTITY_VERSION}, which deltalake does not write"
     for field in fields:
         if any(name.startswith(_IDENTITY) for name in field["metadata"]):
-            yield f"its column {field['name']!r} is an identity column, whose numbers only Spark can give"
+            yield f"its column {field['name']!r} is an identity column, whose numbers only Spark can generate"
         if field["type"] == "binary" and field["name"] in partitions:
             yield f"its partition {field['name']!r} is Binary, which deltalake does not read as it was written"
         if _DEFAULT in field["metadata"]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from beamlike.io.lake.base import LakeTable, Written
+from beamlike.io.lake.base import LakeTable, WrittenFile
 from beamlike.io.lake.rules import Rules
 from beamlike.io.sinks import Place
 from beamlike.system.durable import sync, sync_folders
@@ -60,20 +60,16 @@ class Iceberg(LakeTable):
     """An Apache Iceberg table as a sink. It is made at the start of a run if it does not exist.
 
     Each batch is one change of the table. Tasks write Parquet files, and the driver commits them in one transaction
-    with
-    the run and the number of the batch, unless the table has the batch: readers see each batch once, and as a whole.
-    With
-    "upsert" the driver replaces rows, and the files that contain them.
+    with the run and the number of the batch, unless the table has the batch: readers see each batch once, and as a
+    whole. With "upsert" the driver replaces rows, and the files that contain them.
 
     Needs PyIceberg, from the extra `iceberg`.
 
     Args:
         table: The name of the table with its namespace, such as "sales.orders".
-        catalog: The name of a catalog in PyIceberg's configuration, or the properties of one, such as
-            `{"type": "rest", "uri": "https://..."}`.
+        catalog: A name in PyIceberg's configuration, or properties: `{"type": "rest", "uri": "https://..."}`.
         mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
-            the
-            latest pane. A pane that is taken back removes its row.
+            the latest pane. A pane that is taken back removes its row.
 
     Raises:
         ValueError: The mode is unknown, or the name has no namespace.
@@ -136,35 +132,38 @@ class Iceberg(LakeTable):
         noted = self._table().properties.get(_note(name))
         return None if noted is None else int(noted)
 
-    def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
-        def add(change: Any, told: dict[str, str]) -> None:
-            # Each name has an id of its own, so none can be there already.
-            change.add_files(list(parts), snapshot_properties=told, check_duplicate_files=False)
+    def _append(self, name: str, batch: int, parts: Mapping[str, WrittenFile]) -> None:
+        def add(change: Any, properties: dict[str, str]) -> None:
+            # Each name has a unique id, so no file can be in the table already.
+            change.add_files(list(parts), snapshot_properties=properties, check_duplicate_files=False)
 
         self._commit(name, batch, add)
 
     def _insert(self, name: str, batch: int, rows: pl.DataFrame) -> None:
-        self._commit(name, batch, lambda change, told: _put(change, rows, told))
+        self._commit(name, batch, lambda change, properties: _put(change, rows, properties))
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
-        def replace(change: Any, told: dict[str, str]) -> None:
+        def replace(change: Any, properties: dict[str, str]) -> None:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Delete operation did not match any records")
-                change.delete(_any_of(pl.concat([rows.select(gone.columns), gone])), snapshot_properties=told)
+                change.delete(
+                    _any_of(pl.concat([rows.select(gone.columns), gone])), snapshot_properties=properties
+                )
             if len(rows):
-                _put(change, rows, told)
+                _put(change, rows, properties)
 
         self._commit(name, batch, replace)
 
     def _commit(self, name: str, batch: int, change: Callable[[Any, dict[str, str]], None]) -> None:
         """Commits a change together with the record of the batch, again if another writer was faster."""
-        told = {"beamlike.run": name, "beamlike.batch": str(batch)}
+        properties = {"beamlike.run": name, "beamlike.batch": str(batch)}
         for left in reversed(range(_TRIES)):
             try:
                 table = self._table()
                 self._rules().require_same(_rules_of(table))
                 with table.transaction() as transaction:
-                    change(transaction, told)
+                    # One transaction for rows and record: the table never has one of them alone.
+                    change(transaction, properties)
                     transaction.set_properties({_note(name): str(batch)})
             except _pyiceberg().exceptions.CommitFailedException:
                 if not left:
@@ -173,10 +172,10 @@ class Iceberg(LakeTable):
                 return
 
 
-def _put(change: Any, rows: pl.DataFrame, told: dict[str, str]) -> None:
+def _put(change: Any, rows: pl.DataFrame, properties: dict[str, str]) -> None:
     """Makes PyIceberg write and add the rows, by partition."""
     wanted = change.table_metadata.schema().select(*rows.columns).as_arrow()
-    change.append(rows.select(wanted.names).to_arrow().cast(wanted), snapshot_properties=told)
+    change.append(rows.select(wanted.names).to_arrow().cast(wanted), snapshot_properties=properties)
 
 
 def _rules_of(table: Any) -> Rules:

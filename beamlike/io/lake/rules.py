@@ -16,11 +16,9 @@ class Rules:
     """A description of a table, as far as its writer needs it.
 
     `identity` changes if the table is replaced, or its columns, partitions or constraints change. `required` columns
-    may
-    not be null, and `filled` columns are computed by the library of the format. If `by_library` is true, tasks only
-    stage
-    rows, and the driver writes them with that library, which knows rules that this writer does not. `faults` are the
-    reasons why the table cannot be written at all.
+    may not be null, and `filled` columns are computed by the library of the format. If `by_library` is true, tasks only
+    stage rows, and the driver writes them with that library, which knows rules that this writer does not. `faults` are
+    the reasons why the table cannot be written at all.
     """
 
     columns: pl.Schema

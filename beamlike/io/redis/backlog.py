@@ -8,11 +8,11 @@ from typing import Final
 import attrs
 import polars as pl
 
-from beamlike.io.redis.client import AT_ONCE, Entry, Group
+from beamlike.io.redis.client import AT_ONCE, ConsumerGroup, Entry
 from windowing.columns import EVENT_TIME
 
 AHEAD: Final = 100_000
-"""So many messages are looked at before they are read."""
+"""The greatest number of messages that are examined before they are read."""
 
 Times = Callable[[Sequence[Entry]], pl.Series]
 """The event times (us) of messages, null where there is none."""
@@ -26,13 +26,13 @@ class Backlog:
     _looked: str = attrs.field(default="", init=False)
     _with_others: dict[str, int | None] = attrs.field(factory=dict, init=False)
     newest: int | None = attrs.field(default=None, init=False)
-    """The newest event time of all that was sent, as far as it was looked at."""
+    """The newest event time of the messages that were examined."""
 
     def __attrs_post_init__(self) -> None:
         schema = {"ms": pl.Int64, "sequence": pl.UInt64, EVENT_TIME: pl.Int64}
         self._ahead = pl.DataFrame(schema=schema)
 
-    def oldest(self, group: Group, consumer: str, times: Times) -> int | None:
+    def oldest(self, group: ConsumerGroup, consumer: str, times: Times) -> int | None:
         """Returns the oldest event time (us) of messages that are not acknowledged.
 
         Messages that were delivered to this consumer are not included.
@@ -44,7 +44,7 @@ class Backlog:
         ahead = self._ahead[EVENT_TIME].min()
         return min(found if ahead is None else [*found, int(str(ahead))], default=None)
 
-    def _look(self, group: Group, delivered: str, times: Times) -> None:
+    def _look(self, group: ConsumerGroup, delivered: str, times: Times) -> None:
         """Examines messages that were added since the last call."""
         ms, sequence = _place(delivered)
         later = (pl.col("ms") > ms) | ((pl.col("ms") == ms) & (pl.col("sequence") > sequence))
@@ -55,18 +55,18 @@ class Backlog:
             schema = {name: self._ahead.schema[name] for name in ("ms", "sequence")}
             places = pl.DataFrame([_place(name) for name, _ in entries], schema=schema, orient="row")
             found = times(entries)
-            self.came(found)
+            self.update(found)
             self._ahead = pl.concat([self._ahead, places.with_columns(found.alias(EVENT_TIME))])
         self._looked = looked
 
-    def _ask(self, group: Group, consumer: str, times: Times) -> None:
+    def _ask(self, group: ConsumerGroup, consumer: str, times: Times) -> None:
         """Examines messages that were delivered to other consumers and are not acknowledged."""
         names = [name for other in group.others(consumer) for name in group.pending(other, AT_ONCE)]
         new = group.entries([name for name in names if name not in self._with_others])
         known = {**self._with_others, **dict(zip((name for name, _ in new), times(new), strict=True))}
         self._with_others = {name: known[name] for name in names if name in known}
 
-    def came(self, times: pl.Series) -> None:
+    def update(self, times: pl.Series) -> None:
         """Updates the newest event time by these times."""
         known = [*times.drop_nulls().sort().tail(1), *([] if self.newest is None else [self.newest])]
         self.newest = max(known, default=None)

@@ -15,15 +15,15 @@ import attrs
 from beamlike.errors import DataLoss, PlanError, SourceError
 
 AT_ONCE: Final = 10_000
-"""So many messages are asked for at once: the server does nothing else meanwhile."""
+"""The greatest number of messages in a request, during which the server does nothing else."""
 
 _LOG = logging.getLogger("beamlike")
 
 Entry = tuple[str, Mapping[bytes, bytes]]
-"""A message: its id, and its fields."""
+"""A message as its id and its fields."""
 
 Run = tuple[str, str, int]
-"""Messages that follow each other in the stream: the first and the last id, and how many they are."""
+"""Consecutive messages of the stream: the first id, the last id, and their number."""
 
 
 def redis() -> ModuleType:
@@ -59,7 +59,7 @@ def connect(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
     client = redis().Redis.from_url(url, **dict(options))
     pool = client.connection_pool
     try:
-        pool.connection_class(**pool.connection_kwargs)  # it is not connected
+        pool.connection_class(**pool.connection_kwargs)  # does not connect
     except TypeError as error:
         raise PlanError(f"Redis: options= are not those of redis-py's client: {error}") from None
     return client
@@ -77,7 +77,7 @@ def time_of_id(name: str) -> int:
 
 
 @attrs.frozen(eq=False)
-class Group:
+class ConsumerGroup:
     """A consumer group of a stream. Errors of the server are raised as `SourceError`."""
 
     url: str
@@ -86,13 +86,13 @@ class Group:
     _server: Any
 
     @contextmanager
-    def _told(self) -> Iterator[Any]:
+    def _errors(self) -> Iterator[Any]:
         try:
             yield self._server
         except redis().exceptions.RedisError as error:
             hint = ""
             if "NOGROUP" in str(error):
-                hint = "; someone has removed it: start anew with another checkpoint, or put it back"
+                hint = "; the group was removed: begin again with another checkpoint, or restore it"
             raise SourceError(
                 f"stream {self.stream!r}, group {self.name!r} of Redis at {shown(self.url)}: {error}{hint}"
             ) from None
@@ -103,7 +103,7 @@ class Group:
 
     def make(self, after: str) -> None:
         """Makes the group, which begins after this id, unless it exists."""
-        with self._told() as server:
+        with self._errors() as server:
             try:
                 server.xgroup_create(self.stream, self.name, after, mkstream=True)
             except redis().exceptions.ResponseError as error:
@@ -112,40 +112,40 @@ class Group:
 
     def now(self) -> int:
         """Returns the server's time in milliseconds. Ids of later messages are not before that."""
-        with self._told() as server:
+        with self._errors() as server:
             seconds, micros = server.time()
         return int(seconds * 1000 + micros // 1000)
 
     def delivered(self) -> str | None:
         """Returns the id of the last message that was delivered to any consumer; None if there is no such group."""
-        with self._told() as server:
+        with self._errors() as server:
             groups = server.xinfo_groups(self.stream) if server.exists(self.stream) else []
         found = [one["last-delivered-id"] for one in groups if one["name"].decode() == self.name]
         return found[0].decode() if found else None
 
     def next_entries(self, consumer: str, most: int) -> list[Entry]:
         """Delivers new messages to this consumer. They are consecutive in the stream."""
-        with self._told() as server:
+        with self._errors() as server:
             got = server.xreadgroup(self.name, consumer, {self.stream: ">"}, count=most)
         found = got.values() if isinstance(got, dict) else [entries for _, entries in got or []]
         return [_entry(one) for entries in found for one in _flat(entries)]
 
     def pending(self, consumer: str, most: int, first: str = "-", last: str = "+") -> list[str]:
         """Returns the ids that were delivered to this consumer and are not acknowledged, the oldest first."""
-        with self._told() as server:
+        with self._errors() as server:
             found = server.xpending_range(self.stream, self.name, first, last, most, consumername=consumer)
         return [one["message_id"].decode() for one in found]
 
     def others(self, consumer: str) -> list[str]:
         """Returns the other consumers with messages that are not acknowledged."""
-        with self._told() as server:
+        with self._errors() as server:
             summary = server.xpending(self.stream, self.name)
         names = [one["name"].decode() for one in summary["consumers"]]
         return [name for name in names if name != consumer]
 
     def claim(self, consumer: str, silent: int, most: int) -> list[str]:
         """Takes over messages that other consumers received at least `silent` ms ago and have not acknowledged."""
-        with self._told() as server:
+        with self._errors() as server:
             found = server.xautoclaim(self.stream, self.name, consumer, silent, count=most, justid=True)
         return [one.decode() for one in found]
 
@@ -153,7 +153,7 @@ class Group:
         """Returns the messages with these ids, without those that no longer exist."""
         found: list[Entry] = []
         for first in range(0, len(names), AT_ONCE):
-            with self._told() as server:
+            with self._errors() as server:
                 asked = server.pipeline(transaction=False)
                 for name in names[first : first + AT_ONCE]:
                     asked.xrange(self.stream, name, name)
@@ -182,6 +182,7 @@ class Group:
         ):
             found += got
             first = got[-1][0]
+        # A span is consecutive, so fewer messages mean that the stream was trimmed.
         self.require(count, len(found), f"from {run[0]} to {last}")
         return found
 
@@ -201,7 +202,7 @@ class Group:
 
     def after(self, name: str, most: int, last: str = "+", *, inclusive: bool = False) -> list[Entry]:
         """Returns at most `most` messages after this id."""
-        with self._told() as server:
+        with self._errors() as server:
             begin = name if inclusive else f"({name}"
             got = server.xrange(self.stream, begin, last, count=min(most, AT_ONCE))
         return [_entry(one) for one in got]
@@ -210,7 +211,7 @@ class Group:
         """Acknowledges the messages with these ids."""
         ids = [*names]
         for first in range(0, len(ids), AT_ONCE):
-            with self._told() as server:
+            with self._errors() as server:
                 server.xack(self.stream, self.name, *ids[first : first + AT_ONCE])
 
 

@@ -12,7 +12,7 @@ from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Pieces
 from beamlike.io.redis import messages
 from beamlike.io.redis.backlog import Backlog
-from beamlike.io.redis.client import AT_ONCE, Entry, Group, time_of_id
+from beamlike.io.redis.client import AT_ONCE, ConsumerGroup, Entry, time_of_id
 from beamlike.io.sources import PlannedBatch, Position
 
 CONSUMER: Final = "consumer"
@@ -54,7 +54,7 @@ class Reading(AnnouncingSource):
     """
 
     source: StreamDeclaration
-    queue: Group
+    queue: ConsumerGroup
     _backlog: Backlog = attrs.field(factory=Backlog, init=False)
     _uncommitted: tuple[Any, list[Entry]] | None = attrs.field(default=None, init=False)
 
@@ -66,7 +66,7 @@ class Reading(AnnouncingSource):
         if CONSUMER not in position:
             self.queue.make(self.source.after)
             return PlannedBatch(None, {CONSUMER: self.source.new_consumer()}, more=True)
-        # Before anything else: what comes meanwhile has a later id.
+        # The time is read first: messages that are added from now on have later ids.
         consumer, now = position[CONSUMER], self.queue.now()
         self._backlog.newest = self._backlog.newest or position.get(NEWEST)
         most = self.source.max_messages_per_trigger or rows
@@ -75,9 +75,9 @@ class Reading(AnnouncingSource):
         self._uncommitted = None
         if not entries:
             return None if watermark is None else PlannedBatch(None, {}, watermark=watermark)
-        taken = {CONSUMER: consumer, "again": again, "runs": runs}
-        self._uncommitted = taken, entries
-        return PlannedBatch(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
+        planned = {CONSUMER: consumer, "again": again, "runs": runs}
+        self._uncommitted = planned, entries
+        return PlannedBatch(planned, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
 
     def _take(self, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
         """Returns the ids of old messages, the spans of new messages, and all these messages.
@@ -105,7 +105,7 @@ class Reading(AnnouncingSource):
             return None
         if column == messages.TIME:
             return 1000 * min([now, *self._oldest_ids(consumer)])
-        self._backlog.came(self.source.times(entries))
+        self._backlog.update(self.source.times(entries))
         oldest = self._backlog.oldest(self.queue, consumer, self.source.times)
         if self._backlog.newest is None:
             return oldest
@@ -119,14 +119,14 @@ class Reading(AnnouncingSource):
         for other in self.queue.others(consumer):
             yield from map(time_of_id, self.queue.pending(other, 1))
 
-    def read(self, taken: PlannedBatch) -> Pieces:
-        if self._uncommitted is not None and self._uncommitted[0] == taken.input:
+    def read(self, batch: PlannedBatch) -> Pieces:
+        if self._uncommitted is not None and self._uncommitted[0] == batch.input:
             return self.source.rows_of(self._uncommitted[1])
-        return self.source.rows_of(self.queue.planned(taken.input["again"], taken.input["runs"]))
+        return self.source.rows_of(self.queue.planned(batch.input["again"], batch.input["runs"]))
 
-    def committed(self, taken: PlannedBatch) -> None:
+    def committed(self, batch: PlannedBatch) -> None:
         """Acknowledges the messages of a batch."""
-        mine = taken.input
+        mine = batch.input
         self.queue.acknowledge(mine["again"])
         for first, last, _ in mine["runs"]:
             while names := self.queue.pending(mine[CONSUMER], AT_ONCE, first, last):

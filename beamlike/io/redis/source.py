@@ -15,7 +15,7 @@ from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Announced, Pieces
 from beamlike.io.kafka.codecs import Codec
 from beamlike.io.redis import messages
-from beamlike.io.redis.client import Entry, Group, connect, is_address, kept_connection, shown
+from beamlike.io.redis.client import ConsumerGroup, Entry, connect, is_address, kept_connection, shown
 from beamlike.io.redis.reading import Reading
 from beamlike.io.sources import PlannedBatch, Position
 from beamlike.rows.event_time import read_event_time
@@ -27,7 +27,7 @@ _EARLIEST: Final = "earliest"
 _LATEST: Final = "latest"
 _STARTS: Final = {_EARLIEST: "0", _LATEST: "$"}
 Connect = Callable[[str, tuple[tuple[str, Any], ...]], Any]
-"""Makes a client of a server, at this address and with these options."""
+"""A function that returns a client for an address and options."""
 
 _SCHEMES: Final = ("redis://", "rediss://", "unix://")
 
@@ -39,7 +39,7 @@ def _is_name(owner: object, attribute: attrs.Attribute[str], value: object) -> N
 
 def _fields(given: Any) -> tuple[tuple[str, Codec], ...]:
     if isinstance(given, tuple) and given and all(isinstance(one, tuple) for one in given):
-        return given  # of a source of which another is made
+        return given  # attrs.evolve passes the converted value
     if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
         raise TypeError(
             f"Redis: fields must be a dict of what is read of a message, such as {{'user': str}}, not {given!r}"
@@ -59,18 +59,14 @@ class Redis(AnnouncingSource):
     """The messages of a Redis stream, a row each, that a consumer group processes.
 
     Columns: those of `fields`; `redis_id`; and `redis_time`, the time in the id, when the message was added. A message
-    with
-    an invalid field is a dead letter.
+    with an invalid field is a dead letter.
 
     The watermark is the event time of the oldest message that is not acknowledged, by the column that is `timestamp=`
-    of
-    `p.read`. With "redis_time" it is perfect, and follows the server's clock while no message is left.
+    of `p.read`. With "redis_time" it is perfect, and follows the server's clock while no message is left.
 
     Messages are acknowledged when their batch is committed, so a run needs a checkpoint. A run without one reads
-    messages
-    that were not delivered to the group yet, and consumes nothing. Each run is a consumer of its own. Needs redis-py,
-    from
-    the extra `redis`.
+    messages that were not delivered to the group yet, and consumes nothing. Each run is a consumer of its own. Needs
+    redis-py, from the extra `redis`.
 
     Args:
         url: The address of the server, such as "redis://localhost:6379/0".
@@ -80,11 +76,9 @@ class Redis(AnnouncingSource):
             `bl.json({...})` that has columns of its own. A field that a message lacks is null.
         start: Where a new group begins: "earliest", "latest", or a datetime, compared with the times in ids.
         out_of_orderness: A duration: how much older than the newest event time later messages may be. Not used if the
-            event
-            time is "redis_time".
+            event time is "redis_time".
         claim_after: A duration after which messages that other consumers have not acknowledged are taken over. By
-            default
-            they are not.
+            default they are not.
         max_messages_per_trigger: The greatest number of messages in a batch.
         options: Options of redis-py's client.
 
@@ -120,7 +114,7 @@ class Redis(AnnouncingSource):
 
     @url.validator
     def _is_an_address(self, attribute: attrs.Attribute[str], value: object) -> None:
-        # No part of it may be shown: where it is malformed, any part may be the password.
+        # No part of a malformed url may be shown, as any part may be the password.
         if not isinstance(value, str) or not value.startswith(_SCHEMES):
             scheme = value.partition("://")[0] if isinstance(value, str) and "://" in value else None
             given = f"{scheme}://..." if scheme else type(value).__name__
@@ -152,9 +146,9 @@ class Redis(AnnouncingSource):
         """Opens the stream for one run, with its own connection."""
         return Reading(self, self._group(connect))
 
-    def _group(self, connected: Connect) -> Group:
+    def _group(self, connected: Connect) -> ConsumerGroup:
         options = tuple(sorted(self.options.items()))
-        return Group(self.url, self.stream, self.group, connected(self.url, options))
+        return ConsumerGroup(self.url, self.stream, self.group, connected(self.url, options))
 
     @property
     def after(self) -> str:
@@ -195,15 +189,15 @@ class Redis(AnnouncingSource):
                 yield Announced(self.rows_of(entries), None)
                 last = entries[-1][0]
 
-    # Of a single call, as by a task of Spark, nothing is kept.
+    # Calls on the declaration itself, as by Spark tasks, keep no state.
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         with closing(self.opened(position)) as reading:
             return reading.plan(position, rows)
 
-    def read(self, taken: PlannedBatch) -> Pieces:
-        return Reading(self, self._group(kept_connection)).read(taken)
+    def read(self, batch: PlannedBatch) -> Pieces:
+        return Reading(self, self._group(kept_connection)).read(batch)
 
-    def committed(self, taken: PlannedBatch) -> None:
+    def committed(self, batch: PlannedBatch) -> None:
         with closing(self.opened({})) as reading:
-            reading.committed(taken)
+            reading.committed(batch)

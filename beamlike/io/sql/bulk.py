@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from beamlike.rows.values import csv_columns
 
 PIECE: Final = 50_000
-"""Rows that are in Python at a time."""
+"""The number of rows that are converted to Python objects at once."""
 
 WIDE: Final[dict[type[pl.DataType], int]] = {pl.UInt64: 20, pl.Int128: 39}
-"""Whole numbers that only decimals can hold, and the digits that they may have."""
+"""Integer types that only decimals can hold, and their greatest number of digits."""
 
-# A Python datetime or date shows the years 1 to 9999.
+# A Python datetime or date has the years 1 to 9999.
 _DAYS: Final = (-719_162, 2_932_896)
 _TICKS: Final = {"ms": 86_400_000, "us": 86_400_000_000}
 _MOMENT: Final = "%Y-%m-%d %H:%M:%S%.6f"
@@ -36,7 +36,7 @@ def execute(connection: sa.Connection, statement: sa.Executable, rows: pl.DataFr
     for piece in rows.iter_slices(PIECE):
         found = piece.select(ready(piece.schema, dialect))
         if dialect.name == "sqlite":
-            # Its values are as SQLite keeps them already: SQLAlchemy need not look at each.
+            # The values are in SQLite's form already, so SQLAlchemy's conversion of each is skipped.
             compiled = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
             connection.exec_driver_sql(str(compiled), found.select(compiled.positiontup).rows())
         else:
@@ -58,7 +58,7 @@ def copy(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None
         with driver.cursor() as cursor, cursor.copy(command) as copying:
             for piece in rows.iter_slices(PIECE):
                 text = piece.select(_copied(piece.schema, connection.dialect))
-                # Null is nothing between the commas, empty text is two quotes.
+                # An empty field is null, two quotes are empty text.
                 copying.write(text.write_csv(include_header=False, quote_style="non_numeric").encode())
     except kinds.Error as error:
         raise sa.exc.DBAPIError.instance(
@@ -84,8 +84,7 @@ def ready(schema: Mapping[str, pl.DataType], dialect: sa.Dialect) -> Sequence[pl
     """Returns every column as parameters of a statement.
 
     Times are in UTC, durations in microseconds, and nested values are JSON. A time outside the years 1 to 9999 is null,
-    as
-    in `output_frame`.
+    as in `output_frame`.
     """
     plain = csv_columns(schema)
     return [

@@ -19,14 +19,14 @@ from beamlike.system.locks import InUse, Lock, left_by_killed
 from beamlike.system.path_names import file_name
 
 _MINE: Final = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
-# So that the server does not end a transaction in which nothing happens, and shows who has it.
+# Prevents the server from ending an idle transaction.
 _STAY: Final = sa.text(
     "SELECT set_config(name, '0', true) FROM pg_settings "
     "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
 _SIGN: Final = sa.text("SELECT set_config('application_name', :who, true)")
-# A statement that reads keeps its snapshot of the database until the next one, and the server could meanwhile clean up
-# nothing that is newer. This one has no snapshot.
+# A read statement keeps its snapshot until the next statement, which prevents the server from cleaning up newer rows.
+# This statement has no snapshot.
 _LET_GO: Final = sa.text("SET LOCAL statement_timeout TO DEFAULT")
 _HOLDER: Final = sa.text(
     "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
@@ -34,13 +34,13 @@ _HOLDER: Final = sa.text(
     "AND (classid::bigint << 32) | objid::bigint = :key AND datname = current_database()"
 )
 _NAMED: Final = sa.text("SELECT GET_LOCK(:key, 0)")
-_STAY_CONNECTED: Final = sa.text("SET SESSION wait_timeout = 31536000")  # seconds, the most that it can be
+_STAY_CONNECTED: Final = sa.text("SET SESSION wait_timeout = 31536000")  # seconds, the maximum
 _HOLDER_OF_NAMED: Final = sa.text(
     "SELECT CONCAT('connection ', id, ' from ', host) FROM information_schema.processlist "
     "WHERE id = IS_USED_LOCK(:key)"
 )
 _LONGEST: Final = 63
-"""How long the name of an application may be in PostgreSQL."""
+"""The greatest length of an application name in PostgreSQL."""
 
 
 @attrs.define(eq=False)
@@ -67,7 +67,7 @@ def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | Non
         case "sqlite":
             folder, database = os.path.split(place[1])
             for _ in left_by_killed(f"{glob.escape(folder)}/.{file_name(database)}-*.lock"):
-                pass  # it goes
+                pass  # iterating removes the lock
             name = file_name("-".join([database, *place[2:], run]))
             return Lock.take(f"{folder}/.{name}.lock", f"the run {run!r}")
         case "postgresql":
@@ -78,7 +78,7 @@ def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | Non
 
 
 def _on_server(url: sa.URL, key: int, run: str) -> ServerLock:
-    # Not one in which the whole transaction has a snapshot.
+    # In other isolation levels, the whole transaction would have a snapshot.
     connection = engine(url).connect().execution_options(isolation_level="READ COMMITTED")
     try:
         if not connection.scalar(_MINE, {"key": key}):

@@ -16,10 +16,10 @@ from beamlike.io.sql.texts import LONGEST, name_text
 
 LEDGER: Final = "beamlike_ledger"
 FORMER: Final = "beamlike_batches"
-"""The ledger of earlier versions, which knew a run's tables and not its sinks."""
+"""The ledger of earlier versions, which had tables but no sinks."""
 
 _ANY: Final = ""
-"""As the name of a sink: whatever sink and task wrote to the table, as the former ledger has it."""
+"""The name of a sink in entries of the former ledger, which stand for any sink and task."""
 
 
 def ledger_of(table: sa.Table) -> sa.Table:
@@ -78,7 +78,7 @@ def claim(connection: sa.Connection, table: sa.Table, part: Part, *, replaces: b
     try:
         with connection.begin_nested():
             connection.execute(ledger.insert().values(new))
-    except sa.exc.IntegrityError:  # another attempt was quicker
+    except sa.exc.IntegrityError:  # another attempt was faster
         return False
     return True
 

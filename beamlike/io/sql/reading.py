@@ -39,7 +39,7 @@ _SCALE: Final = 18
 _GROWING: Final = (pl.Date, pl.Datetime, pl.String)
 
 Bound = int | str
-"""A value of the column that grows, as JSON can hold it."""
+"""A value of the growing column, in a form for JSON."""
 
 
 def schema_of(url: sa.URL, table: str) -> pl.Schema:
@@ -66,14 +66,14 @@ def _dtype(dtype: TypeEngine[Any], dialect: sa.Dialect) -> pl.DataType:
     except NotImplementedError:
         return pl.String()
     if dialect.name == "sqlite" and kind in (datetime, date, time):
-        return pl.String()  # there they are text
+        return pl.String()  # SQLite stores times as text
     if kind is datetime:
         return pl.Datetime("us", "UTC" if getattr(dtype, "timezone", False) else None)
     if kind is Decimal:
         digits, scale = getattr(dtype, "precision", None), getattr(dtype, "scale", None)
         if dialect.name == "sqlite":
             return pl.Float64()
-        # A type without digits has any number of them; Spark reads the same of it.
+        # NUMERIC without precision has any number of digits; Spark reads it with the same type.
         return pl.Decimal(_DIGITS, _SCALE) if digits is None else pl.Decimal(min(digits, _DIGITS), scale or 0)
     return _TYPES.get(kind, pl.String())
 
@@ -155,7 +155,7 @@ class Selection:
     @property
     def _source(self) -> sa.FromClause:
         if is_query(self.table):
-            # SQLAlchemy would take what follows a colon for a parameter.
+            # SQLAlchemy would read a colon as the beginning of a parameter.
             query = sa.text(self.table.rstrip().rstrip(";").replace(":", r"\:"))
             return query.columns(*map(_named, self.columns)).subquery("beamlike_rows")
         schema, name = split_name(self.table)
@@ -212,7 +212,7 @@ def _fetch(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
 def _fetch_arrow(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
     from adbc_driver_postgresql import dbapi
 
-    # The percent signs of this style stay single.
+    # This style does not double percent signs.
     compiled = statement.compile(
         dialect=postgresql.dialect(paramstyle="named"),  # type: ignore[no-untyped-call]
         compile_kwargs={"literal_binds": True},
@@ -241,5 +241,5 @@ def _source_errors(url: sa.URL, table: str) -> Iterator[None]:
             raise ModuleNotFoundError(needs, name=error.name) from None
         raise without_driver(url, error) from None
     except Exception as error:
-        told = str(getattr(error, "orig", None) or error).strip()
-        raise SourceError(f"{table!r} of {shown(url)} cannot be read: {told}") from None
+        message = str(getattr(error, "orig", None) or error).strip()
+        raise SourceError(f"{table!r} of {shown(url)} cannot be read: {message}") from None

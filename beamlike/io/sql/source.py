@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from beamlike.io.sql.reading import Selection
 
 _ROWS: Final = 1_000_000
-"""Of a batch at most: a single task reads it."""
+"""The greatest number of rows in a batch, which a single task reads."""
 
 
 class TableSource:

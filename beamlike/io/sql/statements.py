@@ -54,33 +54,33 @@ _HOLDS: Final[dict[type, set[type]]] = {
     bytes: {bytes},
     str: {str},
 }
-"""By the Python type of our values, that of the columns that can hold them."""
+"""The Python type of values -> the Python types of columns that can hold them."""
 
 
 def engine(url: sa.URL) -> sa.Engine:
     """Returns the engine of a database. Connections last for one transaction, as batches may be hours apart."""
     name = url.database or ""
     if url.get_backend_name() == "sqlite" and not name.startswith("file:"):
-        # An engine is kept, and the working directory may change.
+        # Engines are cached, and the working directory may change.
         url = url.set(database=os.path.abspath(name))
     return _engine(url)
 
 
 @functools.lru_cache
 def _engine(url: sa.URL) -> sa.Engine:
-    # SQLite has one writer at a time, and whoever comes second waits for so long.
+    # SQLite has one writer at a time; others wait up to this timeout.
     waits = {"timeout": _PATIENCE} if url.get_backend_name() == "sqlite" else {}
     return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=waits)
 
 
 _DRIVERS: Final = {"postgresql": ("psycopg", "psycopg2"), "mysql": ("pymysql",)}
-"""Drivers by database, whose modules have the names by which SQLAlchemy knows them."""
+"""The drivers of each database. SQLAlchemy's name of each is the name of its module."""
 _PACKAGES: Final = {
     "psycopg": "psycopg[binary]",
     "psycopg2": "psycopg2-binary",
     "MySQLdb": "mysqlclient",
 }
-"""Modules of drivers whose packages have other names."""
+"""The packages of driver modules with other names."""
 
 
 def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = None) -> PlanError:
@@ -98,7 +98,7 @@ def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = N
 
 def shown(url: sa.URL) -> str:
     """Returns the URL without user, password and options, for messages."""
-    # An @ in a password that is not quoted ends it, and the rest of it would be part of the host.
+    # SQLAlchemy ends a password at an unquoted @, so the rest of it would be part of the host.
     host = url.host and url.host.rpartition("@")[2]
     return str(sa.URL.create(url.drivername, host=host, port=url.port, database=url.database))
 
@@ -107,8 +107,7 @@ def place_of(url: sa.URL, table: str) -> tuple[str, ...]:
     """Returns kind of database, host, port, database, schema and table, equal for two spellings of one table.
 
     A path is made absolute; this machine, the default port and the default schema have one name each. Aliases of a
-    server,
-    and views, are not resolved.
+    server, and views, are not resolved.
     """
     kind, (schema, name) = url.get_backend_name(), split_name(table)
     schema = schema or _SCHEMAS.get(kind, "")
@@ -147,7 +146,7 @@ def _column_type(name: str, dtype: pl.DataType, key: bool) -> TypeEngine[Any]:
             return texts.key_text() if key else texts.text()
         case pl.Datetime():
             moment = sa.DateTime(timezone=dtype.time_zone is not None)
-            # By default, times there are no finer than a second.
+            # By default, MySQL's times have whole seconds.
             return moment.with_variant(mysql.DATETIME(fsp=6), *texts.MYSQL)
         case pl.Date():
             return sa.Date()
@@ -163,11 +162,11 @@ def _column_type(name: str, dtype: pl.DataType, key: bool) -> TypeEngine[Any]:
 
 
 def _decimal(digits: int, scale: int) -> TypeEngine[Any]:
-    # SQLite has no decimals: as numbers they would be rounded.
+    # SQLite has no decimals, and would round them as numbers.
     return sa.Numeric(digits, scale).with_variant(sa.Text(), "sqlite")
 
 
-# What tables look like
+# Definitions of tables
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -200,7 +199,7 @@ def unknown_schema(connection: sa.Connection, table: sa.Table) -> str | None:
 def table_of(name: str, types: Columns, key: Sequence[str] = ()) -> sa.Table:
     """Returns the table, named `table` or `schema.table`, with a unique constraint on `key`."""
     schema, plain = split_name(name)
-    # All names are quoted: no list of the words that a database keeps for itself is complete.
+    # All names are quoted, as no list of reserved words is complete.
     columns = [sa.Column(column, dtype, quote=True) for column, dtype in types.items()]
     unique = [sa.UniqueConstraint(*key)] if key else []
     return sa.Table(plain, sa.MetaData(), *columns, *unique, schema=schema or None, quote=True)
@@ -247,7 +246,7 @@ def _unique(inspector: sa.Inspector, table: sa.Table) -> list[set[str]]:
     where = (table.name, table.schema)
     found = [inspector.get_pk_constraint(*where)["constrained_columns"]]
     found += [constraint["column_names"] for constraint in inspector.get_unique_constraints(*where)]
-    # SQLite's own indexes have the columns of a constraint, of which SQLAlchemy cannot read all names.
+    # SQLAlchemy cannot read all constraints of SQLite, but the automatic indexes have their columns.
     own: Any = {"include_auto_indexes": True} if inspector.dialect.name == "sqlite" else {}
     indexes = (index for index in inspector.get_indexes(*where, **own) if index["unique"])
     found += [[name or "" for name in index["column_names"]] for index in indexes if not _is_partial(index)]
@@ -265,10 +264,10 @@ def _fits(ours: TypeEngine[Any], theirs: TypeEngine[Any], dialect: sa.Dialect) -
     if isinstance(ours, sa.JSON):
         return isinstance(theirs, sa.JSON)
     if dialect.name == "postgresql" and isinstance(ours, sa.DateTime):
-        # Without a zone, the server would turn times into those of a zone of its own.
+        # Without a zone, the server would convert times to its own zone.
         return isinstance(theirs, sa.DateTime) and ours.timezone == theirs.timezone
     kind, found = _python_type(ours), _python_type(theirs)
-    as_text = dialect.name == "sqlite" and kind in (datetime, date, time)  # there they are text anyway
+    as_text = dialect.name == "sqlite" and kind in (datetime, date, time)  # SQLite stores times as text
     return found is object or found in _HOLDS[kind] or (as_text and found is str)
 
 
@@ -308,7 +307,7 @@ def insert(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> No
 def upsert(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
     """Inserts the rows, and replaces existing ones with the same key. The keys of `rows` must be unique."""
     if is_upserting(connection.dialect):
-        # To a constraint, two nulls are not the same.
+        # A constraint treats two nulls as different.
         with_null = pl.any_horizontal(pl.col(key).is_null())
         _upsert_natively(connection, table, key, rows.filter(~with_null))
         rows = rows.filter(with_null)
@@ -360,7 +359,7 @@ def delete(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows:
 
 def _same(column: sa.Column[Any], nulls: bool) -> sa.ColumnElement[bool]:
     value = sa.bindparam(f"key {column.name}", type_=column.type)
-    # Not every database can use an index for the former.
+    # Some databases cannot use an index for IS NOT DISTINCT FROM.
     return column.is_not_distinct_from(value) if nulls else column == value
 
 

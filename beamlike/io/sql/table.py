@@ -57,7 +57,7 @@ def _parsed(url: Any) -> sa.URL:
             f"Table: SQLAlchemy knows no database {parsed.drivername!r}; give an url {example}"
         ) from None
     except (sa.exc.ArgumentError, ValueError):
-        raise ValueError(f"Table: url is none of a database, {example}") from None
+        raise ValueError(f"Table: url is not that of a database, {example}") from None
     in_memory = parsed.database in (None, "", ":memory:") or parsed.query.get("mode") == "memory"
     if parsed.get_backend_name() == "sqlite" and in_memory:
         raise ValueError(
@@ -87,19 +87,16 @@ class Table(TableSource):
     As a source, all rows are read once, or with `grows` the new rows again and again.
 
     As a sink, the table is made at the start of a run if it does not exist. On Spark each task writes its rows of a
-    batch
-    in one transaction; into SQLite, a local file, the driver writes.
+    batch in one transaction; into SQLite, a local file, the driver writes.
 
     Needs SQLAlchemy, and ADBC to read from PostgreSQL, from the extra `table`.
 
     Args:
         url: A URL of SQLAlchemy. Its secret parts are never shown.
         table: The name, which may be `schema.table`. A name with a dot is in double quotes, as in SQL:
-            `'"plays.2026"'`. For
-            a source, it may be a query that begins with SELECT or WITH.
+            `'"plays.2026"'`. For a source, it may be a query that begins with SELECT or WITH.
         mode: "upsert" for the output of a grouping, with one row per key and window, that of the latest pane; a pane
-            that is
-            taken back removes its row. Or "append" for any rows; a repeated batch is not appended again.
+            that is taken back removes its row. Or "append" for any rows; a repeated batch is not appended again.
         per_pane: True to upsert one row per key, window and pane, and mark panes that are taken back.
         grows: A column of whole numbers, times or text. Each batch has the rows above the greatest value so far.
         schema: Column names and types, needed for a query. By default they are those of the table.
@@ -130,9 +127,9 @@ class Table(TableSource):
         default=None, converter=declared, kw_only=True, metadata=FOR_SOURCES
     )
     _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
-    # The columns of the table as a source, as the pipeline has found them.
+    # The columns of the source, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
-    # The table that rows are put in, with those columns that the one in the database has: looked up once in a run.
+    # The table to write, with those of its columns that exist in the database; inspected once in a run.
     _checked: dict[str, sa.Table] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -167,7 +164,7 @@ class Table(TableSource):
             and not key.per_pane
             and key.retracted not in rows.user
         ):
-            # It would say no in every row.
+            # The column would be False in every row, as rows of panes that are taken back are deleted.
             left = {name: dtype for name, dtype in rows.schema.items() if name != key.retracted}
             rows = attrs.evolve(rows, schema=pl.Schema(left))
         try:
@@ -197,7 +194,7 @@ class Table(TableSource):
             wanted.create(connection, checkfirst=True)
             found = list(statements.misfits(connection, wanted, rows.required, rows.key_columns))
             if found:
-                message = f"the table {self.table!r} is not as this sink needs it: {'; '.join(found)}"
+                message = f"the table {self.table!r} does not fit this sink: {'; '.join(found)}"
                 raise PlanError(message, step=rows.step)
             self._checked["table"] = statements.as_found(connection, wanted)
 
@@ -243,7 +240,7 @@ class Table(TableSource):
     def _replace(self, connection: sa.Connection, table: sa.Table, frame: pl.DataFrame, key: RowKey) -> None:
         statements, columns = _statements(), list(key.columns)
         require_unique(frame, key)
-        # What came last of a row is what counts.
+        # The last pane of a key replaces earlier ones.
         frame = frame.unique(columns, keep="last", maintain_order=True)
         if key.retracted is not None and not key.per_pane:
             statements.delete(connection, table, columns, frame.filter(key.retracted))
@@ -252,7 +249,7 @@ class Table(TableSource):
 
     def _declared(self) -> SinkInput:
         if self._rows is None:
-            raise RuntimeError("Table: it learns its columns from collection.write(name, table)")
+            raise RuntimeError("Table: its columns are unknown before collection.write(name, table)")
         return self._rows
 
     def _found(self) -> sa.Table:

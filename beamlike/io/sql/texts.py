@@ -10,12 +10,12 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import TypeEngine
 
 LONGEST: Final = 255
-"""How many characters text in a key has at most, where a database has no index for longer ones."""
+"""The greatest number of characters of text in a key, for databases that cannot index longer text."""
 
 MYSQL: Final = ("mysql", "mariadb")
 
 _NO_PAD_SINCE: Final = (8, 0, 17)
-"""Of MySQL: the version that has a collation which tells `a` from `a ` and `A`."""
+"""The first MySQL version with a collation that distinguishes `a`, `a ` and `A`."""
 
 
 class _Exact(mysql.VARCHAR):
@@ -31,7 +31,7 @@ def _exact(kind: _Exact, compiler: Any, **options: Any) -> str:
     if dialect.is_mariadb:
         collation = "utf8mb4_nopad_bin"
     else:
-        # Of earlier versions no collation tells apart what differs in blanks at the end.
+        # In earlier versions, no collation distinguishes text that differs only in trailing blanks.
         version = dialect.server_version_info or _NO_PAD_SINCE
         collation = "utf8mb4_0900_bin" if version >= _NO_PAD_SINCE else "utf8mb4_bin"
     return f"VARCHAR({kind.length}) CHARACTER SET utf8mb4 COLLATE {collation}"

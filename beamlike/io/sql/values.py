@@ -13,7 +13,7 @@ from beamlike.rows.values import from_text, json_ready, row_json
 
 _TEXT: Final = (pl.String, pl.Categorical, pl.Enum)
 _INFINITY: Final = {
-    # The driver counts from 1970 what PostgreSQL counts from 2000, and so the last number becomes one of the first.
+    # The driver converts times from the epoch 2000 of PostgreSQL to 1970, which overflows for infinite times.
     pl.Datetime: {-9_222_425_352_054_775_809: "infinity", -9_222_425_352_054_775_808: "-infinity"},
     pl.Date: {-2_147_472_692: "infinity", -2_147_472_691: "-infinity"},
 }
@@ -69,7 +69,7 @@ def _cast(found: pl.DataType, dtype: pl.DataType, name: str) -> pl.Expr:
     column = pl.col(name)
     if isinstance(found, _TEXT) and not isinstance(dtype, _TEXT) and _has_text(dtype):
         return from_text(column, dtype).alias(name)
-    if found == pl.Duration and dtype == pl.Time:  # as drivers of MySQL give them
+    if found == pl.Duration and dtype == pl.Time:  # the type of times in MySQL drivers
         return (column.dt.total_microseconds() * 1000).cast(pl.Time, strict=False)
     return column.cast(dtype, strict=False)
 

@@ -21,7 +21,7 @@ _KINDS: Final[dict[type[pl.DataType], type[Any] | tuple[type[Any], ...]]] = {
     pl.String: str,
     pl.Time: time,
 }
-"""Type of a column -> those of its values; numbers and nested types aside."""
+"""Column type -> Python types of its values, except for numbers and nested types."""
 
 
 def fits(value: object, dtype: pl.DataType) -> bool:

@@ -41,15 +41,13 @@ class TestStream:
     """A source for tests that defines what happens when: `TestStream(schema).add_elements([...])...`
 
     A stream never changes: each method returns a new stream with one more step. Every step is a batch; steps count from
-    0,
-    and step n of every test stream of a pipeline is played in batch n, on either runner. After the last step of the
+    0, and step n of every test stream of a pipeline is played in batch n, on either runner. After the last step of the
     longest stream, one more batch moves all watermarks to the end of time.
 
     Times are datetimes, ISO text or seconds since 1970. A stream has its own clocks: the watermark starts at the
-    beginning
-    of time and the processing time at 0. The stream has no end, unless `advance_watermark_to_infinity()` defines one.
-    `p.read` defines the event time column, as for every source. If no step announces a watermark, `p.read` may define a
-    `watermark=` strategy, too.
+    beginning of time and the processing time at 0. The stream has no end, unless `advance_watermark_to_infinity()`
+    defines one. `p.read` defines the event time column, as for every source. If no step announces a watermark, `p.read`
+    may define a `watermark=` strategy, too.
 
     Args:
         schema: Column names and types of the elements.
@@ -64,7 +62,7 @@ class TestStream:
         [(1, 'on_time'), (1, 'late')]
     """
 
-    __test__: ClassVar[bool] = False  # pytest takes what is called Test... for tests
+    __test__: ClassVar[bool] = False  # pytest would collect a class with this name
 
     columns: Declared = attrs.field(converter=_columns, alias="schema")
     steps: tuple[SourceStep, ...] = attrs.field(
@@ -140,7 +138,7 @@ class TestStream:
         if by <= 0:
             raise ValueError(f"{self._next}: processing time must advance by more than 0s, not {duration!r}")
         if self.processing_time + by > MAX_TIME:
-            raise ValueError(f"{self._next}: processing time would lie outside of time after {duration!r}")
+            raise ValueError(f"{self._next}: processing time would be out of range after {duration!r}")
         return self._with(processing_time=self.processing_time + by)
 
     @property
@@ -182,6 +180,7 @@ class TestStream:
         """Returns the step with this number; after the last step, one in which nothing happens."""
         if number < len(self.steps):
             return self.steps[number]
+        # Another stream of the pipeline has more steps.
         return SourceStep(self._frame(()), {}, self.processing_time)
 
     @property
@@ -232,7 +231,7 @@ class TestStream:
         time = self._time(given)
         if time <= self._announced:
             raise ValueError(
-                f"{self._next}: the watermark must move on from {format_time(self._announced)}, "
+                f"{self._next}: the watermark must move forward from {format_time(self._announced)}, "
                 f"not to {format_time(time)}"
             )
         return time
@@ -252,7 +251,7 @@ class TestStream:
     def _frame(self, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         schema = self.schema()
         if not isinstance(rows, list | tuple):
-            raise TypeError(f"{self._next}: add_elements takes a list of dicts, not {rows!r}")
+            raise TypeError(f"{self._next}: add_elements accepts a list of dicts, not {rows!r}")
         for row in rows:
             if not isinstance(row, Mapping):
                 raise TypeError(f"{self._next}: an element is a dict such as {{'user': 'a'}}, not {row!r}")

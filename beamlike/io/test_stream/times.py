@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from windowing.time import Microseconds
 
 TimeLike = datetime | str | int | float
-"""A time; `Microseconds`, which is an int, counts microseconds since 1970, other numbers seconds."""
+"""A time. A number is in seconds since 1970; `Microseconds`, which is an int, is in microseconds."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

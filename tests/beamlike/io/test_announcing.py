@@ -133,7 +133,7 @@ def test_what_is_no_plan_is_an_error_that_says_so(tmp_path: Path) -> None:
             return bl.PlannedBatch({1}, {"next": 1})
 
     for kind, why in (
-        (Wrong, "must give a bl.PlannedBatch"),
+        (Wrong, "must return a bl.PlannedBatch"),
         (Timeless, "must be a datetime or microseconds"),
         (Placeless, "the position must be a dict .*, not 7"),
         (Unkept, "must be data that JSON can hold: .*set"),
@@ -145,15 +145,15 @@ def test_what_is_no_plan_is_an_error_that_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        (None, r"(Wrong|Parts) must give its rows as a DataFrame or LazyFrame of polars, not as NoneType"),
-        (pl.DataFrame({"at": [1]}).to_arrow(), "must give .* not as Table"),
+        (None, r"(Wrong|Parts) must return rows as a DataFrame or LazyFrame of polars, not as NoneType"),
+        (pl.DataFrame({"at": [1]}).to_arrow(), "must return .* not as Table"),
         (
             pl.DataFrame({"at": [1], "usr": ["ada"]}),
             "source 'plays' .* without column 'user' .* did you mean 'usr'",
         ),
         (
             pl.DataFrame({"user": ["ada"], "at": ["1"]}),
-            "source 'plays' gave column 'at' as String, but its schema says Int64",
+            "source 'plays' returned column 'at' as String, but its schema says Int64",
         ),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_name_of_a_sinks_own_that_the_engine_asks_for_is_told(name: str, mine:
 @pytest.mark.parametrize(
     ("name", "mine", "told"),
     [
-        ("committed", nothing, "a runner asks a source for committed(taken), and this one has committed()"),
+        ("committed", nothing, "a runner asks a source for committed(batch), and this one has committed()"),
         ("close", of_frame, "for close(), and this one has close(frame)"),
         ("resume", nothing, "for resume(position, rows), and this one has resume()"),
         ("opened", nothing, "for opened(position), and this one has opened()"),

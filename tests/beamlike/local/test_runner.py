@@ -349,5 +349,5 @@ def test_none_is_no_chunk_and_does_not_end_a_source() -> None:
         def chunks(self, rows: int) -> Iterator[Any]:
             yield from (pl.LazyFrame({"n": [1]}), None, pl.LazyFrame({"n": [2]}))
 
-    with pytest.raises(TypeError, match=r"Gap must give its rows as .* of polars, not as NoneType"):
+    with pytest.raises(TypeError, match=r"Gap must return rows as .* of polars, not as NoneType"):
         bl.Pipeline("p").read("rows", Gap()).collect()

@@ -179,6 +179,6 @@ def test_a_function_that_changes_keys_is_found_out_in_the_batch(tmp_path: Any) -
     counts = read.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count())
     counts.map(lambda row: row | {"user": "all"}).write("out", bl.Table(f"sqlite:///{tmp_path}/x.db", "t"))
     with pytest.raises(
-        bl.SinkError, match=r"sink 'out': batch .*two rows of one pane are alike in user, window_start"
+        bl.SinkError, match=r"sink 'out': batch .*two rows of one pane have the same user, window_start"
     ):
         p.run()

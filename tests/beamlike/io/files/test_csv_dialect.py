@@ -57,7 +57,7 @@ def test_the_columns_of_a_file_without_header_are_those_of_the_schema_in_order(t
     [
         ("n;t\n1;a\n\n2;b\n", "it has one column, 'n;t': is the delimiter ';'?"),
         ("n\tt:x\n1;a\r\n2;b\n", "it has one column, 'n\\tt:x': is the delimiter '\\t'?"),
-        ("0,x\n1,a\n2,b", "it has '0', 'x': has the file no header (header=False)?"),
+        ("0,x\n1,a\n2,b", "it has '0', 'x': is there no header (header=False)?"),
         ("N\n1\n2\n", "it has 'N': names must agree in case and blanks, too"),
         ("m, t\n1,a\n2,b\n", "it has 'm', ' t': names must agree in case and blanks, too"),
     ],

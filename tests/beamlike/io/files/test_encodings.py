@@ -102,7 +102,9 @@ def test_a_character_that_the_encoding_has_not_is_not_written(tmp_path: Path) ->
         (pl.DataFrame({"n": [1], "t": ["5 €"]}), "column 't'"),
         (pl.DataFrame({"€": [1]}), "the header"),
     ):
-        with pytest.raises(ValueError, match=rf"{where} has '€', which latin-1 has not; choose another"):
+        with pytest.raises(
+            ValueError, match=rf"{where} has '€', which latin-1 cannot encode; choose another"
+        ):
             sink.write(frame, Part("q", 0))
     assert not list(tmp_path.iterdir())
 

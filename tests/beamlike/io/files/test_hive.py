@@ -175,7 +175,7 @@ def test_columns_that_cannot_name_folders_are_refused_when_the_sink_is_declared(
     refused = {
         "knd": "step 'out': there is no column 'knd'; the columns are at, tags, _kind, event_time",
         "tags": r"step 'out': partition_by: column 'tags' is List\(String\), which cannot name a folder",
-        "_kind": "step 'out': partition_by: readers pass over folders that begin as '_kind' does; rename the column",
+        "_kind": "step 'out': partition_by: readers skip folders that begin like '_kind' does; rename the column",
     }
     for column, error in refused.items():
         with pytest.raises(bl.PlanError, match=error):
@@ -235,7 +235,7 @@ def longs(names: list[str]) -> pl.DataFrame:
 def test_a_value_that_is_too_long_for_a_folder_is_shortened_there_and_read_back_whole(
     files: type[Files], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hive._tell_long.cache_clear()
+    hive._warn_long.cache_clear()
     frame = longs([*LONG, "short"])
     for batch in range(2):
         files(tmp_path, partition_by=["kind", "name"]).write(frame, Part("q", batch))

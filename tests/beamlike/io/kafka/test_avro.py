@@ -55,20 +55,20 @@ def test_what_is_no_record_is_told() -> None:
     assert found.frame["user"].to_list() == ["ada"]
     assert found.kept.to_list() == [0]
     assert [index for index, _ in found.wrong] == [1, 2]
-    assert found.wrong[1][1] == "no Avro of the schema: 1 bytes are left"
+    assert found.wrong[1][1] == "not an Avro record of the schema: 1 bytes are left"
 
 
 def test_a_schema_without_columns_is_refused() -> None:
     with pytest.raises(ValueError, match="the schema must be a record"):
         bl.avro('"string"')
-    with pytest.raises(ValueError, match=r"bl.avro: the schema is no JSON .*'\{'"):
+    with pytest.raises(ValueError, match=r"bl.avro: the schema is not JSON .*'\{'"):
         bl.avro("{")
     with pytest.raises(
         ValueError, match=r"bl.avro: each of the fields must have a name and a type, not None"
     ):
         bl.avro({"type": "record", "name": "P"})
     fields = [{"name": "m", "type": {"type": "map", "values": "int"}}]
-    with pytest.raises(TypeError, match=r"field 'm' is .*map.*, for which there is no type of column"):
+    with pytest.raises(TypeError, match=r"field 'm' is .*map.*, which no type of column can hold"):
         bl.avro({"type": "record", "name": "P", "fields": fields})
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.io.kafka.client import for_java
 from beamlike.io.kafka.messages import raw_schema
-from beamlike.io.kafka.offsets import in_turn, position
+from beamlike.io.kafka.offsets import boundary_of, in_turn
 from beamlike.io.sinks import SinkInput
 from beamlike.system.locks import InUse
 
@@ -146,8 +146,8 @@ def test_batches_come_to_the_end_and_each_partition_with_anything_new_has_a_shar
 
 
 def test_positions_in_time_are_those_of_the_first_message_that_is_not_older() -> None:
-    assert position(datetime(1970, 1, 1, 0, 0, 1, 500_001), ("t",), "start") == 1501
-    assert position(datetime(1970, 1, 1, tzinfo=UTC), ("t",), "start") == 0
+    assert boundary_of(datetime(1970, 1, 1, 0, 0, 1, 500_001), ("t",), "start") == 1501
+    assert boundary_of(datetime(1970, 1, 1, tzinfo=UTC), ("t",), "start") == 0
 
 
 def test_settings_are_those_of_the_java_client_on_spark(tmp_path: Path) -> None:

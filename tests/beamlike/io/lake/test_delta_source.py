@@ -61,9 +61,7 @@ def test_with_a_first_version_there_is_no_snapshot(path: str, tmp_path: Path) ->
     assert Followed(lambda: bl.Delta(path, start_version=1), tmp_path).run() == [[3], [4]]
     assert rows(bl.Delta(path, start_version=2))["n"].to_list() == [4]
     assert rows(bl.Delta(path, start_version=3)).is_empty()
-    with pytest.raises(
-        SourceError, match=r"'rows': the newest version .* is 2: start_version=4 would pass over"
-    ):
+    with pytest.raises(SourceError, match=r"'rows': the newest version .* is 2: start_version=4 would skip"):
         rows(bl.Delta(path, start_version=4))
 
 

@@ -73,7 +73,7 @@ def anew(url: str, name: str = "t") -> str:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("sqlite://bob:hunter2@@::/x", "t"), "url is none of a database, such as 'sqlite:///out.db'"),
+        (("sqlite://bob:hunter2@@::/x", "t"), "url is not that of a database, such as 'sqlite:///out.db'"),
         (("sqlit:///x.db", "t"), "knows no database 'sqlit'"),
         (("sqlite://", "t"), "in memory is gone after a batch; name a file, or use bl.Memory"),
         (("sqlite:///x.db", ""), "table must be a name such as 'averages'"),
@@ -348,7 +348,7 @@ def test_a_table_that_does_not_fit_is_refused_with_the_difference(columns: str, 
         table(url).check()  # rows are removed and put in, with or without a constraint
         return
     with pytest.raises(
-        PlanError, match=f"step 'out': the table 't' is not as this sink needs it: .*{says}"
+        PlanError, match=f"step 'out': the table 't' does not fit this sink: .*{says}"
     ) as caught:
         table(url).check()
     assert "hunter2" not in str(caught.value)
