@@ -27,22 +27,13 @@ from stages.grouping.combiner_lifting import (
     lifts_early,
     place,
 )
+from stages.grouping.described import facts_of
 from stages.grouping.dropped import Dropped, Late, LeftOut
 from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
-from stages.operator import (
-    HOLD,
-    MAIN,
-    PENDING,
-    Admitted,
-    Advanced,
-    Input,
-    OneTable,
-    Spread,
-    Table,
-)
+from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Spread, Table, Text
 from stages.parted import parted, replaced, together
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
@@ -99,8 +90,19 @@ class Grouping(OneTable):
         types = {name: part.dtype for name, part in self.layout.parts.items()}
         return Declaration("grouping", choices, self.aggregates, accumulators=types)
 
+    def facts(self, text: Text) -> dict[str, str]:
+        return facts_of(self.keys, self.windowing, self.aggregates, text, merged=not self.merge_windows)
+
+    @property
+    def panes(self) -> Windowing:
+        return self.windowing
+
+    @property
+    def assigns_windows(self) -> bool:
+        return True
+
     def needed(self, role: str) -> frozenset[str]:
-        """The columns of the input, without those that are only shown of late and refused rows."""
+        # Columns that are only shown of late and refused rows are left out.
         return frozenset(attrs.evolve(self, late_columns=None, letter_columns=()).inputs[role].schema)
 
     @property
@@ -137,7 +139,6 @@ class Grouping(OneTable):
 
     @cached_property
     def table(self) -> Table:
-        """A row per (key, window)."""
         ordered = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
         return Table(
             "window",
@@ -185,10 +186,10 @@ class Grouping(OneTable):
         """
         return self.merging or not self.windowing.timestamp_combiner.depends_on_window
 
-    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+    def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         return self._absorb(incoming, self._context(now))
 
-    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         if self.merging:
             return meets(incoming, rows, self.windowing.windows, self.keys)
         window = [*self.keys, *WINDOW_COLUMNS]

@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table, Visit
+from stages.operator import HOLD, MAIN, PENDING, Given, Loaded, State, StateTable, Table
 from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
@@ -27,7 +27,7 @@ How = Literal["left", "inner"]
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(Kept):
+class Versions(StateTable):
     """The versions of each key. A version is removed when no row to come can see it: it was replaced, or is too old."""
 
     keys: tuple[str, ...]
@@ -62,8 +62,8 @@ class Versions(Kept):
             )
         return {WATERMARK: pl.min_horizontal(until)}
 
-    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
-        return visit.rows
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows
 
     def newest(self, versions: pl.DataFrame) -> pl.DataFrame:
         """Keeps a version for each time of a key, the last to arrive, and adds the time of the next version."""
@@ -97,7 +97,7 @@ class AsOfJoin(TimeJoin):
         return True
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.versions, self.waiting)
 
     @cached_property
@@ -139,10 +139,10 @@ class AsOfJoin(TimeJoin):
             )
             .select(list(self.waiting.schema))
         )
-        visit = state.visit(self.waiting, waits)
-        pool = pl.concat([visit.rows, visit.incoming])
+        loaded = state.load(self.waiting, waits)
+        pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < clock.watermark
-        state.leave(self.waiting, pool.filter(~come))
+        state.write_back(self.waiting, pool.filter(~come))
         return pool.filter(come).sort(EVENT_TIME, NUMBER)
 
     def _versions(
@@ -152,14 +152,14 @@ class AsOfJoin(TimeJoin):
         table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
         new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
-        visit = state.visit(table, new.select(list(table.rows)), asked=asked)
+        loaded = state.load(table, new.select(list(table.rows)), requested_keys=asked)
         # Those of keys for which none has come are as they were.
-        changed = visit.rows.join(visit.incoming, self.keys, "semi", nulls_equal=True)
-        others = visit.rows.join(visit.incoming, self.keys, "anti", nulls_equal=True)
-        versions = pl.concat([others, table.newest(pl.concat([changed, visit.incoming]))])
+        changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
+        others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)
+        versions = pl.concat([others, table.newest(pl.concat([changed, loaded.incoming]))])
         gone = table.deadlines(clock.now)[WATERMARK] <= clock.watermark
-        state.leave(table, versions.filter(~gone))
-        return pl.concat([versions, visit.seen]).join(asked, self.keys, "semi")
+        state.write_back(table, versions.filter(~gone))
+        return pl.concat([versions, loaded.requested]).join(asked, self.keys, "semi")
 
     def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)

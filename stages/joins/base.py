@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 import attrs
 import polars as pl
 
 from stages.declared import Declaration, Said
 from stages.dropped import LATE, late_schema, with_reason
-from stages.operator import MAIN, Input, Operator
+from stages.operator import MAIN, Input, Operator, Text
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
 from windowing.identity import fields_of
@@ -45,6 +45,16 @@ class TimeJoin(Operator):
         join = fields_of(self, without=("keys", "schema", "allowed_lateness", "late"))
         choices = {"join": Said(join, self.text), "allowed lateness": Microseconds(self.allowed_lateness)}
         return Declaration(join["kind"], choices)
+
+    @property
+    def assigns_windows(self) -> bool:
+        return True
+
+    def with_late(self) -> Self:
+        return attrs.evolve(self, late=True)
+
+    def facts(self, text: Text) -> dict[str, str]:
+        return {"join": self.text, "keys": ", ".join(self.keys)}
 
     @cached_property
     def inputs(self) -> dict[str, Input]:

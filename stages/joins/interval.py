@@ -19,7 +19,7 @@ from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
 from stages.joins.side import MATCHED, UNTIL, Side
-from stages.operator import MAIN, Given, Kept, State
+from stages.operator import MAIN, Given, State, StateTable
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
@@ -66,7 +66,7 @@ class IntervalJoin(TimeJoin):
         return f"{self.how} within {format_duration(self.low)} to {high}{time}"
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.left, self.right)
 
     @cached_property
@@ -143,13 +143,13 @@ class IntervalJoin(TimeJoin):
         clock: StepClock,
     ) -> pl.DataFrame:
         """Stores the rows of a side that may still get a partner, and returns the others that never had one."""
-        visit = state.visit(side, self._marked(side, came, old, paired) if side.outer else came)
-        rows = visit.rows
+        loaded = state.load(side, self._marked(side, came, old, paired) if side.outer else came)
+        rows = loaded.rows
         if side.outer:  # What is marked takes the place of what was not.
-            rows = rows.join(visit.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
-        rows = pl.concat([rows, visit.incoming])
+            rows = rows.join(loaded.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
+        rows = pl.concat([rows, loaded.incoming])
         over = side.deadlines(clock.now)[WATERMARK] <= clock.watermark
-        state.leave(side, rows.filter(~over))
+        state.write_back(side, rows.filter(~over))
         alone = rows.filter(over & ~pl.col(MATCHED)) if side.outer else rows.clear()
         other = RIGHT if side.name == LEFT else LEFT
         return alone.with_columns(
@@ -199,7 +199,7 @@ class IntervalJoin(TimeJoin):
     def _there(self, state: State, side: Side, came: pl.DataFrame) -> pl.DataFrame:
         """The stored rows of a side that may be partners of these rows of the other side."""
         between = self._range(came)
-        return side.table.no_rows if between is None else state.peek(side, between, came.select(self.keys))
+        return side.table.no_rows if between is None else state.scan(side, between, came.select(self.keys))
 
     @cached_property
     def _nothing(self) -> pl.DataFrame:

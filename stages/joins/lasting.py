@@ -10,13 +10,13 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table
+from stages.operator import HOLD, MAIN, PENDING, Given, State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 
 
 @attrs.frozen(slots=False, eq=False)
-class Rows(Kept):
+class Rows(StateTable):
     """The rows of one side, in a column of structs. None is ever removed."""
 
     name: str
@@ -53,7 +53,7 @@ class LastingJoin(TimeJoin):
         return "inner, kept for ever"
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.left, self.right)
 
     @cached_property
@@ -70,10 +70,10 @@ class LastingJoin(TimeJoin):
         """Emits pairs of new rows with stored rows and with each other, then stores the new rows."""
         rows = arrivals[MAIN]
         left, right = self.left.of(rows), self.right.of(rows)
-        old_left = state.find(self.left, right.select(self.keys).unique())
-        old_right = state.find(self.right, left.select(self.keys).unique())
-        state.add(self.left, left)
-        state.add(self.right, right)
+        old_left = state.lookup(self.left, right.select(self.keys).unique())
+        old_right = state.lookup(self.right, left.select(self.keys).unique())
+        state.append(self.left, left)
+        state.append(self.right, right)
         pairs = [self._pairs(left, old_right), self._pairs(old_left, right), self._pairs(left, right)]
         return Given(pl.concat(pairs), len(rows), len(rows), len(rows))
 

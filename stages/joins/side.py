@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 
 from stages.joins.base import LEFT
-from stages.operator import HOLD, PENDING, Kept, Spread, Table
+from stages.operator import HOLD, PENDING, Spread, StateTable, Table
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
@@ -27,7 +27,7 @@ _HOUR: Final = 3_600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Side(Kept):
+class Side(StateTable):
     """The rows of one side, in a column of structs. A partner may arrive up to `reach` (us) after the time of a row.
 
     If that is None, a partner may arrive until the time in the row's own `UNTIL`. `outer`: a row without a partner is

@@ -72,10 +72,10 @@ class KeyedBatches(Stateful):
     def _by_processing_time(self) -> list[str]:
         return [name for name, domain in self.timers.items() if domain == "processing"]
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """Calls the function for rows and timers, and again as long as timers were set that are due already."""
-        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        cells, idle = touched(visit.rows, visit.incoming, self.layout.due(clock.now.times), self.id)
+        loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
+        cells, idle = touched(loaded.rows, loaded.incoming, self.layout.due(clock.now.times), self.id)
         outcome = _Outcome()
         left = [idle]
         if len(cells):
@@ -89,7 +89,7 @@ class KeyedBatches(Stateful):
             after = self._calls(Batch(played, numbered, due), clock, outcome)
             expired = self.layout.expiry <= clock.watermark
             left.append(self.layout.kept(after.filter(~expired).drop(CELL), clock.now.times))
-        state.leave(self.cells, pl.concat(left))
+        state.write_back(self.cells, pl.concat(left))
         panes = pl.concat(outcome.panes) if outcome.panes else self._nothing
         return Result(panes, tuple(outcome.refused), outcome.fired, outcome.refused_rows)
 

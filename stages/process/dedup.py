@@ -12,8 +12,8 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING, Kept, Spread, State, Table
-from stages.process.keyed import CELL, Keyed, Result, TypeName
+from stages.operator import HOLD, PENDING, Spread, State, StateTable, Table, Text
+from stages.process.keyed import CELL, Keyed, Result
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -37,7 +37,7 @@ Rows that are left after so many rounds share a few ids at times far apart, and 
 
 
 @attrs.frozen(slots=False, eq=False)
-class Seen(Kept):
+class Seen(StateTable):
     """The ids that are remembered: a row for each row that passed, for as long as it may cover others."""
 
     keys: tuple[str, ...]
@@ -132,25 +132,25 @@ class Dedup(Keyed):
     def content(self) -> pl.Schema:
         return pl.Schema({self.cells.column: pl.Int64()})
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         if self.within is None:
             return {"covers": "its window"}
         return {"covers": f"{format_duration(self.within)} of {self.by} time"}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         time = pl.col(EVENT_TIME) if self.by == "event" else pl.lit(clock.processing_time, pl.Int64)
         nothing_held = [pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD)]
         arrived = rows.with_columns(time.alias(self.cells.column), *nothing_held)
         seen = (
             self.cells.table.no_rows
             if rows.is_empty()
-            else state.peek(self.cells, self.cells.between(arrived))
+            else state.scan(self.cells, self.cells.between(arrived))
         )
         passed = arrived.join(self._passed(arrived, seen), on=NUMBER, how="semi", maintain_order="left")
-        visit = state.visit(self.cells, passed.select(list(self.cells.rows)))
+        loaded = state.load(self.cells, passed.select(list(self.cells.rows)))
         deadlines = self.cells.deadlines(Times()).items()
         over = pl.any_horizontal(deadline <= clock.now.times[name] for name, deadline in deadlines)
-        state.leave(self.cells, pl.concat([visit.rows, visit.incoming]).filter(~over))
+        state.write_back(self.cells, pl.concat([loaded.rows, loaded.incoming]).filter(~over))
         return Result(passed.select(*self.schema, EVENT_TIME, *WINDOW_COLUMNS))
 
     def _passed(self, rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:

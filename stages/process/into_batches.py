@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, PENDING, Kept, State, Table
-from stages.process.keyed import CELL, Keyed, Result, TypeName
+from stages.operator import HOLD, PENDING, State, StateTable, Table, Text
+from stages.process.keyed import CELL, Keyed, Result
 from stages.waiting import NUMBER
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -46,7 +46,7 @@ class Limits:
 
 
 @attrs.frozen(slots=False, eq=False)
-class Collected(Kept):
+class Collected(StateTable):
     """The rows of each key and window that are in no batch yet."""
 
     keys: tuple[str, ...]
@@ -107,21 +107,21 @@ class IntoBatches(Keyed):
     def content(self) -> pl.Schema:
         return self.schema
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"batches": str(self.limits)}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         arrived = rows.with_columns(
             self._until(clock).alias(UNTIL),
             (pl.lit(0, pl.Int64) if self.limits.bytes is None else _bytes_of(self.schema)).alias(SIZE),
             pl.lit(0, pl.Int64).alias(PENDING),
         )
-        visit = state.visit(self.cells, arrived.select(list(self.cells.rows)))
-        both = pl.concat([visit.rows, visit.incoming])
+        loaded = state.load(self.cells, arrived.select(list(self.cells.rows)))
+        both = pl.concat([loaded.rows, loaded.incoming])
         numbers = both.select(self.id).unique(maintain_order=True).with_row_index(CELL)
         ordered = both.join(numbers, on=self.id, nulls_equal=True, maintain_order="left").sort(CELL, NUMBER)
         batched = self._batched(ordered, self._due(clock))
-        state.leave(self.cells, batched.filter(pl.col(_BATCH).is_null()).select(list(self.cells.rows)))
+        state.write_back(self.cells, batched.filter(pl.col(_BATCH).is_null()).select(list(self.cells.rows)))
         return Result(self._given(batched.filter(pl.col(_BATCH).is_not_null())))
 
     def _until(self, clock: StepClock) -> pl.Expr:

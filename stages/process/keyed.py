@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Self
 
 import attrs
 import polars as pl
@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable, Text
 from stages.waiting import NUMBER, Waiting
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -20,15 +20,13 @@ from windowing.lateness import collected_at, in_time
 from windowing.placing import place
 from windowing.time import Microseconds
 from windowing.windowing import Windowing
+from windowing.windows import GlobalWindows
 
 Order = Literal["time", "arrival"]
 
-TypeName = Callable[[pl.DataType], str]
-"""Shows a type in words."""
-
 CELL: Final = "__cell"
 """Column of rows in a step: the number of their key and window."""
-TURN: Final = "__turn"
+TIMED: Final = "__timed"
 """Column of rows in a step: 0 if they are processed at once, 1 if they are processed in the order of time."""
 
 
@@ -79,7 +77,7 @@ class Keyed(Operator):
         return {MAIN: Input(self.keys, pl.Schema({**self.row, **times}))}
 
     @property
-    def cells(self) -> Kept:
+    def cells(self) -> StateTable:
         """The state table of keys and windows."""
         raise NotImplementedError
 
@@ -89,7 +87,7 @@ class Keyed(Operator):
         return Waiting(self.keys, self.row)
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.cells, self.waiting) if self.order == "time" else (self.cells,)
 
     @property
@@ -118,24 +116,36 @@ class Keyed(Operator):
         raise NotImplementedError
 
     @property
-    def timers(self) -> Mapping[str, str]:
-        """The timers by name: "event" or "processing"."""
-        return {}
-
-    @property
     def content(self) -> pl.Schema:
         """The columns of the state fields."""
         raise NotImplementedError
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """Describes the state or the computation in words."""
+    @property
+    def assigns_windows(self) -> bool:
+        return True
+
+    def with_late(self) -> Self:
+        return attrs.evolve(self, late=True)
+
+    def facts(self, text: Text) -> dict[str, str]:
+        windows = self.windowing.windows
+        return {
+            "process": self.title,
+            "keys": ", ".join(self.keys),
+            **({} if isinstance(windows, GlobalWindows) else {"scope": text(windows)}),
+            "order": self.order,
+            **self.own_facts(text),
+        }
+
+    def own_facts(self, text: Text) -> dict[str, str]:
+        """Returns the facts that only operators of this kind have."""
         raise NotImplementedError
 
     def usable(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refused, ...]]:
         """Splits rows into (rows that can be processed, refused rows)."""
         return rows, ()
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         """Processes rows, which have their window, and whatever else is due; stores what is left."""
         raise NotImplementedError
 
@@ -150,7 +160,7 @@ class Keyed(Operator):
             pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
         ).select(list(self.waiting.schema))
         rows = pl.concat(self._in_order(state, numbered, clock))
-        result = self.play(state, rows, clock)
+        result = self.process_rows(state, rows, clock)
         dropped = {LATE: len(late), NO_WINDOW: len(nowhere)}
         return Given(
             result.panes,
@@ -175,20 +185,20 @@ class Keyed(Operator):
     def _in_order(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Iterator[pl.DataFrame]:
         """Yields rows to process at once, then rows whose time the watermark has passed; the others are stored."""
         if self.order == "arrival":
-            yield rows.with_columns(pl.lit(0).alias(TURN))
+            yield rows.with_columns(pl.lit(0).alias(TIMED))
             return
         behind = pl.col(EVENT_TIME) < clock.input_before
-        yield rows.filter(behind).with_columns(pl.lit(0).alias(TURN))
-        visit = state.visit(self.waiting, rows.filter(~behind))
-        pool = pl.concat([visit.rows, visit.incoming])
+        yield rows.filter(behind).with_columns(pl.lit(0).alias(TIMED))
+        loaded = state.load(self.waiting, rows.filter(~behind))
+        pool = pl.concat([loaded.rows, loaded.incoming])
         come = pl.col(EVENT_TIME) < clock.watermark
-        state.leave(self.waiting, pool.filter(~come))
-        yield pool.filter(come).with_columns(pl.lit(1).alias(TURN))
+        state.write_back(self.waiting, pool.filter(~come))
+        yield pool.filter(come).with_columns(pl.lit(1).alias(TIMED))
 
     def by_cell(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of these cells, with the number of their cell, in the order in which they are processed."""
         numbers = cells.select(self.id).with_row_index(CELL)
-        order = [CELL, TURN, pl.when(pl.col(TURN) == 1).then(EVENT_TIME), NUMBER]
+        order = [CELL, TIMED, pl.when(pl.col(TIMED) == 1).then(EVENT_TIME), NUMBER]
         return rows.join(numbers, on=self.id, how="left", nulls_equal=True).sort(order)
 
     def _shown(self, late: pl.DataFrame, nowhere: pl.DataFrame) -> pl.DataFrame:

@@ -6,14 +6,14 @@ key columns | start end | fields, and when they were written | timers and their 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING
+from stages.operator import HOLD, PENDING, Text
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
 from stages.process.fields import FieldColumn
 from windowing.clocks import PROCESSING_TIME, WATERMARK
@@ -124,9 +124,9 @@ class Layout:
         fields = {field.name: f"{field.kind}({field.dtype})" for field in self.fields}
         return {**fields, **{name: type(timer).__name__ for name, timer in self.timers.items()}}
 
-    def facts(self, type_name: Callable[[pl.DataType], str]) -> dict[str, str]:
-        """Describes fields and timers in words."""
-        state = [f"{field.name} {type_name(field.dtype)}" for field in self.fields]
+    def facts(self, text: Text) -> dict[str, str]:
+        """Returns the state fields and timers for people."""
+        state = [f"{field.name} {text(field.dtype)}" for field in self.fields]
         timers = [f"{name} {timer.domain}" for name, timer in self.timers.items()]
         return {"state": ", ".join(state) or "none", "timers": ", ".join(timers) or "none"}
 

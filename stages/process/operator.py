@@ -11,8 +11,8 @@ import polars as pl
 from stages.clock import StepClock
 from stages.operator import Refused, State
 from stages.process.declarations import Process
-from stages.process.keyed import CELL, TURN, Result, touched
-from stages.process.play import Played, Player, Script
+from stages.process.executor import CallLog, CallPlan, Executor
+from stages.process.keyed import CELL, TIMED, Result, touched
 from stages.process.stateful import Stateful
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.identity import fields_of, function_of
@@ -43,28 +43,28 @@ class KeyedProcess(Stateful):
         beyond = rows.filter(~fits)
         return rows.filter(fits), (Refused(beyond, tuple(ValueError(BEYOND) for _ in range(len(beyond)))),)
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         layout = self.layout
-        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        cells, idle = touched(visit.rows, visit.incoming, layout.due(clock.now.times), self.id)
+        loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
+        cells, idle = touched(loaded.rows, loaded.incoming, layout.due(clock.now.times), self.id)
         if cells.is_empty():
-            state.leave(self.cells, idle)
-            return Result(self._stamped(self.results([])[0], Played(), cells))
-        script = self._script(cells, rows)
-        played, panes, after = self._until_it_fits(script, clock)
-        state.leave(self.cells, pl.concat([idle, layout.kept(after, clock.now.times)]))
-        return Result(panes, self._refused(played, script), played.fired, len(played.refused_rows))
+            state.write_back(self.cells, idle)
+            return Result(self._stamped(self.results([])[0], CallLog(), cells))
+        plan = self._plan(cells, rows)
+        log, panes, after = self._until_it_fits(plan, clock)
+        state.write_back(self.cells, pl.concat([idle, layout.kept(after, clock.now.times)]))
+        return Result(panes, self._refused(log, plan), log.fired, len(log.refused_rows))
 
-    def _script(self, cells: pl.DataFrame, rows: pl.DataFrame) -> Script:
+    def _plan(self, cells: pl.DataFrame, rows: pl.DataFrame) -> CallPlan:
         """The rows by cell, in the order in which the cells process them."""
         ordered = self.by_cell(cells, rows)
         counts = ordered.group_by(CELL).agg(
-            pl.len().cast(pl.Int64).alias("rows"), (pl.col(TURN) == 0).sum().cast(pl.Int64).alias("at_once")
+            pl.len().cast(pl.Int64).alias("rows"), (pl.col(TIMED) == 0).sum().cast(pl.Int64).alias("at_once")
         )
         numbers = pl.DataFrame({CELL: pl.int_range(len(cells), dtype=pl.UInt32, eager=True)})
         each = numbers.join(counts, on=CELL, how="left", maintain_order="left").fill_null(0)
         ends = each["rows"].cum_sum()
-        return Script(
+        return CallPlan(
             cells,
             [0, *ends.to_list()],
             (ends - each["rows"] + each["at_once"]).to_list(),
@@ -73,40 +73,40 @@ class KeyedProcess(Stateful):
             ordered[PANE_RETRACTED].to_list() if self.retracted else None,
         )
 
-    def _until_it_fits(self, script: Script, clock: StepClock) -> tuple[Played, pl.DataFrame, pl.DataFrame]:
+    def _until_it_fits(self, plan: CallPlan, clock: StepClock) -> tuple[CallLog, pl.DataFrame, pl.DataFrame]:
         """(the call log, the emitted rows, the cells afterwards).
 
         Cells with values that do not fit their columns are run again, call by call.
         """
-        careful: frozenset[int] = frozenset()
+        call_by_call: frozenset[int] = frozenset()
         while True:
-            player = Player(self.process, self.layout, script, clock, self._check, careful)
-            played = player.play()
-            frame, wrong = self.results(played.items)
-            after, misfits = player.state.after(player.dead)
-            again = misfits | {played.cells[number] for number in wrong}
-            if again <= careful:
-                return played, self._stamped(frame, played, script.state), after
-            careful |= again
+            executor = Executor(self.process, self.layout, plan, clock, self._check, call_by_call)
+            log = executor.run()
+            frame, wrong = self.results(log.items)
+            after, misfits = executor.state.after(executor.dead)
+            again = misfits | {log.cells[number] for number in wrong}
+            if again <= call_by_call:
+                return log, self._stamped(frame, log, plan.state), after
+            call_by_call |= again
 
     def _check(self, items: Sequence[Any]) -> Mapping[int, str]:
         return self.results(items)[1]
 
-    def _stamped(self, frame: pl.DataFrame, played: Played, cells: pl.DataFrame) -> pl.DataFrame:
+    def _stamped(self, frame: pl.DataFrame, log: CallLog, cells: pl.DataFrame) -> pl.DataFrame:
         """The rows with their event time and window."""
-        where = cells.select(WINDOW_COLUMNS)[pl.Series(played.cells, dtype=pl.UInt32)]
-        return frame.hstack([pl.Series(EVENT_TIME, played.times, dtype=pl.Int64)]).hstack(where)
+        where = cells.select(WINDOW_COLUMNS)[pl.Series(log.cells, dtype=pl.UInt32)]
+        return frame.hstack([pl.Series(EVENT_TIME, log.times, dtype=pl.Int64)]).hstack(where)
 
-    def _refused(self, played: Played, script: Script) -> tuple[Refused, ...]:
+    def _refused(self, log: CallLog, plan: CallPlan) -> tuple[Refused, ...]:
         """The refused rows as they arrived, and the refused firings by key, timer and time."""
         refused = []
-        if played.refused_rows:
-            numbers, errors = zip(*played.refused_rows, strict=True)
-            refused.append(Refused(script.rows[list(numbers)], errors))
-        if played.refused_firings:
-            cells, firings, errors = zip(*played.refused_firings, strict=True)
+        if log.refused_rows:
+            numbers, errors = zip(*log.refused_rows, strict=True)
+            refused.append(Refused(plan.rows[list(numbers)], errors))
+        if log.refused_firings:
+            cells, firings, errors = zip(*log.refused_firings, strict=True)
             names, tags, times = zip(*firings, strict=True)
-            keys = script.state.select(self.keys)[list(cells)]
+            keys = plan.state.select(self.keys)[list(cells)]
             families = any(tag is not None for tag in tags)
             tagged = [pl.Series("tag", tags, dtype=pl.String)] if families else []
             time = pl.Series("time", times, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))

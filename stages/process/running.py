@@ -11,9 +11,9 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Said
-from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
+from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table, Text
 from stages.process.cumulative import Cumulative
-from stages.process.keyed import CELL, Keyed, Result, TypeName, touched
+from stages.process.keyed import CELL, Keyed, Result, touched
 from stages.waiting import NUMBER
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
@@ -24,7 +24,7 @@ _SO_FAR = -1
 
 
 @attrs.frozen(slots=False, eq=False)
-class Totals(Kept):
+class Totals(StateTable):
     """The totals of each key and window."""
 
     keys: tuple[str, ...]
@@ -53,8 +53,8 @@ class Totals(Kept):
         """The time at which the window is collected."""
         return {WATERMARK: collected_at(self.allowed_lateness)}
 
-    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
-        return visit.rows
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -88,22 +88,22 @@ class Running(Keyed):
     def content(self) -> pl.Schema:
         return pl.Schema(self.parts)
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
 
-    def play(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
-        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+        loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
         over = collected_at(self.windowing.allowed_lateness) <= clock.watermark
-        cells, idle = touched(visit.rows, visit.incoming, over, self.id)
+        cells, idle = touched(loaded.rows, loaded.incoming, over, self.id)
         shown = [*self.schema, *self.aggregates, EVENT_TIME, *WINDOW_COLUMNS]
         if cells.is_empty():
-            state.leave(self.cells, idle)
+            state.write_back(self.cells, idle)
             return Result(pl.DataFrame(schema=self._given()))
         both = self._together(cells, self.by_cell(cells, rows))
         totals = both.group_by(CELL, maintain_order=True).agg(pl.col(*self.id, *self.parts).last())
         kept = totals.with_columns(pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD))
         left = kept.filter(~over).select(list(self.cells.table.schema))
-        state.leave(self.cells, pl.concat([idle, left]))
+        state.write_back(self.cells, pl.concat([idle, left]))
         results = [self._result(name, aggregate) for name, aggregate in self.aggregates.items()]
         return Result(both.filter(pl.col(NUMBER) != _SO_FAR).with_columns(results).select(shown))
 

@@ -8,7 +8,8 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from stages.process.keyed import Keyed, TypeName
+from stages.operator import Text
+from stages.process.keyed import Keyed
 from stages.process.layout import Layout
 from stages.process.tables import Cells
 from windowing.clocks import PROCESSING_TIME, WATERMARK
@@ -46,5 +47,5 @@ class Stateful(Keyed):
     def content(self) -> pl.Schema:
         return pl.Schema({**self.layout.content, **self.layout.holding})
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        return self.layout.facts(type_name)
+    def own_facts(self, text: Text) -> dict[str, str]:
+        return self.layout.facts(text)

@@ -9,13 +9,13 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.operator import HOLD, Kept, Table, Visit
+from stages.operator import HOLD, Loaded, StateTable, Table
 from stages.process.layout import HOLDER, UNTIL, Layout
 from windowing.clocks import Times
 
 
 @attrs.frozen(slots=False, eq=False)
-class Cells(Kept):
+class Cells(StateTable):
     """A row per key and window. Arrivals are keys and windows, and none of them waits."""
 
     layout: Layout
@@ -47,5 +47,5 @@ class Cells(Kept):
         """The time at which a timer fires, a field expires, or a window is collected."""
         return self.layout.deadlines()
 
-    def settled(self, visit: Visit, clock: StepClock) -> pl.DataFrame:
-        return visit.rows
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows

@@ -89,7 +89,7 @@ class Contents:
 
         Raises `ResultError` if a side has become too large.
         """
-        known = {(one.side, one.end): one for one in _versions(state.peek(kept, (0, 0)))}
+        known = {(one.side, one.end): one for one in _versions(state.scan(kept, (0, 0)))}
         contents, gone = cls(state, tables, known), list[Version]()
         for content in tables.values():
             side = content.side
@@ -102,8 +102,8 @@ class Contents:
             gone += over
         if contents.new or gone:
             left = [one for one in contents.versions.values() if one not in gone]
-            state.visit(kept, kept.table.no_rows.vstack(_rows(left[:1] or gone[:1], kept)))
-            state.leave(kept, _rows(left, kept))
+            state.load(kept, kept.table.no_rows.vstack(_rows(left[:1] or gone[:1], kept)))
+            state.write_back(kept, _rows(left, kept))
         return contents
 
     def of(self, side: Side) -> list[Version]:
@@ -121,7 +121,7 @@ class Contents:
         mine = pl.col(WINDOW_END) == version.end
         found = self.read.get(content.side.name, content.table.no_rows).filter(mine)
         if found.is_empty() and version.rows:
-            found = self.state.peek(content, (version.end, version.end)).filter(mine)
+            found = self.state.scan(content, (version.end, version.end)).filter(mine)
         return found
 
     def _leave(self, content: Content, change: Change, over: Iterable[Version]) -> None:
@@ -129,10 +129,10 @@ class Contents:
         touched = [*change.replaced, *gone]
         if change.rows.is_empty() and not touched:
             return
-        visit = self.state.visit(content, change.rows, (min(touched), max(touched)) if touched else None)
-        stays = visit.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
-        pool = self.read[content.side.name] = pl.concat([stays, visit.incoming])
-        self.state.leave(content, pool.filter(~pl.col(WINDOW_END).is_in(gone)))
+        loaded = self.state.load(content, change.rows, (min(touched), max(touched)) if touched else None)
+        stays = loaded.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
+        pool = self.read[content.side.name] = pl.concat([stays, loaded.incoming])
+        self.state.write_back(content, pool.filter(~pl.col(WINDOW_END).is_in(gone)))
 
     def _require_small(self, side: Side) -> None:
         versions = self.of(side)

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
-from stages.operator import Input
+from stages.operator import SIDE, Input
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import GlobalWindows, WindowFn
@@ -43,7 +43,7 @@ class Side:
     @property
     def clock(self) -> str:
         """The name of its watermark, which is its role as an input as well."""
-        return f"side.{self.name}"
+        return f"{SIDE}{self.name}"
 
     @property
     def input(self) -> Input:
@@ -52,7 +52,8 @@ class Side:
         if self.feed == "panes":
             own = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS, PANE_INDEX), pl.Int64())
             system = {**own, IS_ROW: pl.Boolean()}
-        return Input((), pl.Schema({**self.schema, **system}), "everywhere")
+        schema = pl.Schema({**self.schema, **system})
+        return Input((), schema, "everywhere", read_fully=self.feed == "whole")
 
     def windows_of(self, ends: pl.Series) -> dict[int, tuple[int, int]]:
         """Maps ends of windows of rows (us) to the start and end of the side's window that contains their last instant.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import attrs
 import polars as pl
@@ -12,7 +12,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable, Text
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, Versions, Waits
@@ -23,6 +23,7 @@ from windowing.time import Microseconds
 from windowing.windows import GlobalWindows
 
 _READY: Final = "__ready"
+_HOW: Final = {"panes": "in panes", "whole": "when it is over", "readings": "as it was read last"}
 _SAME: Final = "__same"
 """Column of rows: a number that rows with the same content of all sides share."""
 
@@ -62,6 +63,16 @@ class SideInputs(Operator):
         choices = {"sides": sides, "allowed lateness": Microseconds(self.allowed_lateness)}
         return Declaration("sides", choices, does=self.use)
 
+    def with_late(self) -> Self:
+        return attrs.evolve(self, late=True)
+
+    def facts(self, text: Text) -> dict[str, str]:
+        sides = [
+            f"{side.name} in {text(side.windows)}, {_HOW[side.feed]}, at most {side.limit >> 20} MB a shard"
+            for side in self.sides
+        ]
+        return {"sides": "; ".join(sides)}
+
     @property
     def numbered(self) -> tuple[str, ...]:
         return tuple(side.name for side in self.sides if side.numbered)
@@ -72,7 +83,7 @@ class SideInputs(Operator):
         return {MAIN: main, **{side.clock: side.input for side in self.sides}}
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.waits, self.versions, *self.contents.values())
 
     @property
@@ -171,9 +182,9 @@ class SideInputs(Operator):
             (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
         ]
         between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
-        visit = state.visit(self.waits, wait, between)
-        pool = self._looked_at(pl.concat([visit.rows, visit.incoming]), contents, clock.now)
-        state.leave(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
+        loaded = state.load(self.waits, wait, between)
+        pool = self._looked_at(pl.concat([loaded.rows, loaded.incoming]), contents, clock.now)
+        state.write_back(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
         return pool.filter(_READY)
 
     def _give(self, rows: pl.DataFrame, contents: Contents) -> tuple[list[pl.DataFrame], list[Refused]]:

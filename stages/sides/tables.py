@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, Table
+from stages.operator import HOLD, PENDING, Spread, StateTable, Table
 from stages.sides.declarations import Side
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
@@ -31,7 +31,7 @@ _LIVE: Final = 3600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waits(Kept):
+class Waits(StateTable):
     """Rows of the main input that wait for one of these sides; `schema` contains their columns and their window.
 
     `title` is their name for people.
@@ -80,7 +80,7 @@ class Waits(Kept):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(Kept):
+class Versions(StateTable):
     """A row for each window of a side that has content: the token that identifies the content, and its size."""
 
     clocks = (WATERMARK,)
@@ -100,7 +100,7 @@ class Versions(Kept):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Content(Kept):
+class Content(StateTable):
     """The rows of a side, by window. They are read only if what was built from them is no longer in the cache."""
 
     side: Side

@@ -1,9 +1,11 @@
-"""The changelog: a section for the version, and fragments that towncrier can read."""
+"""The changelog and the files of a release: one version, and fragments that towncrier can read."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+
+import yaml
 
 import beamlike as bl
 from tests.support.places import ROOT
@@ -19,6 +21,15 @@ def types() -> set[str]:
 
 def test_the_version_has_a_section() -> None:
     assert re.search(rf"^## {re.escape(bl.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+def test_the_citation_has_the_version() -> None:
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == bl.__version__
+
+
+def test_forms_of_issues_can_be_read() -> None:
+    forms = [yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")]
+    assert len([form for form in forms if {"name", "description", "body"} <= set(form)]) == 3
 
 
 def test_fragments_have_a_type_and_a_text() -> None:
