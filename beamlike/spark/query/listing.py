@@ -109,8 +109,9 @@ class Lists(DriverLog):
         texts |= {name: self._text(name) for name in self._folds()}
         if self.checkpoint.files.names(self.folder):
             lists = self.checkpoint.session.read.text(self.folder, wholetext=True)
-            named = lists.select(F.input_file_name().alias("name"), "value").toArrow().to_pylist()
-            texts |= {os.path.basename(row["name"]): row["value"] for row in named}
+            content = F.col("value").cast("binary").alias("content")  # of a damaged list it is no text
+            named = lists.select(F.input_file_name().alias("name"), content).toArrow().to_pylist()
+            texts |= {os.path.basename(row["name"]): row["content"].decode(errors="replace") for row in named}
         entries = [entry for name, text in texts.items() for entry in self._entries(name, text)]
         return [entry for entry in entries if isinstance(entry, FilePart)]
 

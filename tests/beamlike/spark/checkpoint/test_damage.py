@@ -57,6 +57,17 @@ def flip(name: str, text: str = "") -> Damage:
     return do
 
 
+def no_text(name: str) -> Damage:
+    """A bit of the file that makes it no text."""
+
+    def do(folder: Path) -> None:
+        content = bytearray((folder / name).read_bytes())
+        content[len(content) // 2] ^= 128
+        (folder / name).write_bytes(content)
+
+    return do
+
+
 def empty(name: str) -> Damage:
     """A file without content, the checksums of which are left as they are."""
     return lambda folder: next(folder.glob(name)).write_bytes(b"")
@@ -136,6 +147,7 @@ def run(spark: SparkSession, folder: Path, **options: Any) -> list[tuple[Any, ..
         (cut("sources/0/2"), "Spark's sources/0/2 is not whole"),
         (remove("beamlike/files"), "the list of files .*000000000000.json, or one before it, is gone"),
         (cut("beamlike/files/plays/000000000001.json"), "000000000001.json is not whole"),
+        (no_text("beamlike/files/plays/000000000001.json"), "000000000001.json is not whole"),
         (
             flip("beamlike/files/plays/000000000001.json", "/plays/"),
             "the list of files .*1.json is not whole",
