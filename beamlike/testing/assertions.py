@@ -62,9 +62,15 @@ def _dicts(panes: object, what: str) -> list[dict[str, Any]]:
     return [dict(pane) for pane in listed]
 
 
-def _matching(expected: Sequence[Pane], came: Sequence[Pane]) -> dict[int, int]:
-    """Expected pane -> the one that it is, for as many as can be: an expected pane may fit several."""
-    fits = [[other for other, pane in enumerate(came) if not _differences(want, pane)] for want in expected]
+def _matching(expected: Sequence[Pane], actual: Sequence[Pane]) -> dict[int, int]:
+    """Pairs of expected and actual panes, as many as possible."""
+    return pairs_of(
+        [[n for n, pane in enumerate(actual) if not _differences(want, pane)] for want in expected]
+    )
+
+
+def pairs_of(fits: Sequence[Sequence[int]]) -> dict[int, int]:
+    """A maximum matching by augmenting paths: expected -> actual, of which `fits` has the candidates of each."""
     owner: dict[int, int] = {}
 
     def place(number: int, tried: set[int]) -> bool:
@@ -76,7 +82,7 @@ def _matching(expected: Sequence[Pane], came: Sequence[Pane]) -> dict[int, int]:
                     return True
         return False
 
-    for number in range(len(expected)):
+    for number in range(len(fits)):
         place(number, set())
     return {number: other for other, number in owner.items()}
 
