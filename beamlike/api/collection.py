@@ -151,7 +151,7 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
             raise WrongType(f"side must be a collection, not {side!r}", step=name)
         pipeline = self.pipeline
         return self._made_beside(
-            late_of_side(self.node, side.node, name, base, pipeline.free, pipeline.latest)
+            late_of_side(self.node, side.node, name, base, free=pipeline.free, latest=pipeline.latest)
         )
 
     def head(self, n: int = 10, *, input_rows: int | None = 10_000) -> pl.DataFrame:

@@ -105,7 +105,15 @@ class TimeSteps(Handle):
                 f"the strategy comes first: with_watermark({describe(timestamp)}, timestamp={watermark!r})",
                 step=name,
             )
-        again = reread(self.node, self.pipeline.latest, watermark, timestamp, timestamp_unit, name, base)
+        again = reread(
+            self.node,
+            self.pipeline.latest,
+            watermark=watermark,
+            timestamp=timestamp,
+            unit=timestamp_unit,
+            step=name,
+            base=base,
+        )
         return self._after(again)
 
     def window_into(

@@ -32,7 +32,7 @@ _NEVER_LONG = 10.0  # seconds
 _SILENT = 30.0  # seconds
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Health:
     """The health of a run, judged by its lags."""
 

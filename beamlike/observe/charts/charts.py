@@ -61,7 +61,7 @@ _ELEMENTS = Marker("elements", SKY, "o", "")
 _DEAD_LETTERS = Marker("rows without event time", VERMILION, "x", "////")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Charts:
     """The charts of one run, all with the same time axes.
 
