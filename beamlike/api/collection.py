@@ -70,6 +70,7 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
             >>> days.collect()[["user", "n"]].rows()
             [('ada', 2), ('bob', 1)]
         """
+        # The name is only for errors here: the step that follows takes it.
         step, _ = self._new_name("aggregate", name)
         require_event_time(self.node, step)
         require_keys(self.schema, keys, step)

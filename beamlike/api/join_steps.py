@@ -95,6 +95,7 @@ class JoinSteps(Handle):
             raise PlanError("give within=(low, high) or keep_forever=True, not both", step=step)
         if event_time is not None and within is None:
             raise PlanError(f"event_time={event_time!r} is for joins within=(low, high)", step=step)
+        # Joins in time check both sides alike; a join in windows checks its own conditions.
         if keep_forever or within is not None:
             sides = Sides.of(
                 self.node, right.node, on=on, left_on=left_on, right_on=right_on, suffix=suffix, step=step

@@ -181,6 +181,7 @@ class TimeSteps(Handle):
         }
         windowing = rewindowed(self.node, changes, name)
         if windows is None:
+            # The windows of rows stay, so there is nothing to compute.
             return self._next(name=name, base=base, origin=Configure(), windowing=windowing)
         shape = attrs.evolve(self.node.shape, system=self.node.shape.with_windows(windows))
         origin = WindowInto(name, windowing)
