@@ -46,10 +46,8 @@ def _read(column: str) -> nw.Expr:
     return nw.col(column).alias(column.removeprefix(RESERVED_PREFIX))
 
 
-# The alias must be the column's plain name: by it `tree` recognizes these expressions, and sinks name the column.
-
-
 def _moment(column: str) -> nw.Expr:
+    # The alias must be the column's plain name: by it `tree` recognizes these expressions, and sinks name the column.
     return nw.col(column).cast(nw.Datetime("us", "UTC")).alias(column.removeprefix(RESERVED_PREFIX))
 
 

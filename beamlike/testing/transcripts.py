@@ -23,7 +23,7 @@ from windowing.windows import WindowFn
 
 UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 RUNNERS: Final = ("stage", "local", "spark", "spark_batch")
-"""Those that a gap can be declared for."""
+"""The runners for which a gap can be declared."""
 
 AGGREGATES: Final = ("collect", "count", "max", "mean", "min", "sum")
 GLOBAL: Final = (MIN_TIME, GLOBAL_WINDOW_END)

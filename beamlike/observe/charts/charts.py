@@ -47,7 +47,7 @@ from beamlike.observe.charts.layers import (
     set_event_time_chart,
 )
 from beamlike.observe.charts.series import RunSeries, run_series
-from beamlike.observe.charts.watermark_graph import draw_standing
+from beamlike.observe.charts.watermark_graph import draw_watermark_graph
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 
@@ -87,7 +87,7 @@ class Charts:
 
     def graph(self, batch: BatchRecord | None) -> Picture:
         """Draws the graph of the pipeline, with the watermarks after a batch."""
-        return draw_standing(self.history.plan, batch, self.frame.event.clock)
+        return draw_watermark_graph(self.history.plan, batch, self.frame.event.clock)
 
     def stage(self, name: str) -> Picture:
         """Draws a stage: watermarks with panes, lags in event time and processing time, panes and drops."""

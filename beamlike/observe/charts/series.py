@@ -69,7 +69,7 @@ class RunSeries:
 
 _NO_SOURCE: Final = SourceRecord(MIN_TIME)
 _NO_STAGE: Final = StageRecord(MIN_TIME, MIN_TIME, "")
-"""What stands for a source or stage in batches of an older plan that did not have it."""
+"""The records of a source and a stage in batches of an older plan without it."""
 
 
 def run_series(history: History) -> RunSeries:
