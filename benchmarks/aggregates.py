@@ -1,4 +1,4 @@
-"""What each aggregate costs beside `sum`: rows of many, of some and of one key through one stage, in one process."""
+"""The cost of each aggregate, compared with `sum`: rows of many, of some and of one key in one stage."""
 
 from __future__ import annotations
 

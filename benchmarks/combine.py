@@ -1,4 +1,4 @@
-"""What a user's own aggregate in Python costs: rows of many and of few keys through one stage, in one process."""
+"""The cost of a user's own aggregate in Python: rows of many and of few keys in one stage, in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it takes to fire many windows in one step of a stage: each trigger beside the default one, in one process."""
+"""The time to fire many windows in one step of a stage: each trigger compared with the default one, in one process."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Silence(bl.Process):
 
 
 def silence(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The same in columns: what was last, then the rows, and the pauses between them."""
+    """Finds silences in columns: the last reading of the state, then the rows, and the pauses between them."""
     pending = pl.col("quiet").is_not_null() | pl.col("user").is_in(due["user"].implode())
     before = state.filter(pl.col("since").is_not_null())
     before = before.select("user", "rows", event_time="since", pending=pending)

@@ -1,4 +1,4 @@
-"""One shard's part of a workload on a stage alone: its state is a dict in this process, there is no Spark."""
+"""The part of a workload of one shard on a stage alone: its state is a dict in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class CountingStore(DictStore):
 
     @property
     def bytes(self) -> int:
-        """What all values take."""
+        """The size of all values."""
         return sum(len(value) for value in self.values.values())
 
 
 @attrs.frozen
 class Batch:
-    """What one batch took (seconds, bytes), and what was live after it."""
+    """The cost of one batch (seconds, bytes), and the live rows after it."""
 
     wall: float
     cpu: float

@@ -13,6 +13,7 @@ from beamlike.api.grouped import Grouped
 from beamlike.api.handle import Handle
 from beamlike.api.join_steps import JoinSteps
 from beamlike.api.once_steps import OnceSteps
+from beamlike.api.operator_steps import OperatorSteps
 from beamlike.api.row_steps import RowSteps
 from beamlike.api.time_steps import TimeSteps
 from beamlike.errors import WrongType
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps):
+class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, OperatorSteps):
     """Rows with a schema, an event time and a windowing, from a source or a step.
 
     A collection is a handle on a `node` of the declarations in its `pipeline`. Each method returns a new collection and

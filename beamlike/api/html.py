@@ -8,8 +8,7 @@ from html import escape
 import polars as pl
 
 from beamlike.errors import PlanError
-from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
-from beamlike.logical.keyed import operator_facts
+from beamlike.expressions.describe import aggregate_text, describe, text_of, windowing_choices
 from beamlike.logical.origins import Apply, Configure, DeadLetters, Flatten, Group, Late, Origin, Read
 from beamlike.rows.dtypes import type_name
 from beamlike.runtime.html import page, table
@@ -45,7 +44,7 @@ def _made_by(origin: Origin) -> str:
             )
             return f"group by {', '.join(keys) or 'window'}: {what}"
         case Apply(operator=operator):
-            return ", ".join(f"{name} {fact}" for name, fact in operator_facts(operator).items())
+            return ", ".join(f"{name} {fact}" for name, fact in operator.facts(text_of).items())
         case DeadLetters() | Flatten() | Late() | Configure():
             return _WORDS[type(origin)]
     return f"{origin.kind} {origin.detail()}"

@@ -65,7 +65,7 @@ COLLECTION: Final[Mapping[str, str]] = {
         _WINDOWS,
     ),
     **dict.fromkeys(
-        ("apply", "transform", "pipe", "foreach", "mapInPandas", "mapInArrow", "map_elements", "map_rows"),
+        ("transform", "pipe", "foreach", "mapInPandas", "mapInArrow", "map_elements", "map_rows"),
         _MAP,
     ),
     **dict.fromkeys(("applymap", "map_partitions", "mapPartitions", "applyInPandas"), _MAP),

@@ -10,7 +10,7 @@ from beamlike.api.collection import Collection
 from beamlike.api.html import pipeline_html
 from beamlike.api.other_names import PIPELINE, missing, public_names
 from beamlike.io.refreshed import Refreshed
-from beamlike.io.sources import AskedOfSpark
+from beamlike.io.sources import SchemaFromSpark
 from beamlike.logical.names import require_named
 from beamlike.logical.registry import Registry
 from beamlike.logical.sources import readings_node, source_node
@@ -197,7 +197,7 @@ class Pipeline(Registry):
 
 def _with_known_columns(source: Any) -> Any:
     """Returns a source with a declared schema; a source read by Spark that has none starts Spark to infer it."""
-    if isinstance(source, type) or not isinstance(source, AskedOfSpark) or not source.is_open:
+    if isinstance(source, type) or not isinstance(source, SchemaFromSpark) or not source.is_open:
         return source
     from beamlike.spark.query.ingest import schema_of
     from beamlike.spark.session.session import open_session

@@ -15,7 +15,7 @@ from beamlike.io import Memory
 from beamlike.io.base import Announced, Faulty, Part, Pieces, Source, Unreadable, output_frame
 from beamlike.io.in_process import InProcess, chunks_of
 from beamlike.io.sources import Chunk, ReadInSteps
-from beamlike.local.bundle import bundles
+from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.local.runner import LocalRunner
 from beamlike.logical.dead_letters import has_dead_letters
@@ -25,7 +25,7 @@ from beamlike.plan.compiler import compile_plan
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit, rows_text
-from beamlike.runtime.observers import Losses
+from beamlike.runtime.observers import LossReport
 from beamlike.runtime.side_tables import with_tables_read
 from stages.strategies.validators import SourceFile
 
@@ -84,7 +84,7 @@ class FirstRows:
 def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:
     """The number of rows of a chunk, at most `most + 1`; 0 for a damaged one."""
     if isinstance(chunk, Faulty):
-        return len(chunk.letters)
+        return len(chunk.dead_letters)
     try:
         return int(chunk.head(most + 1).select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, Unreadable):
@@ -125,13 +125,13 @@ def sample(
 
 
 def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None) -> bool:
-    """Runs the plan; returns True if the run reached the end of its input. Unread dead letters are discarded."""
-    runner, losses = LocalRunner(), Losses.of(plan, DeadLetterLimit(limit))
+    """Runs the plan, and says whether to its end. Dead letters that nobody takes go nowhere."""
+    runner, losses = LocalRunner(), LossReport.of(plan, DeadLetterLimit(limit))
     plan = with_tables_read(plan, runner.clock())
     engine, sinks = Engine(plan, runner.clock), BatchSinks(plan, {_SINK: out}, plan.name)
     rows = 0
-    for number, bundle in enumerate(bundles(plan, runner.chunk_rows, runner.clock, engine.inputs)):
-        record = engine.take(bundle, number, sinks)
+    for number, batch in enumerate(batch_inputs(plan, runner.chunk_rows, runner.clock, engine.inputs)):
+        record = engine.run(batch, number, sinks)
         losses.take(record)
         rows += record.sinks.get(_SINK, 0)
         if enough is not None and rows >= enough:

@@ -10,7 +10,9 @@ import attrs
 import polars as pl
 
 from beamlike.expressions.row_expression import ExpressionOfRows
+from beamlike.rows.dtypes import type_name
 from stages.aggregates.base import Aggregate
+from stages.declared import windowing_facts
 from stages.strategies.validators import SourceFile
 from windowing.custom import CustomWindows
 from windowing.time import format_duration, microseconds
@@ -60,7 +62,9 @@ def _argument(field: attrs.Attribute[Any], value: Any, first: bool) -> str:
 
 
 def _is_schema(value: Any) -> bool:
-    """True if the value is the schema of a declared source: pairs of name and type."""
+    """True for a schema, or the columns of a declared source: pairs of name and type."""
+    if isinstance(value, pl.Schema):
+        return True
     pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
     return pairs and bool(value) and all(isinstance(dtype, pl.DataType) for _, dtype in value)
 
@@ -102,12 +106,11 @@ def _value(value: Any) -> str:
 
 def windowing_choices(windowing: Windowing) -> dict[str, str]:
     """All choices of a windowing as text."""
-    return {
-        "windows": describe(windowing.windows),
-        "trigger": describe(windowing.trigger),
-        "accumulation": describe(windowing.accumulation),
-        "timestamp": describe(windowing.timestamp_combiner),
-        "allowed lateness": format_duration(windowing.allowed_lateness),
-        "on_time": windowing.on_time,
-        "closing": windowing.closing,
-    }
+    return windowing_facts(windowing, describe)
+
+
+def text_of(value: object) -> str:
+    """Writes any declared value for people: an aggregate, a type, or a value as `describe` does."""
+    if isinstance(value, Aggregate):
+        return aggregate_text(value)
+    return type_name(value) if isinstance(value, pl.DataType) else describe(value)

@@ -18,8 +18,8 @@ except ModuleNotFoundError as error:
 
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
+from beamlike.system.activity import ActivityTracker
 from beamlike.system.fields import text
-from beamlike.system.in_hand import Desk
 from windowing.time import MIN_TIME
 
 _SECOND = 1_000_000
@@ -89,20 +89,19 @@ class PrometheusMetrics:
     pipeline: str = attrs.field(validator=text)
     registry: CollectorRegistry = REGISTRY
     clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
-    _desk: Desk | None = attrs.field(default=None, init=False)
+    _tracker: ActivityTracker | None = attrs.field(default=None, init=False)
     _last: BatchRecord | None = attrs.field(default=None, init=False)
 
-    def follow(self, desk: Desk) -> None:
-        """A run begins, which keeps there what it is at."""
-        self._desk = desk
+    def follow(self, tracker: ActivityTracker) -> None:
+        self._tracker = tracker
         _metrics_of(self.registry).runs[self.pipeline] = self
 
     @property
     def present(self) -> Present:
-        """The present state of the run."""
-        if self._desk is None or not self._desk.going:
+        """The run as it is now."""
+        if self._tracker is None or not self._tracker.going:
             return Present(self._last)
-        return Present(self._last, self._desk.in_hand, self.clock(), self._desk.simulated)
+        return Present(self._last, self._tracker.in_hand, self.clock(), self._tracker.simulated)
 
     def __call__(self, record: BatchRecord) -> None:
         """Sets the metrics from the record of a batch."""

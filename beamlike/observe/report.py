@@ -20,6 +20,7 @@ from beamlike.observe.words import clock, counts, holder_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import MOST_SPLITS, BatchRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
+from beamlike.records.unread import unread_input
 
 _GRAPH = (
     "Sources, stages and sinks from left to right, with their watermarks after that batch. A thick dashed arrow marks "
@@ -119,8 +120,10 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
     then = present if moving is latest else Present(moving)
     yield _watermarks(charts, then, moving)
     yield f"<h2>Waits after batch {latest.batch}</h2>"
-    yield _sentences(why(history, now=present.now)[1:])
+    unread = [*unread_input(history.batches, history.changed)]
+    yield _sentences([text for text in why(history, now=present.now)[1:] if text not in unread])
     yield "<h2>Rows</h2>"
+    yield from map(_paragraph, unread)
     yield _work(charts, latest)
     yield "<h2>Sources</h2>"
     yield _note(_SOURCES)

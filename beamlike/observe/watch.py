@@ -18,6 +18,7 @@ from beamlike.observe.words import clock, holder_text, in_hand_text, length
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
+from beamlike.records.unread import unread_input
 from windowing.time import MAX_TIME, day_and_clock, format_time
 
 REFRESH_SECONDS = 0.5
@@ -62,6 +63,7 @@ def frame(history: History, now: int | None = None) -> RenderableType:
     title = Text(f"{name}: batch {batch.batch} at {clock(batch.processing_time)}, {state}", style="bold")
     if history.bad_lines:
         in_hand.append(Text(f"damaged lines of its records left out: {history.bad_lines:,}"))
+    in_hand += map(Text, unread_input(history.batches, history.changed))
     blocks = _watermarks(history, present), _work(history, batch), _holders(history, present)
     return Group(title, *in_hand, *(part for block in blocks for part in ("", block)))
 

@@ -16,7 +16,7 @@ from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
 from beamlike.rows.dtypes import type_name
 from beamlike.steps.base import Row, Step
 from beamlike.steps.python_results import as_columns
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from windowing.columns import SYSTEM_COLUMNS
 from windowing.python_rows import BEYOND, each, python_has
 
@@ -87,7 +87,7 @@ class PythonStep(Step):
         if failures.strict and len(beyond):
             raise StepError(self.name, BEYOND)
         rows = given.select(self.reads)
-        with at("step", self.name):
+        with activity("step", self.name):
             result = self.call(rows, given.drop(self.reads), failures).lazy()
         if beyond.is_empty():
             return Attempt(result, failures.dead_letters(rows), count)

@@ -59,7 +59,7 @@ class StepRunner:
             self.used.add(step.name)
         if attempt.given:
             self._emitted[step.name] = attempt.gives or self._emitted.get(step.name, False)
-        lost = attempt.letters
+        lost = attempt.dead_letters
         if lost is None or lost.is_empty():
             return attempt.rows, None
         self.set_aside(lost)

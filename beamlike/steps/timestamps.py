@@ -35,8 +35,8 @@ class WithTimestamps(Step):
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
         """Raises `StepError` for a row without a valid time, or whose time decreases too much."""
         attempt = self.attempt(frame)
-        if attempt.letters is not None:
-            raise StepError(self.name, attempt.letters["error"][0])
+        if attempt.dead_letters is not None:
+            raise StepError(self.name, attempt.dead_letters["error"][0])
         return attempt.rows
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:

@@ -11,6 +11,7 @@ from beamlike.observe.waiting.window_status import verdict
 from beamlike.observe.words import clock, in_hand_text, length, moment
 from beamlike.records.history import History
 from beamlike.records.model import is_a_time
+from beamlike.records.unread import unread_input
 from windowing.time import MAX_TIME
 
 
@@ -52,12 +53,13 @@ def why(
     in_hand = [text] if (text := in_hand_text(present)) is not None else []
     if present.batch is None:
         none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {run_state(history)}"
-        return [none, *in_hand]
+        return [none, *in_hand, *unread_input([], history.changed)]
     when = (
         f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}; {run_state(history)}"
     )
     chain = BlockingChain(history.plan, present, present.batch)
-    return [when, *in_hand, *_answers(chain, history, stage, key, window)]
+    unread = unread_input(history.batches, history.changed)
+    return [when, *in_hand, *_answers(chain, history, stage, key, window), *unread]
 
 
 def run_state(history: History) -> str:

@@ -80,9 +80,7 @@ def parse_time(text: str) -> int:
 def parse_window(text: str, name: str, stage: StageDescription) -> Window:
     """Parses a window of a stage. Raises `UnknownWindow` if the stage has no such window."""
     if not stage.windowed:
-        raise UnknownWindow(
-            f"stage `{name}` has no windows: it is {stage.choices.get('operator') or stage.choices['process']}"
-        )
+        raise UnknownWindow(f"stage `{name}` has no windows: it is {stage.what}")
     parts = _BETWEEN.split(text.strip().strip("[)").strip())
     if len(parts) > 2:
         raise UnknownWindow(f"{text!r} is no window; write START/END, each as in ISO 8601")

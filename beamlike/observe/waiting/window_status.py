@@ -9,8 +9,8 @@ from beamlike.observe.waiting.window_query import Window, parse_key
 from beamlike.observe.words import clock, counts, holder_text, holding_text, length, moment, rows
 from beamlike.records.graph import StageDescription
 from beamlike.records.history import History
-from beamlike.records.keys_seen import has_come, keys_of
 from beamlike.records.model import BatchRecord
+from beamlike.records.seen_keys import keys_of, might_contain
 from beamlike.runtime.drops import WHY
 from stages.state.index import Holder
 from windowing.lateness import collection
@@ -60,7 +60,7 @@ def _has_come(history: History, name: str, key: str) -> bool:
     row = parse_key(key, name, history.plan.stages[name])
     if row is None or history.path is None:
         return True
-    return has_come(keys_of(history.path), name, row) is not False
+    return might_contain(keys_of(history.path), name, row) is not False
 
 
 def _open(chain: BlockingChain, name: str, key: str | None, window: Window) -> Iterator[str]:

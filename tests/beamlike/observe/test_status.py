@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.observe.status import Status
-from beamlike.system.in_hand import Desk
+from beamlike.system.activity import ActivityTracker
 from tests.support.histories import SECOND, at, batch, history, source_record, stage_record
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -90,11 +90,11 @@ def test_the_command_says_it_and_exits_with_it(tmp_path: Any) -> None:
 
 def first_batch(alive: bool | None = True) -> Status:
     """A run whose first batch began at 60 s and is at 70 s."""
-    desk = Desk(lambda: at(60))
-    desk.begin(0)
-    desk.enter("step", "slow")
+    tracker = ActivityTracker(lambda: at(60))
+    tracker.begin(0)
+    tracker.enter("step", "slow")
     made = history()
-    made.alive, made.in_hand = alive, desk.in_hand
+    made.alive, made.in_hand = alive, tracker.in_hand
     return Status.of(made, now=at(70))
 
 

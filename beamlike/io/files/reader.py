@@ -1,0 +1,210 @@
+"""Reads files on from where an earlier run was: the rest of a file that was read in part, then new files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Protocol, Self
+
+import attrs
+
+from beamlike.io.base import FromFile, Pieces
+from beamlike.io.files.changes import Changes, Stamp
+from beamlike.io.files.chunking import together
+from beamlike.io.sources import FoundFile, PlannedBatch, Position
+from beamlike.system.path_names import is_remote
+from stages.facts import SPARSE, from_facts, to_facts
+
+
+class FileSource(Protocol):
+    """The methods of a source of files that its reader calls."""
+
+    @property
+    def max_files_per_trigger(self) -> int | None: ...
+
+    def found(self, *, later: bool = False) -> Sequence[FoundFile]: ...
+
+    def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
+        """Yields pieces of at most `rows` rows with their row counts.
+
+        The last piece of each file is marked as `over`.
+        """
+
+
+@attrs.frozen
+class FileProgress:
+    """The progress in a file: read as a whole, or `pieces` of it, of at most `rows` rows each.
+
+    `number` is its place in the order in which files were found. `modified` (ms) and `size` (bytes) are from that
+    listing.
+    """
+
+    number: int
+    pieces: int | None = attrs.field(default=None, metadata=SPARSE)
+    rows: int | None = attrs.field(default=None, metadata=SPARSE)
+    modified: int | None = attrs.field(default=None, metadata=SPARSE)
+    size: int | None = attrs.field(default=None, metadata=SPARSE)
+
+
+@attrs.frozen(kw_only=True)
+class Cut:
+    """Pieces of a file in a batch: `count` of them from number `first` on, of at most `rows` rows each."""
+
+    file: str
+    number: int
+    first: int
+    count: int
+    rows: int
+    over: bool
+    modified: int | None = attrs.field(default=None, metadata=SPARSE)
+    size: int | None = attrs.field(default=None, metadata=SPARSE)
+
+    @property
+    def place(self) -> FileProgress:
+        """The progress in the file after these pieces."""
+        pieces, rows = (None, None) if self.over else (self.first + self.count, self.rows)
+        return FileProgress(self.number, pieces, rows, self.modified, self.size)
+
+
+@attrs.frozen
+class Batch:
+    """The input of a batch: pieces of files. `known`: if each file is a split, the files that are found with it."""
+
+    cuts: tuple[Cut, ...]
+    known: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
+
+
+@attrs.frozen(eq=False)
+class _Ahead:
+    """A piece that was read ahead, with its row count."""
+
+    cut: Cut
+    piece: FromFile
+    height: int
+
+
+@attrs.define
+class FileReader:
+    """Reads files on from a position, which has a `FileProgress` for each path.
+
+    A batch has `max_files_per_trigger` files, or as many pieces as fit into `rows` rows, as in a run without a
+    checkpoint.
+    Files are listed again when all files of the last listing are read. `apart`: each file is a split of the source.
+    """
+
+    source: FileSource
+    places: dict[str, FileProgress]
+    rows: int
+    apart: bool = False
+    _changes: Changes = attrs.field(init=False)
+    _ahead: Iterator[_Ahead] = attrs.field(factory=lambda: iter(()), init=False)
+    _peeked: _Ahead | None = attrs.field(default=None, init=False)
+    _known: tuple[str, ...] = attrs.field(default=(), init=False)
+    _next: tuple[PlannedBatch, list[FromFile]] | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        stamps = {file: Stamp.noted(place.modified, place.size) for file, place in self.places.items()}
+        self._changes = Changes.of(self.source, stamps)
+
+    @classmethod
+    def of(cls, source: FileSource, position: Position, rows: int, *, apart: bool) -> Self:
+        """Returns a reader from the position of an earlier reader on."""
+        return cls(
+            source, {file: from_facts(FileProgress, facts) for file, facts in position.items()}, rows, apart
+        )
+
+    def new(self) -> PlannedBatch | None:
+        if self._next is None:
+            if self._peek() is None:
+                self._list()
+            if pieces := self._batch():
+                cuts, known = tuple(_joined(ahead.cut for ahead in pieces)), self._known
+                self._known = ()
+                position = {cut.file: to_facts(cut.place) for cut in cuts}
+                taken = PlannedBatch(to_facts(Batch(cuts, known)), position, self._peek() is not None)
+                self._next = taken, [ahead.piece for ahead in pieces]
+        return None if self._next is None else self._next[0]
+
+    def read(self, taken: PlannedBatch) -> Pieces:
+        """Returns the pieces, which were read ahead or are read again."""
+        batch = from_facts(Batch, taken.input)
+        if self._next is not None and self._next[0].input == taken.input:
+            pieces, self._next = self._next[1], None
+        else:
+            pieces = [piece for cut in batch.cuts for piece in self._again(cut)]
+        self.places.update({cut.file: cut.place for cut in batch.cuts})
+        return Pieces(pieces, batch.known) if self.apart else together(pieces)
+
+    def changed(self) -> dict[str, str]:
+        """Returns the files that changed since the last call, as `Changes.report` does."""
+        return self._changes.report()
+
+    def close(self) -> None:
+        """Closes nothing."""
+
+    def _list(self) -> None:
+        """Lists the files. The next pieces are from a file that was read in part, then from new files."""
+        cut = {file: place for file, place in self.places.items() if place.pieces is not None}
+        found = self.source.found(later=True)
+        self._changes.look(found)
+        new = [file for file in found if file.path not in self.places]
+        files = cut | {
+            file.path: FileProgress(number, modified=file.modified, size=file.size)
+            for number, file in enumerate(new, start=len(self.places))
+        }
+        self._known = tuple(file.path for file in new) if self.apart else ()
+        self._ahead = (ahead for file, place in files.items() for ahead in self._rest(file, place))
+
+    def _rest(self, file: str, place: FileProgress) -> Iterator[_Ahead]:
+        """Yields the pieces of a file that were not read yet."""
+        first, rows = place.pieces or 0, place.rows or self.rows
+        for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):
+            if index >= first:
+                cut = Cut(
+                    file=file,
+                    number=place.number,
+                    first=index,
+                    count=1,
+                    rows=rows,
+                    over=piece.over,
+                    modified=place.modified,
+                    size=place.size,
+                )
+                yield _Ahead(cut, piece, height)
+
+    def _batch(self) -> list[_Ahead]:
+        """Returns the pieces of the next batch."""
+        taken: list[_Ahead] = []
+        while (ahead := self._peek()) is not None and not (taken and self._is_full(taken, ahead)):
+            taken.append(ahead)
+            self._peeked = None
+        return taken
+
+    def _is_full(self, taken: Sequence[_Ahead], ahead: _Ahead) -> bool:
+        if (count := self.source.max_files_per_trigger) is not None:
+            return sum(one.cut.over for one in taken) == count
+        return sum(one.height for one in taken) + ahead.height > self.rows
+
+    def _peek(self) -> _Ahead | None:
+        """Returns the next piece of the listed files; None if there is none."""
+        if self._peeked is None:
+            self._peeked = next(self._ahead, None)
+        return self._peeked
+
+    def _again(self, cut: Cut) -> list[FromFile]:
+        if not is_remote(cut.file) and not os.path.exists(cut.file):
+            raise FileNotFoundError(f"the file {cut.file!r} is gone")
+        pieces = islice(self.source.ending_pieces([cut.file], cut.rows), cut.first, cut.first + cut.count)
+        found = [piece for piece, _ in pieces]
+        if len(found) < cut.count or found[-1].over != cut.over:
+            raise LookupError(f"the file {cut.file!r} was changed")
+        return found
+
+
+def _joined(cuts: Iterable[Cut]) -> Iterator[Cut]:
+    """Joins consecutive pieces of one file."""
+    for _, group in groupby(cuts, key=lambda cut: cut.file):
+        first, *others = group
+        last = others[-1] if others else first
+        yield attrs.evolve(first, count=1 + len(others), over=last.over)

@@ -1,0 +1,130 @@
+"""Bloom filters of the keys that each stage of a run has received, in files beside its records.
+
+A filter has no false negatives. Its false-positive rate is 1 in 10,000 for ten thousand keys, and 3 in 100 for a
+hundred thousand.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Final
+from urllib.parse import quote
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from beamlike.system.durable import replace
+from beamlike.system.seals import NotAsWritten, sealed_bytes, unsealed_bytes
+from stages.keys import hashed
+
+_BITS: Final = 1 << 20
+"""The bits of all shards of a stage together: 128 kB."""
+_LEAST: Final = 1 << 12
+
+Bits = npt.NDArray[np.uint8]
+
+
+@attrs.frozen(eq=False)
+class SeenKeys:
+    """The keys of the rows that shard `shard` of `shards` of a stage received in a batch, a column each."""
+
+    stage: str
+    rows: pl.DataFrame
+    shard: int = 0
+    shards: int = 1
+
+
+def keys_of(records: str) -> str:
+    """The folder with the filters of the run that writes these records."""
+    return f"{records}.keys"
+
+
+def write_seen(folder: str | None, keys: SeenKeys) -> None:
+    """Records the keys in the filters of the folder, if it is not None and can be written."""
+    if folder is not None and keys.rows.width and len(keys.rows):
+        with suppress(OSError):  # an executor may not reach the folder
+            mark_seen(folder, keys)
+
+
+def mark_seen(folder: str, keys: SeenKeys) -> None:
+    """Records the keys in the filter of their shard. Raises `OSError`."""
+    path = os.path.join(folder, f"{quote(keys.stage, safe='')}-{keys.shard}")
+    try:
+        known = _load(path)
+    except NotAsWritten:
+        return  # the keys before are lost, so the damaged filter stays, and answers nothing for this stage
+    if known is None:
+        known = np.zeros(max(_LEAST, _BITS >> (keys.shards - 1).bit_length()) // 8, np.uint8)
+    new = [places for places in _places(keys.rows, len(known) * 8) if not _are_set(known, places)]
+    if not new:
+        return
+    for places in new:
+        np.bitwise_or.at(known, *_bits(places))
+    with open(f"{path}.new", "wb") as file:
+        file.write(sealed_bytes(known.tobytes()))
+    replace(f"{path}.new", path)
+
+
+def might_contain(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
+    """True if the stage may have received the key in `row`, which has all key columns and no others.
+
+    None if the keys were not recorded, or a filter of the stage is damaged.
+    """
+    if not os.path.isdir(folder):
+        return None
+    start = quote(stage, safe="") + "-"
+    shards = [name for name in os.listdir(folder) if name.startswith(start) and name[len(start) :].isdigit()]
+    try:
+        filters = [_load(os.path.join(folder, name)) for name in shards]
+    except NotAsWritten:
+        return None
+    return any(_knows(bits, row) for bits in filters if bits is not None)
+
+
+def damaged_keys(folder: str) -> list[str]:
+    """The filters in the folder whose content is not what was written."""
+    return [path for name in sorted(os.listdir(folder)) if _is_damaged(path := os.path.join(folder, name))]
+
+
+def _is_damaged(path: str) -> bool:
+    try:
+        _load(path)
+    except NotAsWritten:
+        return not path.endswith(".new")  # left by a run that was killed
+    return False
+
+
+def _knows(bits: Bits, row: pl.DataFrame) -> bool:
+    return all(_are_set(bits, places) for places in _places(row, len(bits) * 8))
+
+
+def _are_set(bits: Bits, places: npt.NDArray[np.uint64]) -> bool:
+    byte, bit = _bits(places)
+    return bool((bits[byte] & bit).all())
+
+
+def _bits(places: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Bits]:
+    """The byte of each place, and the bit in it, counted as `np.packbits` does."""
+    return places >> np.uint64(3), np.uint8(128) >> (places & np.uint64(7)).astype(np.uint8)
+
+
+def _places(rows: pl.DataFrame, bits: int) -> list[npt.NDArray[np.uint64]]:
+    """Two bit positions for each row, from parts of its hash that do not decide the shard."""
+    found = hashed(rows, tuple(rows.columns)).to_numpy()
+    return [(found >> np.uint64(shift)) & np.uint64(bits - 1) for shift in (42, 20)]
+
+
+def _load(path: str) -> Bits | None:
+    """The filter in a file; None if there is no file. Raises `NotAsWritten`."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return None
+    # A filter without a checksum, as earlier versions wrote it, has a power of two as its size.
+    size = len(content)
+    bits = content if size >= _LEAST // 8 and size & (size - 1) == 0 else unsealed_bytes(content)
+    return np.frombuffer(bits, np.uint8).copy()

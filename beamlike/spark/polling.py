@@ -1,0 +1,55 @@
+"""Looks for new files while a query with an interval goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from beamlike.errors import RunError
+from beamlike.runtime.options import Trigger, seconds
+from beamlike.spark.query.listing import Listings
+
+_SHORTEST: Final = 0.1  # seconds between two looks
+
+
+@attrs.define(eq=False)
+class FilePoller:
+    """A thread that looks twice in each interval of the batches, as long as the query is `alive`.
+
+    If it cannot, `error` says why, and it calls `give_up`.
+    """
+
+    listings: Listings
+    interval: Trigger
+    alive: Callable[[], bool]
+    give_up: Callable[[], None]
+    error: Exception | None = None
+    _over: threading.Event = attrs.field(factory=threading.Event, init=False)
+
+    def start(self) -> None:
+        """Looks from now on, if there is anything to look for."""
+        if self.listings.sources:
+            threading.Thread(target=self._watch, name="looks for new files", daemon=True).start()
+
+    def stop(self) -> None:
+        """Looks no more."""
+        self._over.set()
+
+    def check(self) -> None:
+        """Raises `RunError` if it could not look."""
+        if self.error is not None:
+            raise RunError("the run ended, as it could not look for new files") from self.error
+
+    def _watch(self) -> None:
+        pause = max(_SHORTEST, seconds(self.interval) / 2)
+        while not self._over.wait(pause) and self.alive():
+            try:
+                self.listings.look()
+            except Exception as error:
+                if not self._over.is_set():
+                    self.error = error
+                    self.give_up()
+                return

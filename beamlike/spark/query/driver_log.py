@@ -1,0 +1,88 @@
+"""Notes of the driver about what batches take: small files beside the checkpoint, which Spark reads as its input."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+import attrs
+from pyspark.sql import DataFrame
+
+from beamlike.errors import CheckpointError
+from beamlike.io.files.paths import path_text, uri
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
+from beamlike.system.path_names import file_name
+
+BEFORE: Final = "_before.json"
+"""What is known of notes that are gone; a hidden name, which Spark does not read."""
+
+_FIRST_TIME: Final = 1_000_000_000  # of notes, in seconds: long past
+
+
+def note_name(number: int) -> str:
+    """The file of a note."""
+    return f"{number:012d}.json"
+
+
+@attrs.define(slots=False)
+class DriverLog:
+    """Those of a source, in a folder of their `kind`, each named by a number."""
+
+    checkpoint: Checkpoint
+    name: str
+
+    kind: ClassVar[str]
+
+    @property
+    def folder(self) -> str:
+        """Where they are."""
+        return uri(self.checkpoint.at(self.kind, file_name(self.name)))
+
+    @property
+    def before(self) -> str:
+        """The path in a checkpoint of what is known of notes that are gone."""
+        return f"{self.kind}/{file_name(self.name)}/{BEFORE}"
+
+    def put(self, number: int, text: str) -> None:
+        """Makes one.
+
+        Spark takes them in order of their times, so these are a second apart; where a storage keeps no times that are
+        given, in order of their names.
+        """
+        self.checkpoint.files.write(f"{self.folder}/{note_name(number)}", text, _FIRST_TIME + number)
+
+    def read_by(self, batch: int) -> dict[str, str]:
+        """The notes that Spark had read by the end of a batch, and where they were."""
+        mine = self.folder.split("/")[-3:]  # of whatever checkpoint
+        return {
+            os.path.basename(path): path
+            for number, offset in enumerate(offset_lines(self.checkpoint, batch)[2:])
+            for path in taken(self.checkpoint, f"sources/{number}", offset)
+            if path.split("/")[-4:-1] == mine
+        }
+
+    def require_here(self, read: Mapping[str, str]) -> None:
+        """What the next batch has planned: Spark would take a note in another place for another one."""
+        begun = self.read_by(last_batch(self.checkpoint, "offsets"))
+        there = {*self.checkpoint.files.names(self.folder)}
+        for name in begun.keys() - read.keys():
+            if name not in there:
+                raise self.checkpoint.damaged(f"the note {self.folder}/{name} is gone")
+            if begun[name] != path_text(f"{self.folder}/{name}"):
+                raise CheckpointError(
+                    f"the checkpoint {self.checkpoint.path} was moved within a batch, of which the input is in "
+                    f"{begun[name]}: move it back and run it once more, to the end of that batch"
+                )
+
+    def stream(self, *, one_by_one: bool) -> DataFrame:
+        """Their lines as a stream: all notes that there are make a batch, or each of them."""
+        reader = self.checkpoint.session.readStream.format("text")
+        if one_by_one:
+            reader = reader.option("maxFilesPerTrigger", 1)
+        # Otherwise Spark passes over files that are a week older than the newest that it has seen.
+        reader = reader.option("maxFileAge", "36500d")
+        # A glob for just this folder: by its path, Spark would refuse what it has read where a checkpoint was before.
+        folder, _, name = self.folder.rpartition("/")
+        return reader.load(f"{folder}/{{{name}}}")
