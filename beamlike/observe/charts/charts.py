@@ -52,7 +52,7 @@ from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 
 _WIDTH, _CHART = 9.8, 3.5  # inches; without the legend
-_LEFT, _BELOW, _ABOVE, _RIGHT = 1.15, 0.5, 0.25, 0.4  # a label may stand at the very end of an axis
+_LEFT, _BELOW, _ABOVE, _RIGHT = 1.15, 0.5, 0.25, 0.4  # room for a label at the end of an axis
 _BATCHES_LEFT = 0.75
 _BESIDE = 3
 _MOST_WINDOWS = 60
