@@ -57,7 +57,7 @@ def play(cases: Sequence[Case], runner: str = "stage") -> list[Result]:
 
 
 def _missing(case: Case) -> str | None:
-    """What there is not that the case needs."""
+    """The reason why the case is unsupported, or None."""
     if case.kind not in KINDS:
         return f"cases of kind {case.kind!r} are not played yet"
     try:

@@ -77,14 +77,14 @@ def _outcome(rows: Rows, output: int, live: int) -> Outcome:
 
 @attrs.frozen
 class Move:
-    """What a batch brings: rows, or clocks that move to these times (us)."""
+    """A batch: rows, or clocks that advance to these times (us)."""
 
     rows: tuple[Mapping[str, Any], ...] = ()
     watermark: int | None = None
     processing_time: int | None = None
 
     def clock(self, before: Times) -> Times:
-        """Where the clocks stand after it."""
+        """The clocks after the batch."""
         return Times.of(
             before.watermark if self.watermark is None else self.watermark,
             before.processing_time if self.processing_time is None else self.processing_time,
@@ -116,7 +116,7 @@ def stream(case: Case) -> bl.TestStream:
 
 
 def stream_of(moves: Iterable[Move], schema: pl.Schema) -> bl.TestStream:
-    """These batches as a source, which ends after the last one at the latest."""
+    """A source of these batches, which ends at the latest after the last one."""
     made = bl.TestStream(schema)
     for move in moves:
         made = attrs.evolve(made, steps=(*made.steps, _source_step(move, made.processing_time, schema)))
@@ -145,7 +145,7 @@ class StageRun:
     store: DictStore = attrs.field(factory=DictStore)
 
     def step(self, rows: Iterable[Mapping[str, Any]], clock: Times) -> Outcome:
-        """What it gives in a step."""
+        """Runs a step, and returns its outcome."""
         given = pl.DataFrame(list(rows), SCHEMA, orient="row")
         done = self.stage.step(self.store, {MAIN: given.with_columns(pl.col("at").alias(EVENT_TIME))}, clock)
         errors = [{"error": _told(error)} for refused in done.refused for error in refused.errors]
@@ -171,7 +171,7 @@ def on_stage(case: Case) -> list[Outcome]:
 
 
 def _together(given: Sequence[Outcome]) -> Outcome:
-    """What several batches gave, and where the last one left the stage."""
+    """The outcomes of several batches as one; watermarks and counts are those of the last batch."""
     out, late, letters = (
         [one for outcome in given for one in getattr(outcome, what)] for what in ("out", "late", "letters")
     )

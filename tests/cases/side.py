@@ -134,7 +134,7 @@ def _singleton(
 
 
 def _lookup(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
-    """In columns; what is not found is "-"."""
+    """The value looked up in columns, or "-"."""
     default = {"value": given["default"]} if "default" in given else None
     found = bl.lookup(side, on="key", default=default)["value"].fill_null("-")
     return main.with_columns(value=nw.concat_str(bl.col("value"), found))

@@ -1,4 +1,4 @@
-"""Cases of interval joins and as-of joins, in a pipeline; on the stage itself it is also looked at what they keep."""
+"""Cases of interval joins and as-of joins, in a pipeline; on the stage, the rows that they keep are compared, too."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
 
 
 def on_stage(case: Case) -> list[Outcome]:
-    """In process, step by step."""
+    """Plays a case in process, step by step."""
     pipeline = bl.Pipeline("case")
     declared = declare(pipeline, case, case.id)
     plan = pipeline.plan()
