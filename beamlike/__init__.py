@@ -1,4 +1,4 @@
-"""WHAT: event-time pipelines, declared once, run in process on polars or on Spark Structured Streaming.
+"""Event-time pipelines, declared once, run in process on polars or on Spark Structured Streaming (the layer WHAT).
 
 May import `stages` and all below it.
 """
@@ -304,7 +304,7 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    # Only who asks for it needs Spark: importing pyspark takes longer than many a local run.
+    # On request only: the import of pyspark takes longer than many local runs.
     if name == "SparkRunner":
         from beamlike.spark.runner import SparkRunner
 
@@ -323,5 +323,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What is public; not what is imported to make it."""
+    """The public names, without imports."""
     return sorted([*__all__, "__version__"])

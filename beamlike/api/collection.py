@@ -71,6 +71,7 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
             >>> days.collect()[["user", "n"]].rows()
             [('ada', 2), ('bob', 1)]
         """
+        # The name is only for errors here: the step that follows takes it.
         step, _ = self._new_name("aggregate", name)
         require_event_time(self.node, step)
         require_keys(self.schema, keys, step)
@@ -152,7 +153,7 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
             raise WrongType(f"side must be a collection, not {side!r}", step=name)
         pipeline = self.pipeline
         return self._made_beside(
-            late_of_side(self.node, side.node, name, base, pipeline.free, pipeline.latest)
+            late_of_side(self.node, side.node, name, base, free=pipeline.free, latest=pipeline.latest)
         )
 
     def head(self, n: int = 10, *, input_rows: int | None = 10_000) -> pl.DataFrame:

@@ -55,6 +55,7 @@ class ColumnSteps(Handle):
         step, base = self._new_name("with_columns")
         before, given, hidden = self._with_sides(parse(columns, named, step=step), step)
         chosen = expressions(before.node.shape, given, {}, step=step)
+        # Looked-up columns exist for these expressions only: `select` drops them anyway, here they are hidden.
         return before._with_columns(chosen, step, base, hidden)
 
     def drop(self, *columns: str) -> Self:

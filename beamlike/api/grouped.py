@@ -149,9 +149,9 @@ class Grouped(Generic[CollectionT]):
             self.keys,
             function,
             schema,
-            state or {},
-            timers or {},
-            step,
+            state=state or {},
+            timers=timers or {},
+            step=step,
             order=order,
             keep_forever=keep_forever,
         )
@@ -206,4 +206,6 @@ class Grouped(Generic[CollectionT]):
             [2, 1]
         """
         step = self.pipeline.new_name(self.name, f"{self.node.base}.group_into_batches")
-        return self._collection(collected(self.node, self.keys, size, bytes, max_wait, step))
+        return self._collection(
+            collected(self.node, self.keys, size=size, bytes=bytes, max_wait=max_wait, step=step)
+        )

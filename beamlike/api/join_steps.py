@@ -95,14 +95,19 @@ class JoinSteps(Handle):
             raise PlanError("give within=(low, high) or keep_forever=True, not both", step=step)
         if event_time is not None and within is None:
             raise PlanError(f"event_time={event_time!r} is for joins within=(low, high)", step=step)
+        # Joins in time check both sides alike; a join in windows checks its own conditions.
         if keep_forever or within is not None:
-            sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
+            sides = Sides.of(
+                self.node, right.node, on=on, left_on=left_on, right_on=right_on, suffix=suffix, step=step
+            )
         if keep_forever:
             made = lasting(sides, how, step, self.pipeline.free)
         elif within is None:
             made = joined(self.node, right.node, **choices, step=step, free=self.pipeline.free)
         else:
-            made = within_interval(sides, within, how, event_time or "latest", step, self.pipeline.free)
+            made = within_interval(
+                sides, within, how, time_of=event_time or "latest", step=step, free=self.pipeline.free
+            )
         return self._made(made)
 
     def join_asof(
@@ -137,7 +142,9 @@ class JoinSteps(Handle):
         """
         step, _ = self._new_name("join_asof", name)
         self._require_other(right, step)
-        sides = Sides.of(self.node, right.node, on, left_on, right_on, suffix, step)
+        sides = Sides.of(
+            self.node, right.node, on=on, left_on=left_on, right_on=right_on, suffix=suffix, step=step
+        )
         return self._made(as_of(sides, tolerance, how, step, self.pipeline.free))
 
     def _require_other(self, right: object, step: str) -> None:

@@ -250,6 +250,7 @@ def missing(
     if hint is None:
         instead = nearest(name, known)
     else:
+        # A sentence explains why there is no such method; any other hint names one.
         instead = f"; {hint}" if hint in _SENTENCES else f"; use {hint.format(name)}"
     return AttributeError(f"{what} has no {name!r}{instead}", name=name, obj=given)
 

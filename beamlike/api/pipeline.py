@@ -107,7 +107,9 @@ class Pipeline(Registry):
             self.register(node.name)
         else:
             source = _with_known_columns(source)
-            node = source_node(name, source, timestamp, timestamp_unit, watermark, max_future)
+            node = source_node(
+                name, source, timestamp, timestamp_unit, watermark=watermark, max_future=max_future
+            )
         self.register(name, "a source")
         return Collection(self, node)
 

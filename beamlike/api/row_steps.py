@@ -55,7 +55,7 @@ class RowSteps(Handle):
             return self._step(step, base) if side is None else self._beside(step, side, base)
         before, given, hidden = self._with_sides(parse(conditions, {}, step=name, plain=False), name)
         passes = Filter(name, predicates(before.node.shape, given, step=name))
-        # Who looks at what sort of pane a row is has chosen which to take of those that repeat each other.
+        # A filter by pane facts has chosen among the panes that repeat each other.
         chosen = not passes.needs(frozenset()).isdisjoint(PANE_COLUMNS)
         return before._step(passes, base, hidden=hidden, repeats=self.node.repeats and not chosen)
 
@@ -193,7 +193,7 @@ def _only(conditions: Sequence[Any], step: str) -> Any:
     if len(conditions) != 1 or not _is_function(conditions[0]):
         raise PlanError(
             "a function is the only condition of a filter, and with side= there must be one; in an expression, "
-            "bl.lookup(...) looks at another collection",
+            "bl.lookup(...) reads another collection",
             step=step,
         )
     return conditions[0]

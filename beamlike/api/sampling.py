@@ -104,7 +104,7 @@ def sample(
     plan = _plan(pipeline, node, input_rows)
     out = Memory()
     out.write(output_frame(pl.DataFrame(schema=plan.sinks[_SINK].schema)), Part(_SINK, 0))
-    # Who looks at dead letters is to see them, however many.
+    # A sample of dead letters shows them, however many there are.
     limit = sys.maxsize if has_dead_letters(node) else plan.max_dead_letters
     whole = _run(plan, out, enough, limit)
     rows = out.frame() if enough is None else out.frame().head(enough)
@@ -125,7 +125,7 @@ def sample(
 
 
 def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None) -> bool:
-    """Runs the plan, and says whether to its end. Dead letters that nobody takes go nowhere."""
+    """Runs the plan; returns True if the run reached the end of its input. Unread dead letters are discarded."""
     runner, losses = LocalRunner(), LossReport.of(plan, DeadLetterLimit(limit))
     plan = with_tables_read(plan, runner.clock())
     engine, sinks = Engine(plan, runner.clock), BatchSinks(plan, {_SINK: out}, plan.name)

@@ -45,7 +45,7 @@ def save(
     manifest = saved_manifest(path)
     if manifest is not None and manifest["runner"] == Runner.LOCAL:
         return in_process.save(path, path_text(savepoint))
-    # Spark takes seconds to start. A folder with one of these is told of there: it may be one that is damaged.
+    # Spark takes seconds to start. It examines only a folder with one of these files, which may be damaged.
     if not _has_any(path, OURS, "offsets"):
         raise no_run(path)
     from beamlike.spark.savepoint import savepoint as on_spark

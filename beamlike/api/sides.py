@@ -140,7 +140,7 @@ def as_singleton(
         view=partial(SingletonView, column=column, default=given),
         kind="singleton",
         limit=limit,
-        place=LookupRequest(collection.pipeline, node, (), (), columns, limit),
+        place=LookupRequest(collection.pipeline, node, own=(), theirs=(), default=columns, limit=limit),
         default=default,
     )
 
@@ -235,7 +235,7 @@ def lookup(
     if not isinstance(columns, Mapping):
         raise WrongType(f"default must be a dict of columns and values, not {default!r}", step="lookup")
     require_default(node, columns)
-    return LookupTable(LookupRequest(collection.pipeline, node, own, theirs, columns, limit))
+    return LookupTable(LookupRequest(collection.pipeline, node, own=own, theirs=theirs, default=columns, limit=limit))
 
 
 def _collection(given: Any, what: str) -> Handle:

@@ -105,7 +105,15 @@ class TimeSteps(Handle):
                 f"the strategy comes first: with_watermark({describe(timestamp)}, timestamp={watermark!r})",
                 step=name,
             )
-        again = reread(self.node, self.pipeline.latest, watermark, timestamp, timestamp_unit, name, base)
+        again = reread(
+            self.node,
+            self.pipeline.latest,
+            watermark=watermark,
+            timestamp=timestamp,
+            unit=timestamp_unit,
+            step=name,
+            base=base,
+        )
         return self._after(again)
 
     def window_into(
@@ -173,6 +181,7 @@ class TimeSteps(Handle):
         }
         windowing = rewindowed(self.node, changes, name)
         if windows is None:
+            # The windows of rows stay, so there is nothing to compute.
             return self._next(name=name, base=base, origin=Configure(), windowing=windowing)
         shape = attrs.evolve(self.node.shape, system=self.node.shape.with_windows(windows))
         origin = WindowInto(name, windowing)

@@ -1,4 +1,4 @@
-"""The command line: run a pipeline or explain it, and look at a run."""
+"""The command line: runs, explains and inspects pipelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from beamlike.runtime.tables import totals_table, watermarks_table
 from beamlike.system.printable import printable
 from beamlike.system.signals import Interrupted
 
-_INTERRUPTED = 130  # the exit code that shells have for SIGINT
+_INTERRUPTED = 130  # the exit code of shells for SIGINT
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """The settings by name; of one that is given twice the last counts, as with spark-submit."""
+    """The settings by name; of repeated ones the last is used, as in spark-submit."""
     for setting in given:
         key, equals, _ = setting.partition("=")
         if not equals or not key.strip():
@@ -48,12 +48,12 @@ def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[
 )
 @click.option("--run-id", help="Local: the name under which sinks know the run; default: the pipeline's.")
 @click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True)
-@click.option("--checkpoint", help="The folder in which the run can be continued.")
+@click.option("--checkpoint", help="The folder from which the run can be resumed.")
 @click.option(
     "--trigger",
     default="available_now",
     show_default=True,
-    help="With a checkpoint, and on Spark: or an interval, '10 seconds' or '5m'.",
+    help="With a checkpoint, and on Spark: available_now, or an interval such as '10 seconds' or '5m'.",
 )
 @click.option(
     "--drain",
@@ -64,13 +64,13 @@ def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[
     "--continue-as",
     metavar="NEW",
     help="For an older copy of a checkpoint: the id of the run that continues from it. Later rows are removed from "
-    "sinks that can do that, and told for others.",
+    "sinks that support it, and reported for others.",
 )
 @click.option(
     "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
 )
 @click.option("--quiet", is_flag=True, help="No progress on a terminal.")
-@click.option("--master", help="Spark: where it runs; default: local[*].")
+@click.option("--master", help="Spark: the master; default: local[*].")
 @click.option(
     "--conf",
     "config",
@@ -82,8 +82,8 @@ def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[
 def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str, **options: Any) -> None:
     """Run MODULE:PIPELINE and show what it did.
 
-    Ctrl-C ends it after the batch in hand, a second one at once; the exit code is then 130 for a run without a
-    checkpoint. SIGTERM does the same to a run with one.
+    Ctrl-C ends the run after the current batch, a second Ctrl-C at once; the exit code of a run without a checkpoint is
+    then 130. SIGTERM ends a run with a checkpoint in the same way.
     """
     try:
         _show(plainly(lambda: pipeline.run(_runner(runner, records, run_id, options))))
@@ -109,11 +109,11 @@ def _show(done: Run) -> None:
 @main.command()
 @click.argument("checkpoint")
 @click.argument("savepoint")
-@click.option("--master", help="Where Spark runs; default: local[*].")
+@click.option("--master", help="The Spark master; default: local[*].")
 def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
-    """Save the run of CHECKPOINT, which must not be running, in the new folder SAVEPOINT.
+    """Save the stopped run of CHECKPOINT in the new folder SAVEPOINT.
 
-    The checkpoint stays as it is; from the savepoint another run can begin: see `restore`.
+    The checkpoint is not changed. Another run can begin from the savepoint: see `restore`.
     """
     from beamlike.api import savepoint as savepoints
 
@@ -130,9 +130,9 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
 @set_option
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.option(
-    "--shards", type=click.IntRange(1), help="Spark: of the new run; default: those of the saved one."
+    "--shards", type=click.IntRange(1), help="Spark: shards of the new run; default: those of the saved run."
 )
-@click.option("--master", help="Spark: where it runs; default: local[*].")
+@click.option("--master", help="Spark: the master; default: local[*].")
 def restore(
     savepoint: str,
     checkpoint: str,
@@ -141,10 +141,10 @@ def restore(
     shards: int | None,
     master: str | None,
 ) -> None:
-    """Make the new CHECKPOINT, with which MODULE:PIPELINE goes on where the run of SAVEPOINT was.
+    """Create CHECKPOINT, with which MODULE:PIPELINE continues the run of SAVEPOINT.
 
-    The pipeline may have changed, and it may go on by another runner or on another number of shards. The run that was
-    saved must not go on: both would write what comes next.
+    The pipeline, the runner and the number of shards may change. The saved run must not continue: both runs would write
+    the same batches.
     """
     from beamlike.api import savepoint as savepoints
 
@@ -156,7 +156,7 @@ def restore(
     for line in left_out:
         click.echo(line)
     click.echo(
-        f"{checkpoint}: go on with beamlike run MODULE:PIPELINE --runner {runner} --checkpoint {checkpoint}"
+        f"{checkpoint}: continue with beamlike run MODULE:PIPELINE --runner {runner} --checkpoint {checkpoint}"
     )
 
 
@@ -170,14 +170,14 @@ def explain(pipeline: Pipeline) -> None:
 
 @main.command()
 @click.argument("run")
-@click.option("--stage", help="Of this stage only.")
-@click.option("--key", help="Of the windows of this key; of several columns: 'eu, 7'.")
+@click.option("--stage", help="Only this stage.")
+@click.option("--key", help="Only the windows of this key; several key columns: 'eu, 7'.")
 @click.option(
     "--window",
-    help="Of this window: START/END, or a time in it, such as 2026-01-31T12:00Z; UTC without a zone.",
+    help="Only this window: START/END, or a time in it, such as 2026-01-31T12:00Z; UTC without a zone.",
 )
 def why(run: str, stage: str | None, key: str | None, window: str | None) -> None:
-    """Say why a window has not fired: what it waits for, and who holds that.
+    """Explain why a window has not fired: what it waits for, and what holds that.
 
     RUN is a file of records, a folder with one, or a checkpoint.
     """
@@ -189,7 +189,7 @@ def why(run: str, stage: str | None, key: str | None, window: str | None) -> Non
 
 
 class _Duration(click.ParamType[int]):
-    """A length of time, in microseconds."""
+    """A duration in microseconds."""
 
     name = "duration"
 
@@ -202,12 +202,12 @@ class _Duration(click.ParamType[int]):
 
 @main.command()
 @click.argument("run")
-@click.option("--max-lag", type=_Duration(), help="Such as 5m: by how much anything may be behind.")
+@click.option("--max-lag", type=_Duration(), help="The greatest accepted lag, such as 5m.")
 def status(run: str, max_lag: int | None) -> None:
-    """Say whether a run keeps up; exit with 1 if it does not.
+    """Report whether a run keeps up; exit with 1 if it does not.
 
-    It does not if it failed or was killed; or, with --max-lag, if its last batch began longer ago than that, or the
-    watermark of a source or stage is further behind. A run that has ended or was stopped keeps up.
+    A run does not keep up if it failed or was killed; or, with --max-lag, if its last batch began longer ago than that,
+    or the watermark of a source or stage is further behind. A run that has ended or was stopped keeps up.
 
     RUN is a file of records, a folder with one, or a checkpoint.
     """
@@ -226,7 +226,7 @@ def status(run: str, max_lag: int | None) -> None:
 @main.command()
 @click.argument("run")
 def watch(run: str) -> None:
-    """Show a run in a live table, until it ends or Ctrl-C.
+    """Show a run in a live table until it ends or Ctrl-C is pressed.
 
     RUN is a file of records, a folder with one, or a checkpoint.
     """

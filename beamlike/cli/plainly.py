@@ -1,4 +1,4 @@
-"""Errors on a command line, as those that say what the user can do: without a traceback."""
+"""Errors on the command line: those that say what the user can do are printed without a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = (
 
 
 def plainly(action: Callable[[], Any]) -> Any:
-    """Runs the action; errors that say what the user can do are shown without a traceback."""
+    """Runs the action; errors that say what the user can do are printed without a traceback."""
     try:
         return action()
     except _OURS as error:

@@ -1,4 +1,4 @@
-"""Parameters of a function from text, as a command line has them: each by its annotation, or by its default."""
+"""Arguments of a function from command-line text, converted by annotation or default."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _BOOLS = {
 
 
 class SettingError(PlanError):
-    """A parameter cannot be set so: there is no such one, it has another type, or it was left out."""
+    """A parameter cannot be set: it is unknown, missing, or of another type."""
 
 
 def bound(function: Callable[..., Any], settings: Iterable[str]) -> inspect.BoundArguments:
-    """The arguments for the function that `key=value` texts give. Raises `SettingError`."""
+    """The arguments of the function from `key=value` texts. Raises `SettingError`."""
     signature, hints = inspect.signature(function), _hints(function)
     given = signature.bind_partial()
     free = next((name for name, one in signature.parameters.items() if one.kind is one.VAR_KEYWORD), None)
@@ -64,10 +64,7 @@ def bound(function: Callable[..., Any], settings: Iterable[str]) -> inspect.Boun
 
 
 def duration(text: str) -> int:
-    """A duration on a command line in microseconds, where a number without a unit is in seconds.
-
-    Raises `ValueError` for text that is no duration.
-    """
+    """A duration in microseconds; a number without a unit is in seconds. Raises `ValueError` for other text."""
     return microseconds(float(text) if _is_number(text) else text)
 
 
@@ -83,7 +80,7 @@ def _require_all(
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """What parameters are annotated with; nothing where a name of it is known to type checkers only."""
+    """The annotations of the parameters; none if a name in them exists for type checkers only."""
     with suppress(NameError, AttributeError, TypeError):
         return typing.get_type_hints(function, include_extras=True)
     return {}
@@ -131,7 +128,7 @@ def _read(text: str, kind: Any) -> Any:
 
 
 def _first(text: str, kinds: Iterable[Any], then: Callable[[Any], Any] = lambda value: value) -> Any:
-    """By the first of these types that it fits; text fits all."""
+    """Converts the text to the first type that accepts it; str, which accepts any text, is the last."""
     for kind in sorted(kinds, key=lambda kind: kind is str):
         with suppress(ValueError, TypeError):
             return then(_read(text, kind))
@@ -159,7 +156,7 @@ def _near(text: str, kind: Any) -> str:
 
 
 def _name(kind: Any) -> str:
-    """What may be given, in words."""
+    """The accepted values as text."""
     if choices := _choices(kind):
         return f"one of {listed(choices)}"
     if get_origin(kind) in (Union, types.UnionType):

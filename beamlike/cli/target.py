@@ -18,7 +18,7 @@ from beamlike.errors import listed, nearest
 
 
 class Target(click.ParamType[Pipeline]):
-    """MODULE:PIPELINE, where PIPELINE is a Pipeline or a function that makes one, of what `--set` says."""
+    """MODULE:PIPELINE; PIPELINE is a Pipeline, or a function that returns one, with parameters for `--set`."""
 
     name = "module:pipeline"
 
@@ -59,10 +59,6 @@ class Target(click.ParamType[Pipeline]):
         return made
 
 
-_INTERRUPTED = 130
-"""The exit code of a program that SIGINT has ended, as shells have it."""
-
-
 def _no_path(path: str, name: str) -> str:
     """The remedy for a path in place of a module: `jobs/clicks.py` is `jobs.clicks`."""
     folder, file = os.path.split(path.removesuffix(".py"))
@@ -73,18 +69,18 @@ def _no_path(path: str, name: str) -> str:
 
 
 def _pipelines(module: ModuleType) -> list[str]:
-    """What says of itself that it is a pipeline, or makes one."""
+    """The names of pipelines, and of functions annotated to return one."""
     return [name for name, value in vars(module).items() if isinstance(value, Pipeline) or _makes(value)]
 
 
 def _functions(module: ModuleType) -> list[str]:
-    """Any may make one: they need not say so."""
+    """The functions of the module, any of which may return a pipeline."""
     own = [(name, value) for name, value in inspect.getmembers(module, inspect.isfunction)]
     return [name for name, value in own if value.__module__ == module.__name__ and not name.startswith("_")]
 
 
 def _makes(candidate: object) -> bool:
-    """Whether it is a function that says that it makes a pipeline."""
+    """True for a function that is annotated to return a pipeline."""
     if not callable(candidate) or isinstance(candidate, type):
         return False
     returns = getattr(candidate, "__annotations__", {}).get("return")

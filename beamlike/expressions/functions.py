@@ -47,6 +47,7 @@ def _read(column: str) -> nw.Expr:
 
 
 def _moment(column: str) -> nw.Expr:
+    # The alias must be the column's plain name: by it `tree` recognizes these expressions, and sinks name the column.
     return nw.col(column).cast(nw.Datetime("us", "UTC")).alias(column.removeprefix(RESERVED_PREFIX))
 
 

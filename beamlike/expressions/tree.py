@@ -50,6 +50,7 @@ def resolve(expression: nw.Expr, schema: pl.Schema) -> nw.Expr:
     count = _wildcard_length(expression)
     nodes = list(expression._nodes)
     if count:
+        # Later nodes are applied to the selected columns, so only the first ones are replaced.
         wildcard = _selected(expression, count)
         names = nw.from_native(schema.to_frame()).select(wildcard).columns
         nodes[:count] = nw.col(*names)._nodes
@@ -105,6 +106,7 @@ def _names(expression: nw.Expr) -> Iterator[str]:
         for argument in node.exprs:
             if isinstance(argument, nw.Expr):
                 yield from _names(argument)
+            # A plain string names a column, unless the function has strings as values.
             elif isinstance(argument, str) and not node.str_as_lit:
                 yield argument
 

@@ -16,7 +16,7 @@ from beamlike.observe.charts.layers import Frame
 from beamlike.observe.charts.series import RunSeries
 from beamlike.observe.totals import totals
 from beamlike.observe.waiting.blocking import BlockingChain
-from beamlike.observe.waiting.explain import going, stands
+from beamlike.observe.waiting.explain import output_text, run_state
 from beamlike.observe.words import clock, in_hand_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import furthest_behind
@@ -32,7 +32,7 @@ _NEVER_LONG = 10.0  # seconds
 _SILENT = 30.0  # seconds
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Health:
     """The health of a run, judged by its lags."""
 
@@ -48,7 +48,7 @@ class Health:
         if batch is None:
             return ["No batch is complete yet", *([in_hand] if in_hand else [])]
         if self.history.closed == "failed" or self.history.alive is False:
-            return [f"{going(self.history)}, after batch {batch.batch}", *([in_hand] if in_hand else [])]
+            return [f"{run_state(self.history)}, after batch {batch.batch}", *([in_hand] if in_hand else [])]
         if self._is_stuck() and in_hand:
             return [f"Stuck: {in_hand}", self._usual()]
         if self.history.closed is None and self._is_slow():
@@ -107,8 +107,8 @@ class Health:
         assert batch is not None
         marks = [stage.output for stage in batch.stages.values()] or [MAX_TIME]
         if min(marks) >= MAX_TIME:
-            return [f"{going(self.history)}, and all windows are closed"]
-        return [f"{going(self.history)} after batch {batch.batch}, with windows open"]
+            return [f"{run_state(self.history)}, and all windows are closed"]
+        return [f"{run_state(self.history)} after batch {batch.batch}, with windows open"]
 
     def _waits(self) -> list[str]:
         """The sentences for a run whose lag grows in event time only (figure 3-14), for the most downstream stage."""
@@ -124,8 +124,8 @@ class Health:
             silent = self._silent(chain, name)
             if chain.output(name) < MAX_TIME and (silent or _grows(self._lag(name))):
                 waits = [link for link in chain.output_waits(name) if link.waits is not None]
-                told = [link for link in waits if link.waits == "source"] if silent else waits[:1]
-                return [f"Data waits: {stands(chain, name)}", *map(str, told)]
+                shown = [link for link in waits if link.waits == "source"] if silent else waits[:1]
+                return [f"Data waits: {output_text(chain, name)}", *map(str, shown)]
         return []
 
     def _silent(self, chain: BlockingChain, name: str) -> bool:
@@ -150,7 +150,7 @@ class Health:
         lost = [
             text for text, count in ((rows(dropped), dropped), (rows(dead, "dead letter"), dead)) if count
         ]
-        told = (
+        losses = (
             [
                 f"On the way, {' and '.join(lost)} {'was' if dropped + dead == 1 else 'were'} dropped or set aside"
             ]
@@ -158,9 +158,9 @@ class Health:
             else []
         )
         if self.history.closed is not None:
-            return told
+            return losses
         took = length(round(float(np.median(self._durations())) * _SECOND))
-        return [f"Healthy: no lag grows; a batch takes {took}", *told]
+        return [f"Healthy: no lag grows; a batch takes {took}", *losses]
 
 
 def _grows(lags: Numbers) -> bool:

@@ -271,6 +271,7 @@ class _Metrics:
         return self.counters[name].labels(**labels)
 
 
+# A registry accepts each metric once, so all pipelines and runs of a process share them.
 _ALL: dict[CollectorRegistry, _Metrics] = {}
 
 

@@ -15,7 +15,7 @@ from beamlike.observe.charts.figure import Picture
 from beamlike.observe.charts.plot import stage_facts
 from beamlike.observe.health import Health
 from beamlike.observe.totals import Total, others, totals
-from beamlike.observe.waiting.explain import going, why
+from beamlike.observe.waiting.explain import run_state, why
 from beamlike.observe.words import clock, counts, holder_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import MOST_SPLITS, BatchRecord, StageRecord, is_a_time
@@ -98,7 +98,7 @@ def _summary(history: History) -> str:
     first, last = (history.batches[0], history.batches[-1]) if history.batches else (None, None)
     if first is None or last is None:
         return "no batch has been recorded yet"
-    state = going(history)
+    state = run_state(history)
     count = sum(batch.batches for batch in history.batches)
     took = length((last.finished or last.processing_time) - first.processing_time)
     return (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from beamlike.observe.waiting.explain import going
+from beamlike.observe.waiting.explain import run_state
 from beamlike.observe.words import in_hand_text, length
 from beamlike.records.history import History
 from beamlike.records.present import Present
@@ -37,12 +37,12 @@ class Status:
         """The state of the run, then its lags, the greatest first."""
         if self.present.batch is None or self.age is None:
             done = "a batch" if self.present.in_hand is None else "a complete batch"
-            yield f"{going(self.history)}, without {done}"
+            yield f"{run_state(self.history)}, without {done}"
             yield from self._in_hand()
             return
         over = self.history.closed is not None
         when = "" if over else f", which began {length(self.age)} ago"
-        yield f"{going(self.history)}; the last batch is {self.present.batch.batch}{when}"
+        yield f"{run_state(self.history)}; the last batch is {self.present.batch.batch}{when}"
         yield from self._in_hand()
         for name, lag in sorted(self.lags.items(), key=lambda item: -item[1]):
             yield f"{name}: {length(lag)} behind"
@@ -57,7 +57,7 @@ class Status:
         Without `max_lag`, lags are not checked.
         """
         if self.history.closed == "failed" or (self.history.closed is None and self.history.alive is False):
-            yield going(self.history)
+            yield run_state(self.history)
             return
         if max_lag is None or self.history.closed is not None:
             return

@@ -199,7 +199,7 @@ def _time(us: int, short: bool) -> str:
     parts = day_and_clock(us)
     if parts is None:
         return format_time(us)
-    # The year can be told from the title; with it the table is wider than a terminal.
+    # The title has the year; with it the table would be wider than a terminal.
     return parts[1] if short else f"{parts[0][-5:]} {parts[1]}"
 
 

@@ -1,1 +1,1 @@
-"""Pipelines and their parts from text. May import `api` and all below it."""
+"""Parts of pipelines from text. May import `api` and all below it."""

@@ -1,4 +1,4 @@
-"""Windows and triggers written as text, `"AfterWatermark(early=AfterCount(2))"`, made without running any of it."""
+"""Windows and triggers from text, such as `"AfterWatermark(early=AfterCount(2))"`, without evaluating any of it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class BadConstructor(ValueError):
 
 
 class Refused(ValueError):
-    """The constructor itself takes no such arguments."""
+    """The constructor refuses its arguments."""
 
 
 def construct(text: str, kind: type[Any], unit: int) -> Any:
-    """The windows or trigger (`kind`) of this text; bare numbers that are durations are in `unit` microseconds.
+    """Constructs the windows or trigger (`kind`) of a text; numbers for durations are in `unit` microseconds.
 
-    Raises `BadConstructor` for what is not written as a constructor of beamlike, and `Refused` if that
-    constructor refuses its arguments.
+    Raises `BadConstructor` unless the text is a constructor of beamlike, and `Refused` if the constructor refuses its
+    arguments.
     """
     try:
         tree = ast.parse(text.strip(), mode="eval")
@@ -54,7 +54,7 @@ def _require_bare_names(text: str, tree: ast.AST) -> None:
 
 
 def _constructors() -> dict[str, type[Any]]:
-    """The windows and triggers that beamlike exports."""
+    """The windows and triggers that beamlike exports, by name."""
     exported = {name: getattr(windowing, name) for name in windowing.__all__ if name not in _NOT_HERE}
     kinds = (WindowFn, Trigger)
     return {
@@ -126,7 +126,7 @@ class _Reader:
     def _scaled(
         self, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments, in which bare numbers for durations have become microseconds."""
+        """The arguments, with numbers for durations converted to microseconds."""
         durations = _durations(function)
         names = list(inspect.signature(function).parameters)[: len(arguments)]
         names += [""] * (len(arguments) - len(names))
@@ -149,12 +149,12 @@ class _Reader:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number; True and False are none."""
+    """True for an integer or float; False for True and False."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def scaled(number: float, unit: int) -> Microseconds:
-    """A bare number as microseconds. Raises `ValueError` for what is not a number inside the limits of time."""
+    """A number as microseconds. Raises `ValueError` for NaN and outside of the limits of time."""
     scaled = number * unit
     if not MIN_TIME <= scaled <= MAX_TIME:  # neither is nan
         raise ValueError(f"{number!r} lies outside of time, {MIN_TIME / unit:.4g} to {MAX_TIME / unit:.4g}")
@@ -162,7 +162,7 @@ def scaled(number: float, unit: int) -> Microseconds:
 
 
 def _methods(owner: Any) -> dict[str, Callable[..., Any]]:
-    """What can be called on a class to make one of it, or on windows and triggers to make another."""
+    """The class methods of a class that construct it, or the methods of windows and triggers that return new ones."""
     if inspect.isclass(owner):
         names = [name for name in dir(owner) if isinstance(inspect.getattr_static(owner, name), classmethod)]
     else:
@@ -171,7 +171,7 @@ def _methods(owner: Any) -> dict[str, Callable[..., Any]]:
 
 
 def _durations(function: Callable[..., Any]) -> set[str]:
-    """The fields of a class that are durations: those whose converter makes microseconds of a number."""
+    """The fields of a class that are durations: their converter returns `Microseconds`."""
     fields: tuple[attrs.Attribute[Any], ...] = getattr(function, "__attrs_attrs__", ())
     return {field.name for field in fields if _makes_microseconds(field.converter)}
 

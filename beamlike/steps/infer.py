@@ -131,7 +131,7 @@ def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
     function = looks_at_other_rows(resolved)
     if function is not None:
         raise PlanError(
-            f"{expression_text(resolved)}: {function!r} looks at other rows, so its result would depend "
+            f"{expression_text(resolved)}: {function!r} reads other rows, so its result would depend "
             "on how the input was cut into chunks; use group_by(...).aggregate(...)",
             step=step,
         )

@@ -114,7 +114,7 @@ class FilterByFunction(PythonStep):
     def _asked(self, row: Row) -> bool:
         passes = self.fn(row)
         if not isinstance(passes, bool):
-            raise StepError(self.name, f"a filter gives True or False for a row; got {passes!r}")
+            raise StepError(self.name, f"the function of a filter must return True or False; got {passes!r}")
         return passes
 
 

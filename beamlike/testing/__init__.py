@@ -1,4 +1,4 @@
-"""For tests of pipelines: sources that play step by step, and assertions on panes.
+"""Support for tests of pipelines: sources that play step by step, and assertions on panes.
 
 May import `spec` and all below it.
 """

@@ -1,4 +1,4 @@
-"""Assertions on panes, whose failures say which panes are missing, which are too many, and what differs."""
+"""Assertions on panes, whose failures list the missing and the unexpected panes, and their differences."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ Pane = Mapping[str, Any]
 
 
 def assert_panes(actual: Panes, expected: Iterable[Pane]) -> None:
-    """The panes are exactly the expected ones, in any order.
+    """Asserts that the panes are exactly the expected ones, in any order. NaN equals NaN.
 
-    `actual` is a sink's: `bl.Memory`, a polars frame, or dicts. An expected pane is a dict of the columns that
-    matter, such as `{"user": "a", "window_start": 0, "pane_timing": "early"}`; where the column is a time, it may
-    be a datetime, ISO text, or a number of seconds since 1970.
+    Args:
+        actual: The panes of a sink: `bl.Memory`, a polars frame, or dicts.
+        expected: Dicts of the columns that matter, such as `{"user": "a", "window_start": 0, "pane_timing": "early"}`.
+            A time may be a datetime, ISO text, or a number of seconds since 1970.
 
-    Raises `AssertionError` with the difference, and `UnknownColumn` (a `ValueError`) for a column that no pane has;
-    nan is the same as nan.
+    Raises:
+        AssertionError: The panes differ; the message has the difference.
+        UnknownColumn: No pane has an expected column. A `ValueError`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> counts = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
@@ -62,9 +64,15 @@ def _dicts(panes: object, what: str) -> list[dict[str, Any]]:
     return [dict(pane) for pane in listed]
 
 
-def _matching(expected: Sequence[Pane], came: Sequence[Pane]) -> dict[int, int]:
-    """Expected pane -> the one that it is, for as many as can be: an expected pane may fit several."""
-    fits = [[other for other, pane in enumerate(came) if not _differences(want, pane)] for want in expected]
+def _matching(expected: Sequence[Pane], actual: Sequence[Pane]) -> dict[int, int]:
+    """Pairs of expected and actual panes, as many as possible."""
+    return pairs_of(
+        [[n for n, pane in enumerate(actual) if not _differences(want, pane)] for want in expected]
+    )
+
+
+def pairs_of(fits: Sequence[Sequence[int]]) -> dict[int, int]:
+    """A maximum matching by augmenting paths: expected -> actual, of which `fits` has the candidates of each."""
     owner: dict[int, int] = {}
 
     def place(number: int, tried: set[int]) -> bool:
@@ -76,13 +84,13 @@ def _matching(expected: Sequence[Pane], came: Sequence[Pane]) -> dict[int, int]:
                     return True
         return False
 
-    for number in range(len(expected)):
+    for number in range(len(fits)):
         place(number, set())
     return {number: other for other, number in owner.items()}
 
 
 def _differences(expected: Pane, came: Pane) -> list[str]:
-    """The columns in which a pane is not as expected."""
+    """The columns in which a pane differs from the expected one."""
     return [name for name, value in expected.items() if name not in came or not _same(value, came[name])]
 
 
@@ -99,7 +107,7 @@ def _same(expected: Any, came: Any) -> bool:
 
 
 def _difference(missing: Sequence[Pane], unexpected: Sequence[Pane], matched: int) -> str:
-    """The difference as text: each pane that is missing beside the nearest that came."""
+    """The difference as text: each missing pane beside the nearest actual one."""
     lines = [f"{matched} panes are as expected, {len(missing)} missing, {len(unexpected)} unexpected"]
     for pane in missing:
         lines.append(f"  missing:    {_text(pane)}")
@@ -116,13 +124,13 @@ def _difference(missing: Sequence[Pane], unexpected: Sequence[Pane], matched: in
 
 
 def _text(pane: Pane, first: Sequence[str] = ()) -> str:
-    """The pane on a line; `first` are the columns to begin with."""
+    """The pane as a line, with the columns `first` at its beginning."""
     names = [name for name in first if name in pane] + [name for name in pane if name not in first]
     return ", ".join(f"{name}={_value(pane[name])}" for name in names)
 
 
 def _value(value: Any, other: Any = None) -> str:
-    """A value to read; one that is compared with a time is shown as a time."""
+    """A value as text; a value that is compared with a time is formatted as one."""
     if isinstance(value, datetime) or (isinstance(other, datetime) and value is not None):
         return format_time(instant(value))
     return repr(value)

@@ -1,20 +1,20 @@
-"""Plays transcripts: on the stage itself, on the local runner, on Spark; all that is compared comes from a run."""
+"""The player of transcripts: on the stage itself, on the local runner, on Spark. All compared values are from a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final
 
 import attrs
 import narwhals as nw
 import polars as pl
 
-from beamlike.api.pipeline import Pipeline, Runner
+from beamlike.api.pipeline import Pipeline
 from beamlike.expressions import aggregates, functions
-from beamlike.io.base import Part
 from beamlike.io.test_stream.stream import TestStream
-from beamlike.local.runner import LocalRunner
+from beamlike.records.model import BatchRecord
+from beamlike.testing.assertions import pairs_of
+from beamlike.testing.player import Outcomes, Playback, Recorder, Result, error_line
 from beamlike.testing.transcripts import Pane, Step, Transcript, pane_text, time_text
 from stages.aggregates.base import Aggregate
 from stages.grouping.grouping import Grouping
@@ -61,29 +61,12 @@ _AGGREGATES: Final[dict[str, Callable[[], Aggregate]]] = {
 
 
 @attrs.frozen
-class Outcome:
-    """What a step gave: its panes, the grouping's watermarks after it, the elements that it dropped."""
+class StepOutcome:
+    """The outcome of a step: its panes, the grouping's watermarks after it, the elements that it dropped."""
 
     panes: tuple[Pane, ...]
     watermarks: Mapping[str, int]
     dropped: Mapping[str, int]
-
-
-@attrs.frozen
-class Result:
-    """How a transcript went on a runner; `message` says what was expected and what came, or why it cannot be."""
-
-    name: str
-    status: Literal["ok", "failed", "unsupported"]
-    message: str = ""
-
-    def __str__(self) -> str:
-        """A line."""
-        return f"{self.status} {self.name}" + (f": {self.message}" if self.message else "")
-
-
-Played = Sequence[Outcome] | Exception
-"""The outcome of each step, or what a run of the transcript raised."""
 
 
 def play(transcripts: Iterable[Transcript], runner: str = "stage") -> list[Result]:
@@ -92,12 +75,12 @@ def play(transcripts: Iterable[Transcript], runner: str = "stage") -> list[Resul
     runs = [item for item in given if item.error is None and item.refusal is None]
     together = [item for item in runs if runner not in item.unsupported]
     alone = [item for item in runs if runner in item.unsupported]
-    played = dict(zip(map(id, together), _played(together, runner), strict=True))
-    played |= {id(item): _played([item], runner)[0] for item in alone}
+    played = dict(zip(map(id, together), PLAYBACK.play(together, runner), strict=True))
+    played |= {id(item): PLAYBACK.play([item], runner)[0] for item in alone}
     return [_result(item, runner, played.get(id(item))) for item in given]
 
 
-def _result(transcript: Transcript, runner: str, played: Played | None) -> Result:
+def _result(transcript: Transcript, runner: str, played: Outcomes | None) -> Result:
     name, reason = transcript.name, transcript.unsupported.get(runner)
     wrong = refused(transcript) if played is None else compare(transcript, played)
     if reason is not None and wrong is not None:
@@ -107,38 +90,8 @@ def _result(transcript: Transcript, runner: str, played: Played | None) -> Resul
     return Result(name, "ok") if wrong is None else Result(name, "failed", wrong)
 
 
-def _played(transcripts: Sequence[Transcript], runner: str) -> list[Played]:
-    """What each gave. Where a run of several fails, its halves are run, until it is clear which it was."""
-    if runner == "stage":
-        return [_caught(partial(on_stage, item)) for item in transcripts]
-    if not transcripts:
-        return []
-    together = _caught(lambda: in_pipeline(transcripts, _runner(runner)))
-    if not isinstance(together, Exception):
-        return list(together)
-    if len(transcripts) == 1:
-        return [together]
-    middle = len(transcripts) // 2
-    return _played(transcripts[:middle], runner) + _played(transcripts[middle:], runner)
-
-
-def _caught(run: Callable[[], Any]) -> Any:
-    try:
-        return run()
-    except Exception as error:  # Whatever it is, the other transcripts are played.
-        return error
-
-
-def _runner(name: str) -> Runner:
-    if name == "local":
-        return LocalRunner()
-    from beamlike.spark.runner import SparkRunner  # who plays transcripts in process needs no Spark
-
-    return SparkRunner(shards=1)
-
-
-def on_stage(transcript: Transcript) -> list[Outcome]:
-    """Step by step on the stage, with state in this process. What the others refuse is refused here, too."""
+def on_stage(transcript: Transcript) -> list[StepOutcome]:
+    """Plays a transcript step by step on its stage; refuses what the other runners refuse."""
     _plan(transcript)
     schema = pl.Schema({"key": pl.String(), "value": _value_type(transcript)})
     aggregates = {"value": _AGGREGATES[transcript.aggregate]()}
@@ -154,8 +107,8 @@ def on_stage(transcript: Transcript) -> list[Outcome]:
         arrivals = pl.DataFrame(rows, {**schema, EVENT_TIME: pl.Int64()}, orient="row")
         arrivals = arrivals.select(*grouping.columns, EVENT_TIME)
         done = stage.step(store, {MAIN: arrivals}, times)
-        panes = _panes(done.panes.rename(_COLUMNS))
-        outcomes.append(Outcome(panes, attrs.asdict(done.watermarks), done.dropped))
+        panes = _panes(done.panes.rename(_COLUMNS).iter_rows(named=True))
+        outcomes.append(StepOutcome(panes, attrs.asdict(done.watermarks), done.dropped))
     return outcomes
 
 
@@ -163,10 +116,10 @@ def _value_type(transcript: Transcript) -> pl.DataType:
     return pl.Int64() if transcript.whole else pl.Float64()
 
 
-def _panes(frame: pl.DataFrame) -> tuple[Pane, ...]:
-    """Rows as panes: bounds as `window`, a list of values as `values`, in order."""
+def _panes(rows: Iterable[Mapping[str, Any]]) -> tuple[Pane, ...]:
+    """Rows as panes: bounds as `window`, a list of values as `values`, sorted."""
     panes = []
-    for row in frame.iter_rows(named=True):
+    for row in rows:
         value = row["value"]
         content = {"values": sorted(value)} if isinstance(value, list) else {"value": value}
         rest = {name: row[name] for name in _COLUMNS.values() if name not in ("start", "end")}
@@ -174,59 +127,33 @@ def _panes(frame: pl.DataFrame) -> tuple[Pane, ...]:
     return tuple(panes)
 
 
-@attrs.define
-class _Recorder:
-    """A sink that keeps the panes of each batch."""
+@attrs.frozen
+class DeclaredTranscript:
+    """A transcript in a pipeline: batch i is step i."""
 
-    frames: dict[int, list[pl.DataFrame]] = attrs.field(factory=dict)
+    transcript: Transcript
+    stage: str
+    recorder: Recorder
 
-    distributed: ClassVar[bool] = False
-
-    def start(self, run: str) -> None:
-        """A run begins with nothing."""
-        self.frames.clear()
-
-    def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Keeps a part."""
-        self.frames.setdefault(part.batch, []).append(frame)
-
-    def panes(self, batch: int) -> tuple[Pane, ...]:
-        """Those of a batch."""
-        return tuple(pane for frame in self.frames.get(batch, []) for pane in _panes(frame))
+    def outcomes(self, records: Mapping[int, BatchRecord]) -> list[StepOutcome]:
+        found = []
+        for batch in range(len(self.transcript.steps)):
+            stage = records[batch].stages[self.stage]
+            watermarks = {"input": stage.input, "output": stage.output}
+            found.append(StepOutcome(_panes(self.recorder.rows([batch])), watermarks, stage.dropped))
+        return found
 
 
-def in_pipeline(transcripts: Sequence[Transcript], runner: Runner) -> list[list[Outcome]]:
-    """All in one run: each transcript is a source, a grouping and a sink of its own; batch i is step i of all."""
-    pipeline = Pipeline("transcripts")
-    recorders = [declare(pipeline, item, str(number)) for number, item in enumerate(transcripts)]
-    run = pipeline.run(runner)
-    batches = {record.batch: record.stages for record in run.batches}
-    outcomes = []
-    for number, transcript in enumerate(transcripts):
-        stages = [batches[batch][str(number)] for batch in range(len(transcript.steps))]
-        outcomes.append(
-            [
-                Outcome(
-                    recorders[number].panes(batch),
-                    {"input": stage.input, "output": stage.output},
-                    stage.dropped,
-                )
-                for batch, stage in enumerate(stages)
-            ]
-        )
-    return outcomes
-
-
-def declare(pipeline: Pipeline, transcript: Transcript, stage: str) -> _Recorder:
-    """The transcript's part of a pipeline: its elements, the grouping `stage`, and the sink that it gives."""
-    recorder = _Recorder()
+def declare(pipeline: Pipeline, transcript: Transcript, stage: str) -> DeclaredTranscript:
+    """Adds a transcript to a pipeline: its elements, the grouping `stage`, and a sink."""
+    recorder = Recorder()
     elements = pipeline.read(f"{stage} elements", stream(transcript), timestamp="at", timestamp_unit="us")
     panes = (
         elements.window_into(**transcript.choices)
         .group_by("key", name=stage)
         .aggregate(value=_AGGREGATES[transcript.aggregate]())
     )
-    # Numbers, as a datetime cannot show the bounds of the global window.
+    # Numbers, as no datetime can represent the bounds of the global window.
     times = {
         "timestamp": functions.event_time(),
         "start": functions.window_start(),
@@ -238,16 +165,19 @@ def declare(pipeline: Pipeline, transcript: Transcript, stage: str) -> _Recorder
         "nonspeculative_index": functions.pane_nonspeculative_index(),
         "first": functions.pane_first(),
         "last": functions.pane_last(),
-        # Only of a grouping that takes panes back can it be asked.
+        # Only a retracting grouping has this column.
         "retracted": functions.pane_retracted() if _retracts(transcript) else functions.lit(False),
     }
     numbers = {name: time.cast(nw.Int64) for name, time in times.items()}
     panes.with_columns(**numbers, **facts).write(f"{stage} panes", recorder)
-    return recorder
+    return DeclaredTranscript(transcript, stage, recorder)
+
+
+PLAYBACK: Final = Playback(declare, on_stage)
 
 
 def _plan(transcript: Transcript) -> None:
-    """The checks that a runner makes before it runs the transcript."""
+    """Runs the checks that a runner makes before it runs the transcript."""
     pipeline = Pipeline("transcript")
     declare(pipeline, transcript, "grouping")
     pipeline.plan()
@@ -258,7 +188,7 @@ def _retracts(transcript: Transcript) -> bool:
 
 
 def stream(transcript: Transcript) -> TestStream:
-    """The steps as a source. It has an end, be it after the last step, where nothing is compared any more."""
+    """The steps as a source, which ends at the latest after the last step."""
     made = TestStream({"key": pl.String(), "value": _value_type(transcript), "at": pl.Int64()})
     for step in transcript.steps:
         made = _with_step(made, step)
@@ -276,7 +206,7 @@ def _with_step(made: TestStream, step: Step) -> TestStream:
 
 
 def refused(transcript: Transcript) -> str | None:
-    """What is wrong with a transcript of an error: nothing, if its pipeline is refused with that message."""
+    """The fault of a transcript of an error; None if its pipeline is refused with the expected message."""
     expected = transcript.error or ""
     message = transcript.refusal
     if message is None:
@@ -291,10 +221,10 @@ def refused(transcript: Transcript) -> str | None:
     return None
 
 
-def compare(transcript: Transcript, played: Played) -> str | None:
-    """The first step that gave something else than it should: its name, what was expected, what came."""
+def compare(transcript: Transcript, played: Outcomes) -> str | None:
+    """The first step with a wrong outcome: its name, the expected and the actual values; None if all are right."""
     if isinstance(played, Exception):
-        return f"the run failed: {type(played).__name__}: {' '.join(str(played).split())}"
+        return f"the run failed: {error_line(played)}"
     for step, outcome in zip(transcript.steps, played, strict=True):
         wrong = [*_wrong_panes(step, outcome, transcript.unit), *_wrong_facts(step, outcome, transcript.unit)]
         if wrong:
@@ -302,8 +232,8 @@ def compare(transcript: Transcript, played: Played) -> str | None:
     return None
 
 
-def _wrong_panes(step: Step, outcome: Outcome, unit: int) -> list[str]:
-    """Expected panes that did not come, beside those that came and were not expected."""
+def _wrong_panes(step: Step, outcome: StepOutcome, unit: int) -> list[str]:
+    """The missing panes beside the unexpected ones."""
     pairs = matching(step.panes, outcome.panes)
     missing = [pane for number, pane in enumerate(step.panes) if number not in pairs]
     left = [pane for number, pane in enumerate(outcome.panes) if number not in pairs.values()]
@@ -317,30 +247,18 @@ def _wrong_panes(step: Step, outcome: Outcome, unit: int) -> list[str]:
     return [f"expected {expected}, came {came}"]
 
 
-def matching(expected: Sequence[Pane], came: Sequence[Pane]) -> dict[int, int]:
-    """Which expected pane is which that came, for as many as possible: augmenting paths, one for each.
-
-    An expected pane fits one that has the attributes which it names, so it may fit several.
-    """
-    owner: dict[int, int] = {}
-
-    def place(number: int, tried: set[int]) -> bool:
-        for other, pane in enumerate(came):
-            if other in tried or any(pane[name] != value for name, value in expected[number].items()):
-                continue
-            tried.add(other)
-            if other not in owner or place(owner[other], tried):
-                owner[other] = number
-                return True
-        return False
-
-    for number in range(len(expected)):
-        place(number, set())
-    return {number: other for other, number in owner.items()}
+def matching(expected: Sequence[Pane], actual: Sequence[Pane]) -> dict[int, int]:
+    """Pairs of expected and actual panes, as many as possible: an expected pane fits all panes with its attributes."""
+    return pairs_of(
+        [
+            [n for n, pane in enumerate(actual) if all(pane[name] == value for name, value in wanted.items())]
+            for wanted in expected
+        ]
+    )
 
 
-def _wrong_facts(step: Step, outcome: Outcome, unit: int) -> list[str]:
-    """Watermarks and counts of dropped elements, those that the step names."""
+def _wrong_facts(step: Step, outcome: StepOutcome, unit: int) -> list[str]:
+    """The wrong watermarks and counts of dropped elements, of those that the step names."""
     wrong = [
         f"expected the {name} watermark {time_text(time, unit)}, came {time_text(outcome.watermarks[name], unit)}"
         for name, time in step.watermarks.items()

@@ -1,6 +1,6 @@
-"""Behaviour as data: a TOML file that says, step by step, what one windowed grouping gives.
+"""Behaviour as data: TOML files with the panes of one windowed grouping, step by step.
 
-A file becomes frozen declarations here, checked so that nothing in it is overlooked; `play` runs them.
+Reads a file to frozen declarations, and refuses everything unknown in it; `play` runs them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windowing.windows import WindowFn
 
 UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 RUNNERS: Final = ("stage", "local", "spark", "spark_batch")
-"""Those that a gap can be declared for."""
+"""The runners for which a gap can be declared."""
 
 AGGREGATES: Final = ("collect", "count", "max", "mean", "min", "sum")
 GLOBAL: Final = (MIN_TIME, GLOBAL_WINDOW_END)
@@ -60,12 +60,12 @@ Pane = Mapping[str, Any]
 
 
 class TranscriptError(ValueError):
-    """A file is no transcript; the message names the file, the step and what was meant."""
+    """An invalid transcript; the message names the file, the step and the expected contents."""
 
 
 @attrs.frozen
 class Element:
-    """What arrives; `at` is its event time in microseconds."""
+    """An arriving element; `at` is its event time in microseconds."""
 
     key: str
     value: float
@@ -74,7 +74,7 @@ class Element:
 
 @attrs.frozen
 class Step:
-    """One bundle, or one move of one clock, and what it must give. Times are in microseconds."""
+    """A bundle, or an advance of a clock, with its expected outcome. Times are in microseconds."""
 
     name: str
     elements: tuple[Element, ...] = ()
@@ -87,10 +87,10 @@ class Step:
 
 @attrs.frozen
 class Transcript:
-    """How one windowed grouping behaves: the choices of its windowing, the steps, or the error that it gives.
+    """The behaviour of one windowed grouping: its windowing, and the steps or the expected error.
 
-    `refusal` is set if windows or trigger cannot even be made; `unsupported` has a reason for each runner that
-    cannot play it; `unit` is that of the file, in microseconds.
+    `refusal` is set if windows or trigger cannot even be constructed; `unsupported` has a reason for each runner that
+    cannot play it; `unit` is the unit of the file's times, in microseconds.
     """
 
     name: str
@@ -105,12 +105,12 @@ class Transcript:
 
     @property
     def whole(self) -> bool:
-        """Whether all values are whole numbers."""
+        """True if all values are integers."""
         return all(isinstance(element.value, int) for step in self.steps for element in step.elements)
 
 
 def load(path: str | Path) -> Transcript:
-    """The transcript in a file. Raises `TranscriptError`."""
+    """Reads a transcript from a file. Raises `TranscriptError`."""
     try:
         text = Path(path).read_text("utf-8")
     except OSError as error:
@@ -121,7 +121,7 @@ def load(path: str | Path) -> Transcript:
 
 
 def parse(text: str, path: str) -> Transcript:
-    """The transcript in a text that comes from `path`. Raises `TranscriptError`."""
+    """Parses a transcript; `path` is named in errors. Raises `TranscriptError`."""
     try:
         return _Reader(path, 1).transcript(tomllib.loads(text))
     except TranscriptError:
@@ -132,7 +132,7 @@ def parse(text: str, path: str) -> Transcript:
 
 @attrs.frozen
 class _Reader:
-    """Reads tables of one file; `where` names the place that errors tell."""
+    """Reads the tables of a file; `where` is the place that errors name."""
 
     where: str
     unit: int
@@ -144,7 +144,7 @@ class _Reader:
         return attrs.evolve(self, where=f"{self.where}: {place}")
 
     def table(self, value: Any, known: Iterable[str], what: str) -> dict[str, Any]:
-        """A table with no other keys than these."""
+        """Requires a table without other keys than `known`."""
         if not isinstance(value, dict):
             raise self.fail(f"{what} is a table, not {value!r}")
         known = tuple(known)
@@ -168,7 +168,7 @@ class _Reader:
         return str(value)
 
     def time(self, value: Any, what: str) -> int:
-        """A number in the unit, or a date-time with an offset."""
+        """A time in microseconds: a number in the unit, or a date-time with an offset."""
         if isinstance(value, datetime) and value.tzinfo is not None:
             return (value - _EPOCH) // timedelta(microseconds=1)
         if is_number(value):
@@ -183,7 +183,7 @@ class _Reader:
             raise self.fail(f"{what}: {error}") from None
 
     def transcript(self, top: dict[str, Any]) -> Transcript:
-        """The whole file."""
+        """Reads the whole file."""
         self.table(top, _TOP, "a transcript")
         for key in ("name", "windowing"):
             if key not in top:
@@ -219,7 +219,7 @@ class _Reader:
         )
 
     def windowing(self, given: Any) -> tuple[dict[str, Any], str | None]:
-        """(the choices, why windows or trigger refused to be made)."""
+        """The choices, and the reason why windows or trigger cannot be constructed, or None."""
         self.table(given, ("windows", "trigger", "allowed_lateness", *_CHOICES), "it")
         if "windows" not in given:
             raise self.fail("'windows' is missing")
@@ -240,7 +240,7 @@ class _Reader:
         return choices, None
 
     def check(self, choices: Mapping[str, Any]) -> None:
-        """Each choice by itself is one that there is; with an error, it may be just that which is refused."""
+        """Requires that each choice by itself is valid. A transcript of an error may have an invalid one."""
         for key, allowed in _MEMBERS.items():
             if key in choices:
                 self.one_of(choices[key], allowed, key)
@@ -252,7 +252,7 @@ class _Reader:
             raise self.fail(f"allowed_lateness must be inside of time, not {format_duration(lateness)}")
 
     def steps(self, given: Any, aggregate: str) -> tuple[Step, ...]:
-        """The steps, whose clocks go forward only."""
+        """Reads the steps, whose clocks only advance."""
         if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
             raise self.fail("steps are written as [[step]]")
         steps: list[Step] = []
@@ -270,7 +270,7 @@ class _Reader:
         return tuple(steps)
 
     def step(self, item: dict[str, Any], name: str, aggregate: str) -> Step:
-        """One step."""
+        """Reads a step."""
         watermark, now = item.get("watermark"), item.get("processing_time")
         if watermark is not None:
             watermark = MAX_TIME if watermark == "end" else self.time(watermark, 'a watermark (or "end")')
@@ -289,7 +289,7 @@ class _Reader:
         )
 
     def forward(self, step: Step, before: list[Step]) -> None:
-        """The clocks that a step moves must go forward."""
+        """Requires that the clocks of a step advance."""
         for clock, start in (("watermark", MIN_TIME), ("processing_time", 0)):
             now = getattr(step, clock)
             stood = max(
@@ -307,7 +307,7 @@ class _Reader:
         return tuple(read(value) for value in values)
 
     def element(self, given: Any) -> Element:
-        """A number, which is value and event time, or a table."""
+        """Reads an element: a table, or a number that is value and event time."""
         if is_number(given):
             return Element("k", given, self.time(given, "an element"))
         table = self.table(given, _ELEMENT, "an element")
@@ -320,7 +320,7 @@ class _Reader:
         return Element(key, table["value"], self.time(table["at"], "at"))
 
     def watermarks(self, given: Any) -> dict[str, int]:
-        """Those after the step; "start" and "end" are those before any and after all."""
+        """Reads the expected watermarks after the step; "start" and "end" are the limits of time."""
         limits = {"start": MIN_TIME, "end": MAX_TIME}
         return {
             key: limits[value] if value in ("start", "end") else self.time(value, f"watermarks.{key}")
@@ -328,7 +328,7 @@ class _Reader:
         }
 
     def pane_of(self, aggregate: str) -> Callable[[Any], Pane]:
-        """Reads panes: `values` of those that collect, `value` of others."""
+        """A reader of panes: with `values` for aggregates that collect, otherwise `value`."""
         other = "value" if aggregate == "collect" else "values"
         known = tuple(name for name in PANE if name != other)
 
@@ -341,7 +341,7 @@ class _Reader:
         return pane
 
     def attribute(self, name: str, value: Any) -> Any:
-        """One attribute of a pane as it is compared."""
+        """An attribute of a pane as it is compared."""
         if name == "window":
             return self.window(value)
         if name == "timestamp":
@@ -355,7 +355,7 @@ class _Reader:
         return sorted(value) if name == "values" else value
 
     def window(self, value: Any) -> tuple[int, int]:
-        """`[start, end]`, or "global"."""
+        """Reads a window: `[start, end]`, or "global"."""
         if value == "global":
             return GLOBAL
         if not isinstance(value, list) or len(value) != 2:
@@ -365,7 +365,7 @@ class _Reader:
 
 
 def _toml(value: Any) -> str:
-    """A value as the file has it."""
+    """A value in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -380,7 +380,7 @@ def _toml(value: Any) -> str:
 
 
 def pane_text(pane: Pane, unit: int) -> str:
-    """A pane as a file has it."""
+    """A pane in TOML."""
     shown = dict(pane)
     if "window" in pane:
         bounds = [time_text(bound, unit) for bound in pane["window"]]
@@ -391,7 +391,7 @@ def pane_text(pane: Pane, unit: int) -> str:
 
 
 def time_text(time: int, unit: int) -> float | str:
-    """A time in the unit of a file; "start" and "end" are the limits."""
+    """A time in the unit of a file; the limits of time are "start" and "end"."""
     if time <= MIN_TIME or time >= MAX_TIME:
         return "start" if time <= MIN_TIME else "end"
     return time // unit if time % unit == 0 else time / unit

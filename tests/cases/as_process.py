@@ -43,7 +43,7 @@ class Scripted(bl.Process):
         return self.play(row["do"] or self.script.element, v=json.loads(row["v"]))
 
     def play(self, text: str, v: Any = None, tag: str | None = None) -> Emitted:
-        """What a script emits."""
+        """Runs a script, and returns what it emits."""
         if self.at_end and not self.ends:
             return []
         calls = Calls(self)
@@ -72,7 +72,7 @@ class State:
 
 
 class Calls:
-    """What a script may call."""
+    """The functions that a script may call."""
 
     def __init__(self, process: Scripted) -> None:
         self.process = process

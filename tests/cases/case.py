@@ -1,4 +1,4 @@
-"""Files of cases: steps with inputs and outputs. Times are seconds; those that are compared are microseconds."""
+"""Files of cases: steps with inputs and expected outputs. Times are seconds in a file, microseconds in an outcome."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ ABOUT = frozenset({"id", "source", "note", "kind", "in_order", "error", "steps"}
 
 
 class Unsupported(Exception):
-    """A case asks for what there is not."""
+    """A case needs something that does not exist here."""
 
 
 @attrs.frozen
 class Case:
-    """A case. What its kind reads is in `given`; what only some steps name is compared only there.
+    """A case. `given` has the keys of its kind; attributes that only some steps name are compared only there.
 
-    `error` is a part of the message with which it must be refused or fail. `in_order`: so is what it gives.
+    `error` is a part of the message with which the case must be refused or fail. `in_order` compares rows in order,
+    too.
     """
 
     id: str
@@ -36,7 +37,7 @@ class Case:
     error: str | None = None
 
     def require(self, keys: frozenset[str], of_step: frozenset[str]) -> None:
-        """Nothing is overlooked: it has no others than these. Raises `Unsupported`."""
+        """Raises `Unsupported` for a key of the case or a step that is not known."""
         for what, given, known in [
             ("a case", self.given, keys),
             *(("a step", step, of_step) for step in self.steps),
@@ -46,15 +47,15 @@ class Case:
 
     @property
     def ends(self) -> bool:
-        """Whether some step brings the end of input."""
+        """True if some step has the end of input."""
         return any("end" in (step.get("watermark"), step.get("side_watermark")) for step in self.steps)
 
 
 @attrs.frozen
 class Outcome:
-    """What a step gave: (value, time) of each row, values that were dropped, errors, and where the stage stands.
+    """The outcome of a step: (value, time) of each row, dropped values, errors, output watermark and live rows.
 
-    `kept`: the times of rows that a join keeps, by side, where that was looked at.
+    `kept` has the times of the rows that a join keeps, by side, or None if they were not examined.
     """
 
     out: Sequence[tuple[str, int]]

@@ -1,4 +1,4 @@
-"""What a step should have given, beside what it gave."""
+"""The comparison of an outcome with the expected one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.cases.case import Case, Outcome, seconds, us
 
 
 def compare(case: Case, outcomes: Sequence[Outcome]) -> str | None:
-    """The first step that gave something else: its number, what was expected, what came."""
+    """The first step with a wrong outcome: its number, the expected and the actual values."""
     for number, (step, outcome) in enumerate(zip(case.steps, outcomes, strict=True), start=1):
         wrong = [text for text in _wrong(step, outcome, case.in_order) if text is not None]
         if wrong:
@@ -40,7 +40,7 @@ def _differ(what: str, expected: object, came: object) -> str | None:
 
 
 def _wrong_out(expected: Sequence[Any], outcome: Outcome, in_order: bool) -> str | None:
-    """Where no row of a step has a time, only values are compared."""
+    """The wrong rows. If no expected row has a time, only values are compared."""
     wanted = [str(item) for item in expected]
     timed = not wanted or any("@" in item for item in wanted)
     came = [f"{value}@{seconds(time)}" if timed else value for value, time in outcome.out]
@@ -50,7 +50,7 @@ def _wrong_out(expected: Sequence[Any], outcome: Outcome, in_order: bool) -> str
 
 
 def _wrong_late(expected: Sequence[Any], came: Sequence[Any]) -> str | None:
-    """Of a join each is "left VALUE" or "right VALUE", or VALUE where the case does not say of which side it is."""
+    """The wrong dropped rows. Those of a join are "left VALUE" or "right VALUE", or VALUE if the case names no side."""
     wanted, found = [str(item) for item in expected], [str(item) for item in came]
     if not any(item.startswith(("left ", "right ")) for item in wanted):
         found = [item.removeprefix("left ").removeprefix("right ") for item in found]
@@ -58,7 +58,7 @@ def _wrong_late(expected: Sequence[Any], came: Sequence[Any]) -> str | None:
 
 
 def _wrong_letters(expected: Sequence[str], came: Sequence[str]) -> str | None:
-    """Each is a part of the error of a row of its own."""
+    """The wrong dead letters: each expected text must be a part of the error of a row of its own."""
     left = list(came)
     for part in expected:
         found = next((letter for letter in left if part in letter), None)

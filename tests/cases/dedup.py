@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
-
-import attrs
-import narwhals as nw
 
 import beamlike as bl
+from beamlike.records.model import StageRecord
 from tests.cases.case import Case, Outcome
+from tests.cases.declared import DeclaredCase, Rows, recorded
 from tests.cases.items import SCHEMA, batches, moves_of
 from tests.cases.process import stream_of, window_fn
-from tests.cases.recorder import Recorder
 from tests.cases.scripts import windows_of
 
 _CASE = frozenset({"within", "by", "windows", "lateness"})
@@ -21,7 +17,7 @@ _STEP = frozenset({"elements", "watermark", "processing_time", "out", "late", "o
 _ROLES = ("elements",)
 
 
-def declare(pipeline: bl.Pipeline, case: Case, name: str) -> Declared:
+def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
     """The case's part of a pipeline."""
     case.require(_CASE, _STEP)
     moves = [move for step in case.steps for move in moves_of(step, "elements", _ROLES)]
@@ -34,33 +30,9 @@ def declare(pipeline: bl.Pipeline, case: Case, name: str) -> Declared:
         once = ids.dedup("key", within=within, by=by, name=name)
     else:
         once = ids.distinct(name=name)
-    recorders = {"out": Recorder(), "late": Recorder()}
-    once.with_columns(at=bl.event_time().cast(nw.Int64)).write(f"{name} out", recorders["out"])
-    once.late().write(f"{name} late", recorders["late"])
-    return Declared(case, name, recorders)
+    return DeclaredCase(name, batches(case.steps, _ROLES), recorded(once, name), _outcome)
 
 
-def on_stage(case: Case) -> list[Outcome]:
-    """In a run of its own, which says as much."""
-    pipeline = bl.Pipeline("case")
-    declared = declare(pipeline, case, case.id)
-    return declared.outcomes({record.batch: record for record in pipeline.run().batches})
-
-
-@attrs.frozen
-class Declared:
-    """A case in a pipeline, and what its sinks have got."""
-
-    case: Case
-    name: str
-    recorders: Mapping[str, Recorder]
-
-    def outcomes(self, records: Mapping[int, Any]) -> list[Outcome]:
-        """What each step gave."""
-        return [self._outcome(taken, records) for taken in batches(self.case.steps, _ROLES)]
-
-    def _outcome(self, taken: range, records: Mapping[int, Any]) -> Outcome:
-        record = records[taken[-1]].stages[self.name]
-        rows = {what: recorder.rows(taken) for what, recorder in self.recorders.items()}
-        out = [(row["key"] or "null", row["at"]) for row in rows["out"]]
-        return Outcome(out, [row["key"] for row in rows["late"]], [], record.output, record.live)
+def _outcome(rows: Rows, record: StageRecord) -> Outcome:
+    out = [(row["key"] or "null", row["at"]) for row in rows["out"]]
+    return Outcome(out, [row["key"] for row in rows["late"]], [], record.output, record.live)

@@ -14,7 +14,7 @@ SCHEMA = pl.Schema({"key": pl.String(), "value": pl.String(), "at": pl.Int64()})
 
 
 def row_of(item: Any) -> dict[str, Any]:
-    """A row; without a key it has one that all such have, and without a value its time. The key "null" is none."""
+    """A row. Rows without a key share one, and a row without a value has its time. The key "null" is null."""
     text = str(item)
     key, _, rest = text.rpartition("@") if "@" in text else ("k", "", text)
     at, _, value = rest.partition("=")
@@ -22,7 +22,7 @@ def row_of(item: Any) -> dict[str, Any]:
 
 
 def moves_of(step: Mapping[str, Any], side: str, sides: Sequence[str]) -> list[Move]:
-    """The batches of a step for one of several sources, which all have as many."""
+    """The batches of a step for one of several sources, which all have the same number of them."""
     clocks = clocks_of(step)
     come = any(step.get(each) for each in sides)
     rows = tuple(map(row_of, step.get(side, ())))

@@ -13,7 +13,7 @@ from tests.support.process_script import END
 
 
 def on_model(case: Case) -> list[Outcome]:
-    """What the model gives in each step."""
+    """Plays a case on the model, and returns the outcome of each step."""
     model = Model(script_of(case))
     outcomes = []
     for step in case.steps:

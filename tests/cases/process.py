@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import accumulate, pairwise
 from typing import Any
 
 import attrs
-import narwhals as nw
 import polars as pl
 
 import beamlike as bl
 from beamlike.io.sources import SourceStep
+from beamlike.testing.player import Recorder
 from stages.operator import MAIN
 from stages.stage import Stage
 from stages.state.store import DictStore
 from stages.strategies.announced import announcement
 from tests.cases.as_process import scripted
 from tests.cases.case import Case, Outcome, us
-from tests.cases.recorder import Recorder
+from tests.cases.declared import DeclaredCase, Rows, recorded
 from tests.cases.scripts import script_of
 from tests.support.process_script import Script, Windows
 from windowing.clocks import Times
@@ -29,27 +30,26 @@ from windowing.time import MIN_TIME
 SCHEMA = pl.Schema({"key": pl.String(), "v": pl.String(), "do": pl.String(), "at": pl.Int64()})
 
 
-def declare(pipeline: bl.Pipeline, case: Case, name: str) -> Declared:
-    """The case's part of a pipeline, in which its stage has this name."""
-    return Declared(case, name, attach(pipeline, script_of(case), stream(case), name, ends=case.ends))
+def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
+    """Adds the case to a pipeline, in which its stage has this name."""
+    recorders = attach(pipeline, script_of(case), stream(case), name, ends=case.ends)
+    ends = list(accumulate((len(moves(step)) for step in case.steps), initial=0))
+    batches = [range(start, end) for start, end in pairwise(ends)]
+    return DeclaredCase(
+        name, batches, recorders, lambda rows, record: _outcome(rows, record.output, record.live)
+    )
 
 
 def attach(
     pipeline: bl.Pipeline, script: Script, source: bl.TestStream, name: str, *, ends: bool
 ) -> dict[str, Recorder]:
     """A source, the process of a script and its sinks: for what it emits, and what it could not use."""
-    recorders = {what: Recorder() for what in ("out", "late", "letters")}
     rows = pipeline.read(f"{name} rows", source, timestamp="at", timestamp_unit="us")
     rows = rows.window_into(window_fn(script.windows), allowed_lateness=timedelta(seconds=script.lateness))
     out = rows.group_by("key", name=name).process(
         scripted(script, ends), schema={"value": str}, order=script.order, keep_forever=True
     )
-    # A number, as a datetime cannot show what is outside of the calendar.
-    timed = out.with_columns(at=bl.event_time().cast(nw.Int64))
-    timed.write(f"{name} out", recorders["out"])
-    out.late().write(f"{name} late", recorders["late"])
-    out.dead_letters().write(f"{name} letters", recorders["letters"])
-    return recorders
+    return recorded(out, name, out)
 
 
 def window_fn(windows: Windows) -> bl.WindowFn:
@@ -62,26 +62,7 @@ def window_fn(windows: Windows) -> bl.WindowFn:
     return bl.SlidingWindows(size, timedelta(seconds=windows.period))
 
 
-@attrs.frozen
-class Declared:
-    """A case in a pipeline, and what its sinks have got."""
-
-    case: Case
-    name: str
-    recorders: Mapping[str, Recorder]
-
-    def outcomes(self, records: Mapping[int, Any]) -> list[Outcome]:
-        """What each step gave. Raises `KeyError` if the run did not come so far."""
-        found, start = [], 0
-        for step in self.case.steps:
-            batches = range(start, start := start + len(moves(step)))
-            record = records[batches[-1]].stages[self.name]
-            rows = {what: recorder.rows(batches) for what, recorder in self.recorders.items()}
-            found.append(_outcome(rows, record.output, record.live))
-        return found
-
-
-def _outcome(rows: Mapping[str, list[dict[str, Any]]], output: int, live: int) -> Outcome:
+def _outcome(rows: Rows, output: int, live: int) -> Outcome:
     return Outcome(
         [(row["value"], row["at"]) for row in rows["out"]],
         [json.loads(row["v"]) for row in rows["late"]],
@@ -96,14 +77,14 @@ def _outcome(rows: Mapping[str, list[dict[str, Any]]], output: int, live: int) -
 
 @attrs.frozen
 class Move:
-    """What a batch brings: rows, or clocks that move to these times (us)."""
+    """A batch: rows, or clocks that advance to these times (us)."""
 
     rows: tuple[Mapping[str, Any], ...] = ()
     watermark: int | None = None
     processing_time: int | None = None
 
     def clock(self, before: Times) -> Times:
-        """Where the clocks stand after it."""
+        """The clocks after the batch."""
         return Times.of(
             before.watermark if self.watermark is None else self.watermark,
             before.processing_time if self.processing_time is None else self.processing_time,
@@ -135,7 +116,7 @@ def stream(case: Case) -> bl.TestStream:
 
 
 def stream_of(moves: Iterable[Move], schema: pl.Schema) -> bl.TestStream:
-    """These batches as a source, which ends after the last one at the latest."""
+    """A source of these batches, which ends at the latest after the last one."""
     made = bl.TestStream(schema)
     for move in moves:
         made = attrs.evolve(made, steps=(*made.steps, _source_step(move, made.processing_time, schema)))
@@ -164,7 +145,7 @@ class StageRun:
     store: DictStore = attrs.field(factory=DictStore)
 
     def step(self, rows: Iterable[Mapping[str, Any]], clock: Times) -> Outcome:
-        """What it gives in a step."""
+        """Runs a step, and returns its outcome."""
         given = pl.DataFrame(list(rows), SCHEMA, orient="row")
         done = self.stage.step(self.store, {MAIN: given.with_columns(pl.col("at").alias(EVENT_TIME))}, clock)
         errors = [{"error": _told(error)} for refused in done.refused for error in refused.errors]
@@ -190,7 +171,7 @@ def on_stage(case: Case) -> list[Outcome]:
 
 
 def _together(given: Sequence[Outcome]) -> Outcome:
-    """What several batches gave, and where the last one left the stage."""
+    """The outcomes of several batches as one; watermarks and counts are those of the last batch."""
     out, late, letters = (
         [one for outcome in given for one in getattr(outcome, what)] for what in ("out", "late", "letters")
     )

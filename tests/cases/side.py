@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-import attrs
 import narwhals as nw
 
 import beamlike as bl
+from beamlike.records.model import StageRecord
 from tests.cases.case import Case, Outcome
+from tests.cases.declared import DeclaredCase, Rows, recorded
 from tests.cases.items import SCHEMA, batches, moves_of
 from tests.cases.process import stream_of, window_fn
-from tests.cases.recorder import Recorder
 from tests.cases.scripts import windows_of
 
 _CASE = frozenset(
@@ -37,24 +37,20 @@ _GIVES = {"key": str, "value": str}
 View = Callable[[bl.Collection, bl.Collection, str, Mapping[str, Any]], bl.Collection]
 
 
-def declare(pipeline: bl.Pipeline, case: Case, name: str) -> Declared:
+def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
     """The case's part of a pipeline. `side_early`: a pane after so many rows."""
     case.require(_CASE, _STEP)
     main, side = _read(pipeline, case, name, "main"), _read(pipeline, case, name, "side")
     seen = VIEWS[case.given.get("as", "sum")](main, side, name, case.given)
-    recorders = {"out": Recorder(), "late": Recorder(), "letters": Recorder()}
-    seen.with_columns(at=bl.event_time().cast(nw.Int64)).write(f"{name} out", recorders["out"])
-    seen.late().write(f"{name} late", recorders["late"])
     stage = seen if seen.name == name else bl.Collection(pipeline, seen.node.inputs[0])
-    stage.dead_letters().write(f"{name} letters", recorders["letters"])
-    return Declared(case, stage.name, recorders)
+    steps = [_of_side(step, "main") for step in case.steps]
+    return DeclaredCase(stage.name, batches(steps, _SIDES), recorded(seen, name, stage), _outcome)
 
 
-def on_stage(case: Case) -> list[Outcome]:
-    """In a run of its own, which says as much."""
-    pipeline = bl.Pipeline("case")
-    declared = declare(pipeline, case, case.id)
-    return declared.outcomes({record.batch: record for record in pipeline.run().batches})
+def _outcome(rows: Rows, record: StageRecord) -> Outcome:
+    out = [(row["value"], row["at"]) for row in rows["out"]]
+    errors = [row["error"] for row in rows["letters"]]
+    return Outcome(out, [row["value"] for row in rows["late"]], errors, record.output, record.live)
 
 
 def _read(pipeline: bl.Pipeline, case: Case, name: str, side: str) -> bl.Collection:
@@ -138,7 +134,7 @@ def _singleton(
 
 
 def _lookup(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
-    """In columns; what is not found is "-"."""
+    """The value looked up in columns, or "-"."""
     default = {"value": given["default"]} if "default" in given else None
     found = bl.lookup(side, on="key", default=default)["value"].fill_null("-")
     return main.with_columns(value=nw.concat_str(bl.col("value"), found))
@@ -170,24 +166,3 @@ VIEWS: Final[Mapping[str, View]] = {
     "only": _only,
 }
 """What a row gives: its value, and the sum of the side's, or all of them, or that of its key, ..."""
-
-
-@attrs.frozen
-class Declared:
-    """A case in a pipeline, and what its sinks have got."""
-
-    case: Case
-    stage: str
-    recorders: Mapping[str, Recorder]
-
-    def outcomes(self, records: Mapping[int, Any]) -> list[Outcome]:
-        """What each step gave."""
-        steps = [_of_side(step, "main") for step in self.case.steps]
-        return [self._outcome(taken, records) for taken in batches(steps, _SIDES)]
-
-    def _outcome(self, taken: range, records: Mapping[int, Any]) -> Outcome:
-        record = records[taken[-1]].stages[self.stage]
-        rows = {what: recorder.rows(taken) for what, recorder in self.recorders.items()}
-        out = [(row["value"], row["at"]) for row in rows["out"]]
-        errors = [row["error"] for row in rows["letters"]]
-        return Outcome(out, [row["value"] for row in rows["late"]], errors, record.output, record.live)

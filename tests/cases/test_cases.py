@@ -40,7 +40,7 @@ cases:
 
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where dead letters go that no case takes."""
+    """Changes to a folder for dead letters that no case reads."""
     monkeypatch.chdir(tmp_path)
 
 

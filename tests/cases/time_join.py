@@ -1,23 +1,23 @@
-"""Cases of interval joins and as-of joins, in a pipeline; on the stage itself it is also looked at what they keep."""
+"""Cases of interval joins and as-of joins, in a pipeline; on the stage, the rows that they keep are compared, too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import attrs
-import narwhals as nw
 
 import beamlike as bl
 from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
+from beamlike.records.model import StageRecord
 from beamlike.runtime.batch_sinks import BatchSinks
 from stages.snapshot import save
 from tests.cases.case import Case, Outcome
+from tests.cases.declared import DeclaredCase, Rows, recorded
 from tests.cases.items import SCHEMA, batches, moves_of
 from tests.cases.process import stream_of
-from tests.cases.recorder import Recorder
 from windowing.columns import EVENT_TIME
 
 _KINDS = {
@@ -34,19 +34,17 @@ _DELETED = "deleted"
 """A version that says that there is none."""
 
 
-def declare(pipeline: bl.Pipeline, case: Case, name: str) -> Declared:
+def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
     """The case's part of a pipeline."""
     case.require(_KINDS[case.kind], _STEP)
     left, right = (_side(pipeline, case, name, side) for side in _SIDES)
     joined = _joined(case, left, right, name)
-    recorders = {"out": Recorder(), "late": Recorder()}
-    joined.with_columns(at=bl.event_time().cast(nw.Int64)).write(f"{name} out", recorders["out"])
-    joined.late().write(f"{name} late", recorders["late"])
-    return Declared(case, name, recorders)
+    # The stage in which the rows meet.
+    return DeclaredCase(f"{name}.pairs", batches(case.steps, _SIDES), recorded(joined, name), _outcome)
 
 
 def on_stage(case: Case) -> list[Outcome]:
-    """In process, step by step."""
+    """Plays a case in process, step by step."""
     pipeline = bl.Pipeline("case")
     declared = declare(pipeline, case, case.id)
     plan = pipeline.plan()
@@ -56,7 +54,8 @@ def on_stage(case: Case) -> list[Outcome]:
         records[number] = engine.run(batch, number, sinks)
         rows = save(plan.stages[declared.stage].stage, engine.store).rows
         kept.append({side: sorted(rows[table][EVENT_TIME]) for side, table in _TABLES[case.kind].items()})
-    return declared.outcomes(records, kept)
+    outcomes = zip(declared.outcomes(records), declared.batches, strict=True)
+    return [attrs.evolve(outcome, kept=kept[taken[-1]]) for outcome, taken in outcomes]
 
 
 def _side(pipeline: bl.Pipeline, case: Case, name: str, side: str) -> bl.Collection:
@@ -78,32 +77,9 @@ def _joined(case: Case, left: bl.Collection, right: bl.Collection, name: str) ->
     return left.join(right, on="key", how=how, within=bounds, event_time=event_time, name=name)
 
 
-@attrs.frozen
-class Declared:
-    """A case in a pipeline, and what its sinks have got."""
-
-    case: Case
-    name: str
-    recorders: Mapping[str, Recorder]
-
-    @property
-    def stage(self) -> str:
-        """The name of the stage in which the rows meet."""
-        return f"{self.name}.pairs"
-
-    def outcomes(
-        self, records: Mapping[int, Any], kept: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[Outcome]:
-        """What each step gave."""
-        found = []
-        for taken in batches(self.case.steps, _SIDES):
-            record = records[taken[-1]].stages[self.stage]
-            rows = {what: recorder.rows(taken) for what, recorder in self.recorders.items()}
-            late = [f"{side} {row[side]['value']}" for row in rows["late"] for side in _SIDES if row[side]]
-            out = [(_text(row), row["at"]) for row in rows["out"]]
-            there = None if kept is None else kept[taken[-1]]
-            found.append(Outcome(out, late, [], record.output, record.live, there))
-        return found
+def _outcome(rows: Rows, record: StageRecord) -> Outcome:
+    late = [f"{side} {row[side]['value']}" for row in rows["late"] for side in _SIDES if row[side]]
+    return Outcome([(_text(row), row["at"]) for row in rows["out"]], late, [], record.output, record.live)
 
 
 def _text(row: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from beamlike.testing.play import _played
+from beamlike.testing.play import PLAYBACK
 from beamlike.testing.transcripts import Element, Step, Transcript
 from tests.support.strategies import FIRST_WATERMARK, windowings
 from windowing import CustomWindows, TimestampOf, Windowing
@@ -69,7 +69,7 @@ def drawn() -> list[Transcript]:
 @pytest.mark.spark
 def test_spark_does_as_the_local_runner() -> None:
     random = drawn()
-    local = _played(random, "local")
+    local = PLAYBACK.play(random, "local")
     assert not any(isinstance(played, Exception) for played in local)
     assert sum(any(outcome.panes for outcome in played) for played in local) > 10  # type: ignore[union-attr]
-    assert _played(random, "spark") == local
+    assert PLAYBACK.play(random, "spark") == local

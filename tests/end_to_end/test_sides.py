@@ -17,8 +17,8 @@ from beamlike.local.engine import Engine
 from beamlike.plan.model import Plan
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.spark.checkpoint.commands import EndSources, PlayStep
+from beamlike.testing.player import Recorder
 from tests.cases.process import Move, stream_of
-from tests.cases.recorder import Recorder
 from tests.support.examples import share
 from tests.support.model_sides import END, Row, Sides
 from tests.support.shards import Query, reshard

@@ -47,12 +47,12 @@ from beamlike.observe.charts.layers import (
     set_event_time_chart,
 )
 from beamlike.observe.charts.series import RunSeries, run_series
-from beamlike.observe.charts.watermark_graph import draw_standing
+from beamlike.observe.charts.watermark_graph import draw_watermark_graph
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 
 _WIDTH, _CHART = 9.8, 3.5  # inches; without the legend
-_LEFT, _BELOW, _ABOVE, _RIGHT = 1.15, 0.5, 0.25, 0.4  # a label may stand at the very end of an axis
+_LEFT, _BELOW, _ABOVE, _RIGHT = 1.15, 0.5, 0.25, 0.4  # room for a label at the end of an axis
 _BATCHES_LEFT = 0.75
 _BESIDE = 3
 _MOST_WINDOWS = 60
@@ -61,7 +61,7 @@ _ELEMENTS = Marker("elements", SKY, "o", "")
 _DEAD_LETTERS = Marker("rows without event time", VERMILION, "x", "////")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Charts:
     """The charts of one run, all with the same time axes.
 
@@ -87,7 +87,7 @@ class Charts:
 
     def graph(self, batch: BatchRecord | None) -> Picture:
         """Draws the graph of the pipeline, with the watermarks after a batch."""
-        return draw_standing(self.history.plan, batch, self.frame.event.clock)
+        return draw_watermark_graph(self.history.plan, batch, self.frame.event.clock)
 
     def stage(self, name: str) -> Picture:
         """Draws a stage: watermarks with panes, lags in event time and processing time, panes and drops."""

@@ -45,7 +45,7 @@ LINES: Final = (
     (ORANGE, (0, (1, 1))),
     (BLACK, (0, (6, 2))),
 )
-"""Colour and dashes of lines that stand beside each other: told apart by either."""
+"""The colour and dashes of neighbouring lines, which either distinguishes."""
 
 TEXT_POINTS: Final = 8.0
 

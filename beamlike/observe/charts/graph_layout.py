@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from statistics import fmean
 
 import attrs
 import networkx as nx
 
-_SWEEPS = 4
 _BETWEEN_ROWS = 0.22  # inches
 _BETWEEN_COLUMNS = 0.65
 _MARGIN = 0.12
-_LANE = 0.1  # height that an edge takes in a column that it passes
+_LANE = 0.1  # the height of an edge in a column that it passes
 
 
 @attrs.frozen
@@ -46,7 +46,7 @@ class Layout:
 
 
 def layout(inputs: Mapping[str, Iterable[str]], sizes: Mapping[str, tuple[float, float]]) -> Layout:
-    """Places for nodes of these sizes (inches), given who reads whom. What is read must be there."""
+    """The layout of nodes of these sizes (inches). `inputs` has the inputs of each node, which must be nodes."""
     graph = nx.DiGraph()
     graph.add_nodes_from(inputs)
     graph.add_edges_from((read, name) for name, names in inputs.items() for read in names)
@@ -54,7 +54,7 @@ def layout(inputs: Mapping[str, Iterable[str]], sizes: Mapping[str, tuple[float,
     columns = [list(column) for column in nx.topological_generations(graph)]
     paths = _paths(graph, columns)
     _order(graph, columns)
-    boxes = _boxes(graph, columns, sizes)
+    boxes = _boxes(columns, sizes)
     return _fitted(
         {name: boxes[name] for name in inputs},
         {edge: tuple(boxes[name] for name in paths[edge]) for edge in edges},
@@ -62,7 +62,7 @@ def layout(inputs: Mapping[str, Iterable[str]], sizes: Mapping[str, tuple[float,
 
 
 def _paths(graph: nx.DiGraph, columns: list[list[object]]) -> dict[tuple[object, object], list[object]]:
-    """Every edge as the nodes it goes through; those that pass a column get a lane of their own there."""
+    """The nodes along each edge. An edge that passes a column has a lane there, a node of its own."""
     level = {name: number for number, column in enumerate(columns) for name in column}
     paths: dict[tuple[object, object], list[object]] = {}
     for start, end in list(graph.edges):
@@ -77,58 +77,31 @@ def _paths(graph: nx.DiGraph, columns: list[list[object]]) -> dict[tuple[object,
 
 
 def _order(graph: nx.DiGraph, columns: list[list[object]]) -> None:
-    """Sorts each column so that nodes stand about where their neighbours do (Sugiyama's barycentres)."""
-    for _ in range(_SWEEPS):
-        for before, column in pairwise(columns):
-            _sort(column, {name: list(graph.predecessors(name)) for name in column}, before)
-        for column, after in reversed(list(pairwise(columns))):
-            _sort(column, {name: list(graph.successors(name)) for name in column}, after)
+    """Sorts each column by the mean position of its neighbours (Sugiyama's barycentres): of outputs, then of inputs."""
+    for ordered, neighbours in ((columns[::-1], graph.successors), (columns, graph.predecessors)):
+        for before, column in pairwise(ordered):
+            place = {name: index for index, name in enumerate(before)}
+            own = {name: [index] for index, name in enumerate(column)}
+            column.sort(key=lambda name: fmean([place[one] for one in neighbours(name)] or own[name]))
 
 
-def _sort(column: list[object], neighbours: Mapping[object, list[object]], other: list[object]) -> None:
-    place = {name: index for index, name in enumerate(other)}
-
-    def wanted(name: object) -> float:
-        near = [place[neighbour] for neighbour in neighbours[name] if neighbour in place]
-        return sum(near) / len(near) if near else column_place[name]
-
-    column_place = {name: float(index) for index, name in enumerate(column)}
-    column.sort(key=wanted)
-
-
-def _boxes(
-    graph: nx.DiGraph, columns: list[list[object]], sizes: Mapping[str, tuple[float, float]]
-) -> dict[object, Box]:
-    """Boxes, of which the first column's first stands at 0, 0; y grows upwards."""
+def _boxes(columns: list[list[object]], sizes: Mapping[str, tuple[float, float]]) -> dict[object, Box]:
+    """Boxes in columns, each stacked around y = 0; y grows upwards."""
     boxes: dict[object, Box] = {}
     left = 0.0
     for column in columns:
         wide = max(sizes[name][0] for name in column if isinstance(name, str))
         high = [sizes[name][1] if isinstance(name, str) else _LANE for name in column]
-        wanted = [
-            [boxes[before].y for before in graph.predecessors(name) if before in boxes] for name in column
-        ]
-        for name, y, height in zip(column, _stacked(wanted, high), high, strict=True):
-            boxes[name] = Box(left + wide / 2, y, wide, height)
+        top = (sum(high) + _BETWEEN_ROWS * (len(high) - 1)) / 2
+        for name, height in zip(column, high, strict=True):
+            boxes[name] = Box(left + wide / 2, top - height / 2, wide, height)
+            top -= height + _BETWEEN_ROWS
         left += wide + _BETWEEN_COLUMNS
     return boxes
 
 
-def _stacked(wanted: list[list[float]], heights: list[float]) -> list[float]:
-    """Heights, one below the other without overlap, each near the mean of what it wants."""
-    places: list[float] = []
-    floor = float("inf")
-    for near, height in zip(wanted, heights, strict=True):
-        highest = floor - height / 2
-        places.append(min(highest, sum(near) / len(near)) if near else (highest if places else 0.0))
-        floor = places[-1] - height / 2 - _BETWEEN_ROWS
-    off = [place - sum(near) / len(near) for place, near in zip(places, wanted, strict=True) if near]
-    shift = sum(off) / len(off) if off else 0.0
-    return [place - shift for place in places]
-
-
 def _fitted(boxes: Mapping[str, Box], edges: Mapping[tuple[str, str], tuple[Box, ...]]) -> Layout:
-    """Moved so that all is between 0 and the size of the picture."""
+    """Moves everything between 0 and the size of the picture."""
     every = [*boxes.values(), *(box for path in edges.values() for box in path)]
     bottom = min(box.y - box.height / 2 for box in every) - _MARGIN
     left = min(box.left[0] for box in every) - _MARGIN

@@ -48,14 +48,14 @@ _TIGHT = 1.04  # a browser's text is not exactly as wide as matplotlib's
 class Node:
     """A box: a name, a kind, facts, inputs, and its state in a run.
 
-    `stands` has its watermarks as text. `held_by` is the input that holds them back, and `holds` says what does.
+    `watermarks` has its watermarks as text. `held_by` is the input that holds them back, and `holds` says what does.
     """
 
     name: str
     kind: str
     facts: Sequence[str] = ()
     inputs: Sequence[str] = ()
-    stands: Sequence[str] = ()
+    watermarks: Sequence[str] = ()
     held_by: str | None = None
     holds: str = ""
 
@@ -101,7 +101,7 @@ def _lines(node: Node) -> list[_Line]:
         _Line(node.kind, TEXT_POINTS - 1, colour=_SMALL_PRINT),
         _Line(shown(node.name, _LETTERS), bold=True),
         *(_Line(text) for fact in node.facts for text in _wrapped(fact)),
-        *(_Line(text, bold=True, colour=BLUE) for fact in node.stands for text in _wrapped(fact)),
+        *(_Line(text, bold=True, colour=BLUE) for fact in node.watermarks for text in _wrapped(fact)),
         *(_Line(text, colour=RUST) for text in _wrapped(node.holds)),
     ]
 

@@ -111,7 +111,7 @@ def drop_marker(reason: str) -> Marker:
     return DROPS.get(reason, Marker(f"dropped, {reason}", GREY, "x", "...."))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Frame:
     """The time axes that the charts of a run share, and the processing time (us) of each batch.
 

@@ -18,7 +18,7 @@ _MOST_POINTS: Final = 1_000
 _PARTS: Final = 250  # of a line that has more
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class SourceSeries:
     """A source after each batch: watermark (us) and counts."""
 
@@ -27,7 +27,7 @@ class SourceSeries:
     dead_letters: Times
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, kw_only=True)
 class StageSeries:
     """A stage after each batch: watermarks (us), lags in processing time (s), and counts by name.
 
@@ -46,7 +46,7 @@ class StageSeries:
     percentiles: Mapping[int, Times]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class RunSeries:
     """A run: the processing time (us) of each batch, and the sources and stages by name."""
 
@@ -69,7 +69,7 @@ class RunSeries:
 
 _NO_SOURCE: Final = SourceRecord(MIN_TIME)
 _NO_STAGE: Final = StageRecord(MIN_TIME, MIN_TIME, "")
-"""What stands for a source or stage in batches of an older plan that did not have it."""
+"""The records of a source and a stage in batches of an older plan without it."""
 
 
 def run_series(history: History) -> RunSeries:
@@ -113,15 +113,15 @@ def _stage(
     own = np.where(known > MIN_TIME, (known - times) / _SECOND, 0.0)
     input_lag = np.maximum.reduce([np.zeros(len(times)), *lags_before])
     return StageSeries(
-        _times(record.input for record in records),
-        _times(record.output for record in records),
-        input_lag,
-        np.maximum(own, input_lag),
-        _counts([record.panes for record in records]),
-        _counts([record.dropped for record in records]),
-        upstream,
-        slowest,
-        _percentiles([record.percentiles for record in records]),
+        input=_times(record.input for record in records),
+        output=_times(record.output for record in records),
+        input_system_lag=input_lag,
+        output_system_lag=np.maximum(own, input_lag),
+        panes=_counts([record.panes for record in records]),
+        dropped=_counts([record.dropped for record in records]),
+        upstream=upstream,
+        slowest=slowest,
+        percentiles=_percentiles([record.percentiles for record in records]),
     )
 
 

@@ -17,22 +17,25 @@ Clock = Callable[[int], str]
 """Event times in words."""
 
 
-def draw_standing(run: RunDescription, batch: BatchRecord | None, clock: Clock) -> Picture:
+def draw_watermark_graph(run: RunDescription, batch: BatchRecord | None, clock: Clock) -> Picture:
     """Draws the graph; with a batch, each box has its watermarks and their holder."""
     boxes = nodes(run)
-    return draw_graph(boxes if batch is None else [_standing(box, batch, clock) for box in boxes])
+    return draw_graph(boxes if batch is None else [_with_watermarks(box, batch, clock) for box in boxes])
 
 
-def _standing(box: Node, batch: BatchRecord, clock: Clock) -> Node:
+def _with_watermarks(box: Node, batch: BatchRecord, clock: Clock) -> Node:
     if box.name in batch.sources:
         return _source(box, batch.sources[box.name], clock)
     return _stage(box, batch.stages[box.name], clock) if box.name in batch.stages else box
 
 
 def _source(box: Node, source: SourceRecord, clock: Clock) -> Node:
-    stands = [f"watermark {clock(source.watermark)}", *(["idle: not waited for"] if source.idle else [])]
+    watermarks = [
+        f"watermark {clock(source.watermark)}",
+        *(["idle: ignored downstream"] if source.idle else []),
+    ]
     awaited = source.awaited if source.split is None else f"split {source.split}"
-    return attrs.evolve(box, stands=stands, holds=f"waits for {awaited}" if awaited else "")
+    return attrs.evolve(box, watermarks=watermarks, holds=f"waits for {awaited}" if awaited else "")
 
 
 def _stage(box: Node, stage: StageRecord, clock: Clock) -> Node:
@@ -40,7 +43,7 @@ def _stage(box: Node, stage: StageRecord, clock: Clock) -> Node:
     choice = len(stage.upstream) > 1 and is_a_time(stage.input)
     return attrs.evolve(
         box,
-        stands=[f"input {clock(stage.input)}, output {clock(stage.output)}"],
+        watermarks=[f"input {clock(stage.input)}, output {clock(stage.output)}"],
         held_by=furthest_behind(stage.upstream) if choice else None,
         holds=f"held by {holder_text(stage.window, clock)}" if stage.window is not None else "",
     )

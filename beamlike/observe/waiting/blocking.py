@@ -17,11 +17,11 @@ from windowing.clocks import clock_percentile
 from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
-_TO_THE_END = "END_OF_WINDOW would let it go on to the end of the window"
+_TO_THE_END = "END_OF_WINDOW would let it advance to the end of the window"
 _HOLDS = {
-    "earliest": f"a pane stands at its earliest element (EARLIEST); {_TO_THE_END}",
-    "latest": f"a pane stands at its latest element (LATEST); {_TO_THE_END}",
-    "end_of_window": "a pane stands at the end of its window (END_OF_WINDOW)",
+    "earliest": f"a pane has the time of its earliest element (EARLIEST); {_TO_THE_END}",
+    "latest": f"a pane has the time of its latest element (LATEST); {_TO_THE_END}",
+    "end_of_window": "a pane has the time of the end of its window (END_OF_WINDOW)",
 }
 
 
@@ -43,13 +43,13 @@ class Link:
 class BlockingChain:
     """The chain of holders from a stage upstream, after the last batch of a run.
 
-    `told` has the stages and sources that were already reported.
+    `reported` has the stages and sources that were already reported.
     """
 
     plan: RunDescription
     present: Present
     batch: BatchRecord
-    told: set[str] = attrs.field(factory=set)
+    reported: set[str] = attrs.field(factory=set)
 
     def stage(self, name: str) -> StageRecord:
         """The record of a stage; a stage without input so far is at the beginning of time."""
@@ -75,7 +75,7 @@ class BlockingChain:
 
     def output_waits(self, name: str) -> Iterator[Link]:
         """Reports what the output watermark of a stage waits for."""
-        self.told.add(name)
+        self.reported.add(name)
         record = self.stage(name)
         if record.window is None:
             yield from self.input_waits(name)
@@ -98,7 +98,7 @@ class BlockingChain:
             return f"{held}{holder_text(window)} {waits}"
         if not stage.windowed:
             return f"{held}the {stage.row} of {holder_text(window)} {stage.waits}"
-        return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_stands(name)}"
+        return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_time(name)}"
 
     def _row_waits(self, name: str, row: HoldOwner) -> Iterator[Link]:
         """Reports what a row of state, no window, waits for: the end of its time, or another event."""
@@ -133,10 +133,10 @@ class BlockingChain:
                 )
                 yield from self._upstream_waits(name, {one: self._now(one) for one in feeds})
 
-    def pane_stands(self, name: str) -> str:
+    def pane_time(self, name: str) -> str:
         """The timestamp at which pending elements hold the output watermark, and the choice that would change it."""
         timestamp = self.plan.stages[name].choices["timestamp"]
-        return _HOLDS.get(timestamp, f"a pane stands at {timestamp}")
+        return _HOLDS.get(timestamp, f"a pane has the time of {timestamp}")
 
     def window_waits(self, name: str, start: int, end: int) -> Iterator[Link]:
         """Reports what a window with pending elements waits for."""
@@ -201,20 +201,20 @@ class BlockingChain:
             return
         at = moment(upstream[behind].watermark)
         yield Link(f"stage `{name}` waits for stage `{behind}`, whose output watermark is at {at}", "stage")
-        if behind not in self.told:
+        if behind not in self.reported:
             yield from self.output_waits(behind)
 
     def _source_waits(self, name: str, behind: str) -> Iterator[Link]:
         """Reports what a source waits for, and what would let other sources pass."""
         record = self.source(behind)
-        self.told.add(behind)
+        self.reported.add(behind)
         if record.watermark >= MAX_TIME:
             yield Link(f"stage `{name}` has heard the end of source `{behind}`: nothing holds it any more")
             return
         split = "" if record.split is None else f", split {record.split}"
         silence = self._silence(behind, record)
         yield Link(f"stage `{name}` waits for source `{behind}`{split}, {silence}", "source")
-        yield Link(f"source `{behind}` {self._stands(behind, record)}")
+        yield Link(f"source `{behind}` {self._source_watermark(behind, record)}")
 
     def _silence(self, name: str, record: SourceRecord) -> str:
         """The duration of a source's silence, and what would let other sources pass."""
@@ -226,7 +226,7 @@ class BlockingChain:
         remedy = self._remedy(name, record, silent)
         return "; ".join(part for part in (awaited, silence, remedy) if part)
 
-    def _stands(self, name: str, record: SourceRecord) -> str:
+    def _source_watermark(self, name: str, record: SourceRecord) -> str:
         strategy = self.plan.sources[name].watermark
         if record.watermark > MIN_TIME:
             return f"has its watermark at {moment(record.watermark)}, by {strategy}"

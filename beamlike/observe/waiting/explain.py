@@ -52,22 +52,24 @@ def why(
     present = history.present(now)
     in_hand = [text] if (text := in_hand_text(present)) is not None else []
     if present.batch is None:
-        none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {going(history)}"
+        none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {run_state(history)}"
         return [none, *in_hand, *unread_input([], history.changed)]
-    when = f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}; {going(history)}"
+    when = (
+        f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}; {run_state(history)}"
+    )
     chain = BlockingChain(history.plan, present, present.batch)
     unread = unread_input(history.batches, history.changed)
     return [when, *in_hand, *_answers(chain, history, stage, key, window), *unread]
 
 
-def going(history: History) -> str:
+def run_state(history: History) -> str:
     """The state of the run, and the number of damaged lines that its records lack."""
     bad = history.bad_lines
     left_out = f"; {bad:,} damaged {'line' if bad == 1 else 'lines'} of its records left out" if bad else ""
-    return _going(history) + left_out
+    return _run_state(history) + left_out
 
 
-def _going(history: History) -> str:
+def _run_state(history: History) -> str:
     states = {"ended": "the run has ended", "stopped": "the run was stopped", "failed": "the run failed"}
     if history.closed is not None:
         return states.get(history.closed, f"the run {history.closed}")
@@ -87,8 +89,8 @@ def _answers(
     if stage is not None:
         waiting = [name for name in waiting if name == stage]
     for name in waiting:
-        if name not in chain.told:
-            yield stands(chain, name)
+        if name not in chain.reported:
+            yield output_text(chain, name)
             yield from map(str, chain.output_waits(name))
     if waiting and (history.closed is not None or history.alive is False):
         yield (
@@ -100,7 +102,7 @@ def _answers(
         yield f"{who} at the end of input: nothing waits any more"
 
 
-def stands(chain: BlockingChain, name: str) -> str:
+def output_text(chain: BlockingChain, name: str) -> str:
     """The output watermark of a stage, and for how long it has not advanced."""
     present, record = chain.present, chain.stage(name)
     text = f"the output watermark of stage `{name}` is at {moment(record.output)}"

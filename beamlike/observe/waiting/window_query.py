@@ -40,7 +40,7 @@ def parse_key(text: str, name: str, stage: StageDescription) -> pl.DataFrame | N
         return None
     parts = [text] if len(stage.keys) == 1 else text.split(", ")
     if len(parts) > len(stage.keys) and "String" in stage.key_types:
-        return None  # a text has ", " in it, and nobody knows which one
+        return None  # a text contains ", ", and the parts are ambiguous
     columns = []
     try:
         for key, kind, part in zip(stage.keys, stage.key_types, parts, strict=True):

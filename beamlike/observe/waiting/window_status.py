@@ -74,7 +74,7 @@ def _open(chain: BlockingChain, name: str, key: str | None, window: Window) -> I
     yield from map(str, chain.window_waits(name, held.start, held.end))
     yield (
         f"until then it holds the output watermark of stage `{name}` at {moment(held.hold)}: "
-        f"{chain.pane_stands(name)}"
+        f"{chain.pane_time(name)}"
     )
 
 

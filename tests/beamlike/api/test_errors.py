@@ -135,7 +135,7 @@ STEPS = {
     "with_columns: other rows": (
         lambda: plays().with_columns(share=bl.col("score") / bl.col("score").sum()),
         bl.PlanError,
-        "score / score.sum() as share: 'sum' looks at other rows",
+        "score / score.sum() as share: 'sum' reads other rows",
     ),
     "select: the same column twice": (
         lambda: plays().select("user", bl.col("score").alias("user")),

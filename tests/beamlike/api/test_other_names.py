@@ -97,4 +97,7 @@ def test_a_function_filters_rows_with_and_without_a_side() -> None:
     assert rows.filter(lambda row: row["n"] % 2 == 0).collect()["n"].to_list() == [0, 2, 4]
     odd = rows.filter(lambda row: row["n"] if row["n"] > 3 else False)
     assert odd.collect()["n"].to_list() == []
-    assert "a filter gives True or False for a row; got 4" in odd.dead_letters().collect()["error"][0]
+    assert (
+        "the function of a filter must return True or False; got 4"
+        in odd.dead_letters().collect()["error"][0]
+    )

@@ -12,10 +12,10 @@ import pytest
 
 import beamlike as bl
 from beamlike.plan.model import Plan
-from beamlike.testing.play import compare, in_pipeline
+from beamlike.testing.play import PLAYBACK, compare
 from tests.beamlike.testing.test_transcripts import ALL as TRANSCRIPTS
 from tests.cases.compare import compare as compare_case
-from tests.cases.play import in_pipeline as cases_in_pipeline
+from tests.cases.play import PLAYBACK as CASES_PLAYBACK
 from tests.cases.play import play
 from tests.cases.test_cases import ALL as CASES
 
@@ -43,15 +43,15 @@ class Restarting:
 @pytest.mark.slow
 def test_every_transcript_passes_with_a_restart_after_each_step(tmp_path: Path) -> None:
     played = [one for one in TRANSCRIPTS if not (one.error or one.refusal or one.unsupported)]
-    outcomes = in_pipeline(played, Restarting(tmp_path))
+    outcomes = PLAYBACK.in_pipeline(played, Restarting(tmp_path))
     wrong = [(one.name, compare(one, came)) for one, came in zip(played, outcomes, strict=True)]
     assert [told for told in wrong if told[1] is not None] == []
 
 
 @pytest.mark.slow
 def test_every_case_passes_with_a_restart_after_each_move(tmp_path: Path) -> None:
-    supported = {result.id for result in play(CASES) if result.status == "ok"}
+    supported = {result.name for result in play(CASES) if result.status == "ok"}
     played = [case for case in CASES if case.id in supported and case.error is None]
-    outcomes = cases_in_pipeline(played, Restarting(tmp_path))
+    outcomes = CASES_PLAYBACK.in_pipeline(played, Restarting(tmp_path))
     wrong = [(case.id, compare_case(case, came)) for case, came in zip(played, outcomes, strict=True)]
     assert [told for told in wrong if told[1] is not None] == []

@@ -67,7 +67,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "where: other rows": (
         lambda: windowed().aggregate(n=bl.count(where=bl.col("score") > bl.col("score").mean())),
         bl.PlanError,
-        "looks at other rows",
+        "reads other rows",
     ),
     "where: the window": (
         lambda: windowed().aggregate(n=bl.count(where=bl.window_start() == bl.event_time())),

@@ -119,7 +119,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a predicate that looks at other rows": (
         lambda: read(bl.Punctuated(bl.col("score").max() == bl.col("score"))),
         bl.PlanError,
-        "step 'plays': score.max() == score: 'max' looks at other rows",
+        "step 'plays': score.max() == score: 'max' reads other rows",
     ),
     "a predicate of several columns": (
         lambda: read(bl.Punctuated(bl.col("won", "score").is_null())),

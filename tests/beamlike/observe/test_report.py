@@ -196,7 +196,7 @@ def test_percentile_watermarks_have_lines_and_idle_sources_are_named():
         history.batches[place] = attrs.evolve(batch, stages=stages, sources=sources)
     text = Page(report(history)).text
     assert "output, percentile 66" in text
-    assert "idle: not waited for" in text
+    assert "idle: ignored downstream" in text
 
 
 def test_write_report_makes_the_folder(tmp_path):

@@ -166,8 +166,8 @@ def test_a_hold_by_earliest_is_named_with_what_would_change_it():
     lines = why(held_by_earliest(), stage="average")
     assert lines[3:5] == [
         "stage `sessions` holds its output watermark at 2026-01-31T12:00:05Z: key 7 in [2026-01-31T12:00:05Z, "
-        "2026-01-31T12:03:05Z) has elements that wait for a pane, and a pane stands at its earliest element "
-        "(EARLIEST); END_OF_WINDOW would let it go on to the end of the window",
+        "2026-01-31T12:03:05Z) has elements that wait for a pane, and a pane has the time of its earliest element "
+        "(EARLIEST); END_OF_WINDOW would let it advance to the end of the window",
         "that window waits for the input watermark of stage `sessions` to reach 2026-01-31T12:03:05Z, which is at "
         "2026-01-31T12:02:00Z, 1m5s to go",
     ]
