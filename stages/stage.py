@@ -1,7 +1,7 @@
 """A stage of a pipeline: an operator over its state, `(state, arrivals, clock) -> (state, panes, output watermark)`.
 
-Rows are spread over buckets, and a step looks only at those in which a row is due, and at those that arrivals reach
-unless these can wait: they are put beside the rows of their bucket where nothing depends on them before.
+Rows are spread over buckets. A step reads the buckets in which a row is due, and those of arrivals that cannot wait;
+other arrivals are stored beside the rows of their bucket.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from windowing.time import MAX_TIME
 
 @attrs.frozen
 class StageResult:
-    """What a step of a stage gives. `holder` is the key and row of state with the least hold.
+    """The results of a step of a stage. `holder` is the key and row of state with the least hold.
 
-    `elements` came. With windows an element counts in each that it is in: `placed` of what came, `emitted` of what is
-    in panes for the first time, `pending` of what is in none yet; what was pending and placed is now emitted, dropped
-    or pending. `live` counts rows of state, `keys` their keys and `bytes` what they take.
-    `late` has the arrivals that were dropped, if the operator shows them. `percentiles` are those of the input, and
-    where there are any, `holds` is where pending elements hold those of the output. What was `refused` is not among the
-    elements. `timers` are pending, and `fired` have fired. The operator could use `used` rows.
+    `elements` arrived. With windows an element counts in each that it is in: `placed` counts arrivals, `emitted` those
+    in panes for the first time, `pending` those in no pane yet; pending and placed ones are then emitted, dropped or
+    pending. `live` counts rows of state, `keys` their keys, and `bytes` is their size. `late` contains the dropped
+    arrivals, if the operator returns them. `percentiles` are those of the input; if there are any, `holds` contains the
+    holds of pending elements on those of the output. `refused` rows are not among the elements. `timers` are pending,
+    `fired` is the number of timers that fired. The operator could use `used` rows.
     """
 
     panes: pl.DataFrame
@@ -56,13 +56,13 @@ class StageResult:
     used: int = 0
 
     def report(self, *, idle: bool) -> Report:
-        """What the shard tells those downstream; `idle`: all that is upstream is."""
+        """The report of the shard for stages downstream; `idle`: everything upstream is."""
         return Report(self.watermarks.output, self.percentiles, idle, self.holds)
 
 
 @attrs.frozen
 class Stage:
-    """A named operator. Its name is the name of its state."""
+    """A named operator. Its name is also the name of its state."""
 
     name: str
     operator: Operator
@@ -88,7 +88,7 @@ class Stage:
             raise
 
     def tables(self, store: StateStore) -> Tables:
-        """What the store has of this stage; its clocks stand still."""
+        """The state of this stage in the store, with a clock that does not move."""
         return Tables.open(store, self.name, self.operator.tables)
 
     def _step(

@@ -8,23 +8,36 @@ from functools import partial
 import attrs
 import polars as pl
 
-from beamlike.local.bundle import Bundle, Clock
-from beamlike.local.read_ahead import threads_for
+from beamlike.local.batch_input import BatchInput, Clock
+from beamlike.local.prefetch import threads_for
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import address
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
+from beamlike.records.seen_keys import write_seen
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.build_records import with_letters
-from beamlike.runtime.ingest import Ingested
+from beamlike.runtime.ingested import Ingested, SourceTurn
 from beamlike.runtime.origins import shard_name
-from beamlike.runtime.source_turns import SourceTurn, SourceTurns
+from beamlike.runtime.source_turns import SourceTurns, columns_left_out
 from beamlike.runtime.stage_task import StageTask, StageTurn
-from beamlike.system.in_hand import desk
+from beamlike.system.activity import current_tracker
 from beamlike.system.threads import ALONE, Threads
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
 from stages.state.store import DictStore, StateStore
+
+
+@attrs.frozen
+class EngineHooks:
+    """A runner's part in each batch of an engine.
+
+    `between_parts` is called between two parts of a batch, and may raise to abandon it. `before_writing` is called
+    before the sinks receive anything, to wait until the input of the batch is on disk.
+    """
+
+    between_parts: Callable[[], object] = lambda: None
+    before_writing: Callable[[], object] = lambda: None
 
 
 @attrs.define
@@ -32,92 +45,101 @@ class Engine:
     """The state of a run in process: what its stages keep in `store`, and what they and its sources know (`inputs`).
 
     Each stage is one shard; those of a level take their steps at once, on `threads`. `last` is the record of the batch
-    before. `between` is called between two parts of a batch, and may raise, to give it up; `noted` before anything of
-    it is written, to wait until it is on disk what it takes. `drains`: the end of the run may come before that of its
-    input.
+    before. `drains`: the end of the run may come before that of its input. `keys`: the folder for the keys that its
+    stages receive; None if they are not recorded.
     """
 
     plan: Plan
     clock: Clock
-    store: StateStore = attrs.field(factory=DictStore)
-    inputs: dict[str, Inputs] = attrs.field(factory=dict)
-    last: BatchRecord | None = None
-    between: Callable[[], object] = lambda: None
-    noted: Callable[[], object] = lambda: None
-    threads: Threads = ALONE
-    drains: bool = False
+    store: StateStore = attrs.field(factory=DictStore, kw_only=True)
+    inputs: dict[str, Inputs] = attrs.field(factory=dict, kw_only=True)
+    last: BatchRecord | None = attrs.field(default=None, kw_only=True)
+    hooks: EngineHooks = attrs.field(factory=lambda: EngineHooks(), kw_only=True)
+    threads: Threads = attrs.field(default=ALONE, kw_only=True)
+    drains: bool = attrs.field(default=False, kw_only=True)
+    keys: str | None = attrs.field(default=None, kw_only=True)
     _arrived: dict[str, list[tuple[str, pl.DataFrame]]] = attrs.field(factory=dict, init=False)
     _sources: SourceTurns = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._sources = SourceTurns(self.plan, self.inputs)
 
-    def take(self, bundle: Bundle, number: int, sinks: BatchSinks) -> BatchRecord:
+    def run(self, batch: BatchInput, number: int, sinks: BatchSinks) -> BatchRecord:
         """The batch of this number, of which these sinks get what is for them."""
         self._arrived = {}
-        sources = {name: self._receive(name, bundle) for name in self.plan.sources}
+        sources = {name: self._receive(name, batch) for name in self.plan.sources}
         # With the end of input all windows may fire, however little comes.
-        threads = self.threads if bundle.ended else threads_for(bundle.ingested, self.threads)
-        turns, stages = self._steps(bundle, threads)
-        self.between()
-        self.noted()
+        threads = self.threads if batch.ended else threads_for(batch.ingested, self.threads)
+        turns, stages = self._steps(batch, threads)
+        self.hooks.between_parts()
+        self.hooks.before_writing()
         arrived = {name: self._in_order(frames) for name, frames in self._arrived.items()}
         rows = sinks.write(number, arrived, threads)
-        lost = DeadLetterCounts.of_all(got.lost for got in bundle.ingested.values())
-        ingested = [bundle.ingested[name] for name in self.plan.sources if name in bundle.ingested]
-        letters = [got.letters for got in ingested] + [turns[name].letters for name in self.plan.stages]
-        now = max(bundle.times.values())
-        record = BatchRecord(number, now, sources, stages, now + self._elapsed(bundle), rows)
-        self.last = with_letters(record, lost, DeadLetterCounts.of_all(letters)).following(self.last)
+        lost = DeadLetterCounts.of_all(got.lost for got in batch.ingested.values())
+        ingested = [batch.ingested[name] for name in self.plan.sources if name in batch.ingested]
+        made = [got.dead_letters for got in ingested] + [
+            turns[name].dead_letters for name in self.plan.stages
+        ]
+        now = max(batch.times.values())
+        record = BatchRecord(number, now, sources, stages, finished=now + self._elapsed(batch), sinks=rows)
+        self.last = with_letters(record, lost, DeadLetterCounts.of_all(made)).following(self.last)
         return self.last
 
-    def _elapsed(self, bundle: Bundle) -> int:
+    def _elapsed(self, batch: BatchInput) -> int:
         """How long (us) the batch has taken so far."""
-        return self.clock() - bundle.began
+        return self.clock() - batch.began
 
-    def _receive(self, name: str, bundle: Bundle) -> SourceRecord:
-        """What the bundle has of a source is sent on."""
-        got = bundle.ingested.get(name, Ingested({}, {}))
+    def _receive(self, name: str, batch: BatchInput) -> SourceRecord:
+        """What the batch has of a source is sent on."""
+        got = batch.ingested.get(name, Ingested({}, {}))
         self._send(name, got.frames)
-        record = self._sources.receive(name, bundle.arrived([name], bundle.times[name]), bundle.started)
-        turn = SourceTurn(got.read, got.elements, got.dead_letters, got.newest)
+        record = self._sources.receive(name, batch.arrived([name], batch.times[name]), batch.started)
+        turn = attrs.evolve(
+            SourceTurn.of(got),
+            left_out=columns_left_out(self.plan.sources[name].source),
+            changed=batch.changed.get(name, {}),
+        )
         return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
 
-    def _steps(self, bundle: Bundle, threads: Threads) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
+    def _steps(
+        self, batch: BatchInput, threads: Threads
+    ) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
         """All stages take their step, each after those that it reads from."""
         turns, records, stages = dict[str, StageTurn](), dict[str, StageRecord](), self.plan.stages
         here = frozenset(name for name, plan in stages.items() if plan.python)
         for level in self.plan.levels:
             reports = {name: turn.report for name, turn in turns.items()}
-            tasks = {name: partial(self._step, stages[name], bundle, reports) for name in level}
+            tasks = {name: partial(self._step, stages[name], batch, reports) for name in level}
             for name, turn in threads.each(tasks, here).items():
                 for routed in turn.routed.values():
                     self._send(name, routed.frames)
                 turns[name] = turn
-                records[name] = turn.record(turn.inputs.now + self._elapsed(bundle))
+                records[name] = turn.record(turn.inputs.now + self._elapsed(batch))
         return turns, {name: records[name] for name in stages}
 
-    def _step(self, plan: StagePlan, bundle: Bundle, reports: Mapping[str, Report]) -> StageTurn:
+    def _step(self, plan: StagePlan, batch: BatchInput, reports: Mapping[str, Report]) -> StageTurn:
         """A stage takes its step."""
-        self.between()
+        self.hooks.between_parts()
         sources = {name: self.plan.sources[name].watermark for name in plan.inputs if name not in reports}
         upstream = [name for name in plan.inputs if name in reports]
-        times = [bundle.times[name] for name in sources] + [self.inputs[name].now for name in upstream]
+        times = [batch.times[name] for name in sources] + [self.inputs[name].now for name in upstream]
         task = StageTask(
             plan,
             sources,
             {name: [shard_name(name, 0)] for name in upstream},
-            started=bundle.started,
+            started=batch.started,
             drains=self.drains,
         )
-        told = {shard_name(name, 0): reports[name] for name in upstream}
-        inputs = task.receive(self.inputs.get(plan.name, Inputs()), bundle.arrived(sources, max(times), told))
+        sent = {shard_name(name, 0): reports[name] for name in upstream}
+        inputs = task.receive(self.inputs.get(plan.name, Inputs()), batch.arrived(sources, max(times), sent))
         rows = {role: self._arrived.pop(address(plan.name, role), []) for role in plan.stage.operator.inputs}
         turn = task.step(inputs, rows, self.store)
         self.inputs[plan.name] = inputs
-        if (here := desk()) is not None:
-            here.done(plan.name)
-        return turn
+        if (tracker := current_tracker()) is not None:
+            tracker.done(plan.name)
+        if turn.keys is not None:
+            write_seen(self.keys, turn.keys)
+        return turn.without_keys()
 
     def _send(self, producer: str, frames: Mapping[str, pl.DataFrame]) -> None:
         for consumer, frame in frames.items():

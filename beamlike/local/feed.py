@@ -10,24 +10,25 @@ from typing import Final, Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError, naming_source
-from beamlike.io.in_process import Continued, intake_of
-from beamlike.io.sources import Intake, Position, Taken, ToldOfCommits
-from beamlike.local.begun import Begun
-from beamlike.local.bundle import Bundle, Clock, ahead, read_whole, step_bundle
-from beamlike.local.read_ahead import (
-    Ahead,
+from beamlike.io.files.reader import FileReader
+from beamlike.io.in_process import Continued, reader_of
+from beamlike.io.sources import AcceptsCommits, PlannedBatch, Position, Reader
+from beamlike.local.batch_input import BatchInput, Clock, read_whole, step_input, too_far_ahead
+from beamlike.local.full_read import FullReader
+from beamlike.local.logged_batch import LoggedBatch
+from beamlike.local.prefetch import (
+    Prefetched,
     ingest_all,
-    may_be_read_ahead,
-    not_certain,
-    read_ahead,
+    may_prefetch,
+    must_repeat,
+    prefetch,
     threads_for,
 )
-from beamlike.local.whole import WholeIntake
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingest import Chunk
-from beamlike.system.in_hand import at
-from beamlike.system.threads import Started, Threads
+from beamlike.runtime.ingested import Chunk
+from beamlike.system.activity import activity
+from beamlike.system.threads import StartedTask, Threads
 from stages.progress.inputs import Inputs
 from stages.strategies.validators import SourceFile
 
@@ -36,10 +37,10 @@ STEPS: Final = "@steps"
 
 
 @attrs.frozen
-class Next:
+class NextBatch:
     """What the next batch takes; with `more`, another one can follow at once. With `ended`, all sources are over."""
 
-    taken: Mapping[str, Taken]
+    taken: Mapping[str, PlannedBatch]
     waiting: tuple[str, ...] = ()
     more: bool = False
     ended: bool = False
@@ -50,35 +51,39 @@ class Next:
         return any(taken.input is not None for taken in self.taken.values())
 
 
-class Feed(Protocol):
+class InputFeed(Protocol):
     """The input of a run."""
 
-    def next(self, inputs: Mapping[str, Inputs]) -> Next:
+    def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
         """What is there now, given what is known of the sources so far."""
 
-    def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
+    def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
         """What comes in a batch. Raises `CheckpointError` where one is done `again` whose input is not there."""
 
     @property
     def tells(self) -> bool:
         """Whether a source wants to know which batches are done."""
 
-    def committed(self, batch: Begun) -> None:
+    def committed(self, batch: LoggedBatch) -> None:
         """The batch is done, and on disk, as sources are told that want to know."""
 
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns, by source, the files that changed since the last call, as in `SourceRecord`."""
 
-def feed_of(
+
+def open_feed(
     plan: Plan,
     rows: int,
     clock: Clock,
+    *,
     position: Callable[[str], Position],
     threads: Threads,
     held: ExitStack,
-) -> Feed:
+) -> InputFeed:
     """That of a plan, in batches of about `rows` rows of each source, from these positions."""
     if (steps := steps_of(plan)) is not None:
-        return StepFeed(plan, steps, clock, position(STEPS).get("step", 0))
-    return SourceFeed.of(plan, rows, clock, position, threads, held)
+        return StepInputFeed(plan, steps, clock, position(STEPS).get("step", 0))
+    return SourceInputFeed.of(plan, rows, clock, position=position, threads=threads, held=held)
 
 
 def require_resumable(plan: Plan) -> None:
@@ -93,31 +98,31 @@ def require_resumable(plan: Plan) -> None:
 
 
 @attrs.frozen(eq=False)
-class _Next:
-    """What the next batch takes of a source, read ahead."""
+class _Prefetched:
+    """What the next batch takes of a source, prefetched."""
 
-    taken: Taken
-    ahead: Ahead
+    taken: PlannedBatch
+    prefetched: Prefetched
 
 
 @attrs.define(eq=False)
-class SourceFeed:
+class SourceInputFeed:
     """Takes of each source what is new. Of files, the next batch is read beside the one in hand if it is there already.
 
-    What was read ahead is noted in the journal like the rest, when the batch that takes it begins.
+    What was prefetched is noted in the journal like the rest, when the batch that takes it begins.
     """
 
     plan: Plan
     clock: Clock
-    intakes: Mapping[str, Intake | WholeIntake]
+    readers: Mapping[str, Reader | FullReader]
     threads: Threads
     _worth: Threads = attrs.field(init=False)
     _early: frozenset[str] = attrs.field(init=False)
-    _started: dict[str, Started[_Next]] = attrs.field(factory=dict, init=False)
-    _ahead: dict[str, _Next] = attrs.field(factory=dict, init=False)
+    _started: dict[str, StartedTask[_Prefetched]] = attrs.field(factory=dict, init=False)
+    _ahead: dict[str, _Prefetched] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._worth, self._early = self.threads, may_be_read_ahead(self.plan)
+        self._worth, self._early = self.threads, may_prefetch(self.plan)
 
     @classmethod
     def of(
@@ -125,82 +130,96 @@ class SourceFeed:
         plan: Plan,
         rows: int,
         clock: Clock,
+        *,
         position: Callable[[str], Position],
         threads: Threads,
         held: ExitStack,
     ) -> Self:
         """From these positions; what is open is closed with `held`."""
-        intakes = dict[str, Intake | WholeIntake]()
+        readers = dict[str, Reader | FullReader]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Continued)
             apart = isinstance(source.watermark.per_split, SourceFile)
-            opened = partial(intake_of, source.source, rows=rows, apart=apart)
+            opened = partial(reader_of, source.source, rows=rows, apart=apart)
             at_first = position(name)
             with naming_source(name):
-                intakes[name] = WholeIntake.of(at_first, opened) if source.whole else opened(at_first)
-            held.callback(intakes[name].close)
-        return cls(plan, clock, intakes, threads)
+                readers[name] = FullReader.of(at_first, opened) if source.whole else opened(at_first)
+            held.callback(readers[name].close)
+        return cls(plan, clock, readers, threads)
 
-    def next(self, inputs: Mapping[str, Inputs]) -> Next:
+    def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
         """Of the sources that are not too far ahead."""
-        there = dict[str, Taken]()
-        for name, intake in self.intakes.items():
-            with at("source", name), naming_source(name):
+        there = dict[str, PlannedBatch]()
+        for name, reader in self.readers.items():
+            with activity("source", name), naming_source(name):
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
-                taken = self._ahead[name].taken if name in self._ahead else intake.new()
+                taken = self._ahead[name].taken if name in self._ahead else reader.new()
                 if taken is not None:
-                    there[name] = Taken(*taken)
-        waiting = ahead(self.plan, there, inputs)
+                    there[name] = PlannedBatch(*taken)
+        waiting = too_far_ahead(self.plan, there, inputs)
         going = {name: taken for name, taken in there.items() if name not in waiting}
         more = bool(waiting) or any(taken.more for taken in going.values())
-        return Next(going, tuple(sorted(waiting)), more)
+        return NextBatch(going, tuple(sorted(waiting)), more)
 
-    def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
+    def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
         """Reads, and makes elements of it."""
         began = self.clock()
-        chunks = dict[str, Chunk | Ahead]()
+        chunks = dict[str, Chunk | Prefetched]()
         for name, taken in batch.taken.items():
-            with at("source", name), naming_source(name):
+            with activity("source", name), naming_source(name):
                 try:
                     found = self._ahead.pop(name, None)
-                    chunks[name] = self.intakes[name].read(taken) if found is None else found.ahead
+                    chunks[name] = self.readers[name].read(taken) if found is None else found.prefetched
                 except (LookupError, FileNotFoundError) as error:
                     if not again:
                         raise
                     raise _gone(batch.number, name, error) from error
         ingested = ingest_all(self.plan, chunks, batch.now, self._worth)
-        self._worth, self._early = threads_for(ingested, self.threads), self._early - not_certain(chunks)
+        self._worth, self._early = threads_for(ingested, self.threads), self._early - must_repeat(chunks)
         for name in [name for name, taken in batch.taken.items() if taken.more and name in self._early]:
-            if (started := read_ahead(self._worth, partial(self._next, name, batch.now))) is not None:
+            if (started := prefetch(self._worth, partial(self._next, name, batch.now))) is not None:
                 self._started[name] = started
         times = dict.fromkeys(self.plan.sources, batch.now)
         over = read_whole(self.plan)
-        return Bundle(ingested, times, began, batch.ended, frozenset(batch.waiting), batch.started, over)
+        return BatchInput(
+            ingested,
+            times,
+            began,
+            ended=batch.ended,
+            waiting=frozenset(batch.waiting),
+            started=batch.started,
+            over=over,
+            changed=self.changed(),
+        )
 
     @property
     def tells(self) -> bool:
         """Of sources such as queues."""
-        return any(isinstance(intake, ToldOfCommits) for intake in self.intakes.values())
+        return any(isinstance(reader, AcceptsCommits) for reader in self.readers.values())
 
-    def committed(self, batch: Begun) -> None:
+    def committed(self, batch: LoggedBatch) -> None:
         """Of sources such as queues, which can let go of it."""
         for name, taken in batch.taken.items():
             # A savepoint has a batch of another run.
-            intake: object = self.intakes.get(name)
-            if isinstance(intake, ToldOfCommits):
-                with at("source", name), naming_source(name):
-                    intake.committed(taken)
+            reader: object = self.readers.get(name)
+            if isinstance(reader, AcceptsCommits):
+                with activity("source", name), naming_source(name):
+                    reader.committed(taken)
 
-    def _next(self, name: str, now: int) -> _Next:
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        files = {name: one for name, one in self.readers.items() if isinstance(one, FileReader)}
+        return {name: found for name, reader in files.items() if (found := reader.changed())}
+
+    def _next(self, name: str, now: int) -> _Prefetched:
         """What a source gives next, of which there is more."""
-        taken = self.intakes[name].new()
+        taken = self.readers[name].new()
         assert taken is not None
-        return _Next(taken, Ahead.of(self.plan.sources[name], self.intakes[name].read(taken), now))
+        return _Prefetched(taken, Prefetched.of(self.plan.sources[name], self.readers[name].read(taken), now))
 
 
 @attrs.define
-class StepFeed:
+class StepInputFeed:
     """Plays a step of all test streams in each batch, and at last their end."""
 
     plan: Plan
@@ -208,26 +227,29 @@ class StepFeed:
     clock: Clock
     step: int
 
-    def next(self, inputs: Mapping[str, Inputs]) -> Next:
+    def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
         """The next step; nothing after the last."""
         if self.step > self.steps:
-            return Next({})
-        taken = Taken(self.step, {"step": self.step + 1})
-        return Next({STEPS: taken}, more=True, ended=self.step == self.steps)
+            return NextBatch({})
+        taken = PlannedBatch(self.step, {"step": self.step + 1})
+        return NextBatch({STEPS: taken}, more=True, ended=self.step == self.steps)
 
-    def bundle(self, batch: Begun, *, again: bool = False) -> Bundle:
+    def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
         """The step."""
         number = batch.taken[STEPS].input
         self.step = number + 1
-        return step_bundle(self.plan, number, self.steps, self.clock)
+        return step_input(self.plan, number, self.steps, self.clock)
 
     @property
     def tells(self) -> bool:
         """A test stream does not want to know."""
         return False
 
-    def committed(self, batch: Begun) -> None:
+    def committed(self, batch: LoggedBatch) -> None:
         """Nor is it told."""
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        return {}
 
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:

@@ -17,7 +17,6 @@ import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.io.sources import Position
-from beamlike.local.begun import Begun
 from beamlike.local.journal_tables import (
     OLDER,
     SETTINGS,
@@ -31,6 +30,7 @@ from beamlike.local.journal_tables import (
     state_sums,
     totals_of,
 )
+from beamlike.local.logged_batch import LoggedBatch
 from beamlike.runtime.checkpoint import not_stored
 from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.system.behind import Behind
@@ -71,7 +71,7 @@ class Journal:
     _connection: sqlite3.Connection
     _turn: Any = attrs.field(factory=Lock, init=False)
     _behind: Behind = attrs.field(factory=Behind, init=False)
-    _last: tuple[Begun, bool] | None = attrs.field(default=None, init=False)
+    _last: tuple[LoggedBatch, bool] | None = attrs.field(default=None, init=False)
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     """What batches that are committed have changed, and may not be written yet."""
@@ -136,14 +136,14 @@ class Journal:
         self._connection.close()
 
     @property
-    def last(self) -> tuple[Begun, bool] | None:
+    def last(self) -> tuple[LoggedBatch, bool] | None:
         """The batch that was begun last, and whether it is done."""
         return self._last
 
-    def _found_last(self) -> tuple[Begun, bool] | None:
+    def _found_last(self) -> tuple[LoggedBatch, bool] | None:
         found = last_row(self._connection)
         with self._understood("batches"):
-            return None if found is None else (Begun.from_json(found[0], found[1]), bool(found[2]))
+            return None if found is None else (LoggedBatch.from_json(found[0], found[1]), bool(found[2]))
 
     def position(self, source: str) -> dict[str, Any]:
         """Where the source is after the last batch that is done."""
@@ -152,35 +152,35 @@ class Journal:
             rows = self._connection.execute("SELECT entry, value FROM positions WHERE source = ?", (source,))
             return {entry: json.loads(value) for entry, value in rows}
 
-    def begin(self, batch: Begun) -> None:
+    def begin(self, batch: LoggedBatch) -> None:
         """Notes what the batch takes; nothing of it may be written anywhere before that has settled."""
         self._last = batch, False
         self.later(partial(self._begin, batch))
 
-    def _begin(self, batch: Begun) -> None:
+    def _begin(self, batch: LoggedBatch) -> None:
         with self._telling(), self._changing():
             self._note(batch, done=False)
 
-    def forget(self, batch: Begun) -> None:
+    def forget(self, batch: LoggedBatch) -> None:
         """Takes back that a batch has begun, of which nothing was written anywhere."""
         self._changed = {}
         self.later(partial(self._forget, batch))
         self.settle()
         self._last = self._found_last()
 
-    def _forget(self, batch: Begun) -> None:
+    def _forget(self, batch: LoggedBatch) -> None:
         with self._telling(), self._changing():
             self._connection.execute("DELETE FROM batches WHERE number = ? AND done = 0", (batch.number,))
             last = last_row(self._connection)
             self._totals["batches"] = 0 if last is None else digest(*last)
 
-    def commit(self, batch: Begun) -> None:
+    def commit(self, batch: LoggedBatch) -> None:
         """The batch is done: its state and positions count from now on, all or nothing."""
         self._last, changed = (batch, True), self._changed
         self._unsettled, self._changed = {**self._unsettled, **changed}, {}
         self.later(partial(self._commit, batch, changed))
 
-    def _commit(self, batch: Begun, changed: Mapping[tuple[str, str], bytes | None]) -> None:
+    def _commit(self, batch: LoggedBatch, changed: Mapping[tuple[str, str], bytes | None]) -> None:
         with self._telling(), self._changing():
             self._put(changed)
             for source, taken in batch.taken.items():
@@ -198,7 +198,7 @@ class Journal:
         self._unsettled = {}
 
     def fill(
-        self, batch: Begun, state: DictStore, positions: Mapping[str, Position], counted: Counted
+        self, batch: LoggedBatch, state: DictStore, positions: Mapping[str, Position], counted: Counted
     ) -> None:
         """Puts what a savepoint has in a new one, as if it came of this batch."""
         self.keep_tally(counted)
@@ -209,7 +209,7 @@ class Journal:
                 self._move(source, position)
             self._note(batch, done=True)
 
-    def _note(self, batch: Begun, *, done: bool) -> None:
+    def _note(self, batch: LoggedBatch, *, done: bool) -> None:
         row = (batch.number, batch.to_json(), int(done))
         self._connection.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?)", row)
         self._totals["batches"] = digest(*row)

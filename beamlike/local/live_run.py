@@ -7,27 +7,26 @@ import time
 from collections import deque
 from contextlib import ExitStack
 from functools import partial
+from typing import Self
 
 import attrs
 
-from beamlike.local.begun import Begun
 from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.feed import Next
-from beamlike.local.opening import Opened, Options, check_plan, dead_letters_of
-from beamlike.local.read_ahead import FEW
+from beamlike.local.control import GivenUp, RunControl
+from beamlike.local.feed import NextBatch
+from beamlike.local.logged_batch import LoggedBatch
+from beamlike.local.opening import OpenLocalRun, check_plan
+from beamlike.local.options import LocalOptions
+from beamlike.local.prefetch import FEW
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import AVAILABLE_NOW, seconds
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.readings import with_readings_as_files
-from beamlike.runtime.summary import Shown, tell_of_open
-from beamlike.system.in_hand import seated
+from beamlike.runtime.summary import Shown, log_open
+from beamlike.system.activity import tracked_by
 from beamlike.system.threads import in_one_thread
-
-
-class _GivenUp(Exception):
-    """The batch in hand is not finished."""
 
 
 @attrs.define(repr=False, eq=False)
@@ -38,33 +37,29 @@ class LiveRun(Shown):
     """
 
     plan: Plan
-    runner: Options
+    runner: LocalOptions
     checkpoint: LocalCheckpoint
+    _opened: OpenLocalRun = attrs.field(alias="opened")
+    _control: RunControl = attrs.field(alias="control")
+    _held: ExitStack = attrs.field(alias="held")
     batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES), init=False)
-    _phase: Phase = attrs.field(default=Phase.GOING, init=False)
-    _opened: Opened = attrs.field(init=False)
-    _held: ExitStack = attrs.field(factory=ExitStack, init=False)
-    _asked: threading.Event = attrs.field(factory=threading.Event, init=False)
     _over: threading.Event = attrs.field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
-    _writing: bool = attrs.field(default=False, init=False)
     _within: int | None = attrs.field(default=None, init=False)
     _failure: BaseException | None = attrs.field(default=None, init=False)
 
-    def begin(self) -> None:
-        """Takes the checkpoint's lock, and holds the plan against it."""
-        self.plan = with_readings_as_files(self.plan, self.checkpoint.at("readings"), self.runner.clock)
-        check_plan(self.plan, self.checkpoint, draining=self.runner.drain)
-        self._held.enter_context(self.checkpoint.lock(f"the run of {self.plan.name!r}"))
-        try:
-            self._opened = Opened.of(self.plan, self.runner, self.checkpoint, self._held)
-            self.plan = self._opened.plan
-        except BaseException:
-            self._held.close()
-            raise
-        self._opened.engine.between = self._require_wanted
-        self._opened.engine.noted = self._write
-        self._opened.run.progress.up(self.checkpoint.path)
+    @classmethod
+    def begin(cls, plan: Plan, runner: LocalOptions, checkpoint: LocalCheckpoint) -> Self:
+        """Locks the checkpoint, compares the plan with it, and opens the run."""
+        plan = with_readings_as_files(plan, checkpoint.at("readings"), runner.clock)
+        check_plan(plan, checkpoint, draining=runner.drain)
+        control = RunControl()
+        with ExitStack() as held:
+            held.enter_context(checkpoint.lock(f"the run of {plan.name!r}"))
+            opened = OpenLocalRun.of(plan, runner, checkpoint, control, held)
+            run = cls(opened.plan, runner, checkpoint, opened, control, held.pop_all())
+        opened.run.progress.up(checkpoint.path)
+        return run
 
     @property
     def last(self) -> BatchRecord | None:
@@ -74,22 +69,22 @@ class LiveRun(Shown):
     @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes."""
-        return dead_letters_of(self.checkpoint)
+        return self.checkpoint.dead_letters
 
     def go(self) -> None:
         """Batch after batch, in this thread. Raises what fails."""
         outcome, self._within = self._opened.run.outcome, threading.get_ident()
         try:
-            with seated(self._opened.desk), self._opened.engine.threads:
+            with tracked_by(self._opened.run.outcome.tracker), self._opened.engine.threads:
                 self._take_all()
                 self._opened.journal.settle()
                 self._end()
-            tell_of_open(self, goes_on=True)
-            self._opened.run.sinks.conclude(outcome, self._phase.ending)
-        except _GivenUp:
+            log_open(self, goes_on=True)
+            self._opened.run.sinks.conclude(outcome, self._control.phase.ending)
+        except GivenUp:
             outcome.close("stopped")
         except KeyboardInterrupt:
-            self._go_to(Phase.GIVEN_UP)
+            self._control.go_to(Phase.GIVEN_UP)
             outcome.close("stopped")
             raise
         finally:
@@ -121,8 +116,8 @@ class LiveRun(Shown):
         if notice and not self._over.is_set():
             text = f"{self.plan.name}: stopping after the batch in hand; {notice}"
             self._opened.run.progress.tell(text)
-        self._go_to(Phase.STOPPING)
-        self._asked.set()
+        self._control.go_to(Phase.STOPPING)
+        self._control.stopping.set()
 
     def stop(self, *, now: bool = False) -> None:
         """Stops the run after the batch in hand, and waits for that; called in a batch (`on_batch`), it only asks.
@@ -130,24 +125,17 @@ class LiveRun(Shown):
         With `now` the batch in hand is given up between two of its parts, and the next run does it again.
         """
         if now:
-            self._go_to(Phase.GIVEN_UP)
+            self._control.go_to(Phase.GIVEN_UP)
         self.ask_to_stop()
         if self._within != threading.get_ident():
             self._over.wait()
-
-    def _go_to(self, phase: Phase) -> None:
-        self._phase = max(self._phase, phase)
-
-    def _require_wanted(self) -> None:
-        if self._phase is Phase.GIVEN_UP:
-            raise _GivenUp
 
     def _take_all(self) -> None:
         """Until there is nothing more to take, or the run is to stop."""
         last = self._opened.journal.last
         if last is not None and not last[1]:
             self._take(last[0], again=True)
-        while self._phase is Phase.GOING and not self._has_ended():
+        while self._control.phase is Phase.GOING and not self._has_ended():
             due = time.monotonic() + self._interval
             found = self._look()
             if found.taken or self._ticks:
@@ -159,10 +147,10 @@ class LiveRun(Shown):
                 if not (self.runner.drain and found.has_input):
                     self._see_to_what_is_due(found)
                     return
-            elif self._phase is Phase.GOING:
+            elif self._control.phase is Phase.GOING:
                 self._rest(due)
 
-    def _see_to_what_is_due(self, found: Next) -> None:
+    def _see_to_what_is_due(self, found: NextBatch) -> None:
         """Has a batch without input if the run has begun none, as the clock has moved on since the last run."""
         last = self._opened.journal.last
         if last is None or last[0].started == self._opened.started or self.runner.drain:
@@ -172,34 +160,36 @@ class LiveRun(Shown):
 
     def _rest(self, due: float) -> None:
         """Until it is time to look for input again, or the run is to stop."""
-        self._opened.desk.end()
+        self._opened.run.outcome.tracker.end()
         if (left := due - time.monotonic()) > 0:
             self._opened.journal.settle()
-            self._asked.wait(left)
+            self._control.stopping.wait(left)
 
-    def _look(self) -> Next:
+    def _look(self) -> NextBatch:
         """What is there; to look for it is part of the next batch."""
         last = self._opened.journal.last
-        self._opened.desk.begin(0 if last is None else last[0].number + 1)
+        self._opened.run.outcome.tracker.begin(0 if last is None else last[0].number + 1)
         return self._opened.feed.next(self._opened.engine.inputs)
 
-    def _begun(self, found: Next) -> Begun:
+    def _begun(self, found: NextBatch) -> LoggedBatch:
         """The batch that takes this, noted before anything of it is done."""
         opened, now = self._opened, self._opened.options.clock()
         number = 0
         if (last := opened.journal.last) is not None:
             number, now = last[0].number + 1, max(now, last[0].now)
-        batch = Begun(number, now, opened.started, found.taken, found.waiting, found.ended)
+        batch = LoggedBatch(
+            number, now, opened.started, found.taken, waiting=found.waiting, ended=found.ended
+        )
         opened.journal.begin(batch)
         return batch
 
-    def _take(self, batch: Begun, *, again: bool = False) -> None:
-        self._opened.desk.begin(batch.number)
-        self._writing = False
+    def _take(self, batch: LoggedBatch, *, again: bool = False) -> None:
+        self._opened.run.outcome.tracker.begin(batch.number)
+        self._control.writing = False
         take = partial(self._opened.process, batch, again=again)
         self.batches.append(in_one_thread(take) if self._few else take())
         self._opened.finish(batch, self.batches[-1])
-        self._opened.desk.end()
+        self._opened.run.outcome.tracker.end()
 
     def _has_ended(self) -> bool:
         """Whether the last batch was the end of all sources."""
@@ -209,14 +199,14 @@ class LiveRun(Shown):
     def _end(self) -> None:
         """Closes all windows if the run is drained."""
         opened = self._opened
-        if self._phase is not Phase.GOING:
+        if self._control.phase is not Phase.GOING:
             return
         if self.runner.drain and not self._has_ended():
             self._drain()
-        if self._phase is Phase.GOING:
+        if self._control.phase is Phase.GOING:
             opened.run.observers.end()
         if self._has_ended():
-            self._go_to(Phase.DRAINED)
+            self._control.go_to(Phase.DRAINED)
             opened.run.note("drained")
 
     def _drain(self) -> None:
@@ -227,20 +217,15 @@ class LiveRun(Shown):
         """
         opened = self._opened
         opened.run.note("draining")
-        batch = self._begun(Next({}, ended=True))
+        batch = self._begun(NextBatch({}, ended=True))
         try:
             self._take(batch)
         except Exception:
-            if not self._writing:
+            if not self._control.writing:
                 opened.journal.forget(batch)
                 opened.run.note("draining", holds=False)
             raise
         opened.journal.settle()
-
-    def _write(self) -> None:
-        """The batch in hand is about to be written: from now on only the same batch may follow."""
-        self._opened.journal.settle()
-        self._writing = True
 
     @property
     def _few(self) -> bool:

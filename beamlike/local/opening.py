@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import attrs
 
 from beamlike.io import JSONLines
 from beamlike.io.sources import ReadFromMemory
-from beamlike.local.begun import Begun
-from beamlike.local.bundle import Clock
 from beamlike.local.checkpoint import LocalCheckpoint
+from beamlike.local.control import RunControl
 from beamlike.local.engine import Engine
-from beamlike.local.feed import Feed, feed_of, require_resumable
+from beamlike.local.feed import InputFeed, open_feed, require_resumable
 from beamlike.local.journal import Journal
+from beamlike.local.logged_batch import LoggedBatch
+from beamlike.local.options import LocalOptions
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import Runner
 from beamlike.plan.matching import fitted, require_told_apart
@@ -28,16 +29,15 @@ from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
 from beamlike.runtime.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
-from beamlike.runtime.ingest import require_files
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
-from beamlike.runtime.observers import OnBatch
 from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import AVAILABLE_NOW, Trigger
+from beamlike.runtime.options import AVAILABLE_NOW
+from beamlike.runtime.outcome import RecordHooks
 from beamlike.runtime.progress import Progress
+from beamlike.runtime.reading import require_files
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.side_tables import at_hand, kept_tables
 from beamlike.runtime.sinks import check_sinks, require_in_process
-from beamlike.system.in_hand import Desk
 from beamlike.system.threads import Threads
 from stages.progress.inputs import Inputs
 
@@ -47,31 +47,6 @@ _FILES: Final = (
 )
 """Some of a checkpoint, of each kind that readers may take for theirs."""
 _DIGESTS: Final = "digests.json"
-
-
-class Options(Protocol):
-    """What the runner says of its runs."""
-
-    @property
-    def chunk_rows(self) -> int: ...
-
-    @property
-    def trigger(self) -> Trigger: ...
-
-    @property
-    def drain(self) -> bool: ...
-
-    @property
-    def quiet(self) -> bool: ...
-
-    @property
-    def on_batch(self) -> OnBatch | None: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def continue_as(self) -> str | None: ...
 
 
 def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> None:
@@ -90,23 +65,29 @@ def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> No
         require_fitting(saved, fit, checkpoint.path, draining=draining)
 
 
-@attrs.frozen(eq=False)
-class Opened:
+@attrs.frozen(eq=False, kw_only=True)
+class OpenLocalRun:
     """A run whose batches can begin."""
 
     plan: Plan
-    options: Options
+    options: LocalOptions
     run: OpenRun
     journal: Journal
-    feed: Feed
+    feed: InputFeed
     engine: Engine
     sinks: BatchSinks
-    desk: Desk
     started: int
 
     @classmethod
-    def of(cls, plan: Plan, options: Options, checkpoint: LocalCheckpoint, held: ExitStack) -> Self:
-        """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
+    def of(
+        cls,
+        plan: Plan,
+        options: LocalOptions,
+        checkpoint: LocalCheckpoint,
+        control: RunControl,
+        held: ExitStack,
+    ) -> Self:
+        """Compares the plan with the checkpoint, and opens the run. Adds to `held` what must be closed at its end."""
         before = checkpoint.manifest()
         require_files(plan, globs=before is None and options.trigger == AVAILABLE_NOW)
         require_run(before, checkpoint, options.continue_as)
@@ -114,7 +95,7 @@ class Opened:
         plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
-        run_sinks = RunSinks(plan, manifest["run"], JSONLines(dead_letters_of(checkpoint)))
+        run_sinks = RunSinks(plan, manifest["run"], JSONLines(checkpoint.dead_letters))
         manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
             manifest, _reached(journal), options.continue_as, held
         )
@@ -123,61 +104,70 @@ class Opened:
         plan = with_tables(plan, at_hand(tables))
         # Sources first: what cannot be read must not cost what an earlier run has written.
         threads = Threads()
-        feed = feed_of(plan, options.chunk_rows, options.clock, journal.position, threads, held)
+        feed = open_feed(
+            plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
+        )
         if feed.tells and journal.last is not None and journal.last[1]:
             # Who was killed right after the commit has not told of it.
             feed.committed(journal.last[0])
-        run_sinks = RunSinks(plan, manifest["run"], run_sinks.letters)
-        desk = Desk(options.clock, simulated=steps_of(plan) is not None)
+        run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
         run = OpenRun.of(
             plan,
             checkpoint,
             manifest,
-            run_sinks,
-            DeadLetterLimit(plan.max_dead_letters, journal.tally(), keep=journal.keep_tally),
-            desk,
-            options.on_batch,
-            held,
+            sinks=run_sinks,
+            limit=DeadLetterLimit(plan.max_dead_letters, journal.tally(), keep=journal.keep_tally),
+            clock=options.clock,
+            on_batch=options.on_batch,
+            held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             records=checkpoint.at(RECORDS_FILE),
-            storing=lambda: stored("write", checkpoint.path),
+            hooks=RecordHooks(lambda: stored("write", checkpoint.path), journal.later, feed.changed),
+            last_time=None if journal.last is None else journal.last[0].now,
         )
-        run.outcome.later = journal.later
-        if journal.last is not None:
-            run.observers.clock.last = journal.last[0].now
-        last = _record_before(journal, run, checkpoint)
-        drains = plan.drains(asked=options.drain and steps_of(plan) is None)
         engine = Engine(
-            plan, options.clock, journal, _load(plan, journal), last, threads=threads, drains=drains
+            plan,
+            options.clock,
+            store=journal,
+            inputs=_load(plan, journal),
+            last=_record_before(journal, run, checkpoint),
+            hooks=control.hooks(journal),
+            threads=threads,
+            drains=plan.drains(asked=options.drain and steps_of(plan) is None),
+            keys=run.outcome.keys,
         )
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
-        return cls(plan, options, run, journal, feed, engine, sinks, desk, options.clock())
+        return cls(
+            plan=plan,
+            options=options,
+            run=run,
+            journal=journal,
+            feed=feed,
+            engine=engine,
+            sinks=sinks,
+            started=options.clock(),
+        )
 
     @property
     def plays(self) -> bool:
         """Whether it plays test streams, which have an end of their own."""
         return steps_of(self.plan) is not None
 
-    def process(self, batch: Begun, *, again: bool) -> BatchRecord:
+    def process(self, batch: LoggedBatch, *, again: bool) -> BatchRecord:
         """Does a batch that was begun, maybe `again`: its sinks have it."""
-        bundle = self.feed.bundle(batch, again=again)
-        record = self.engine.take(bundle, batch.number, self.sinks)
+        arrived = self.feed.read(batch, again=again)
+        record = self.engine.run(arrived, batch.number, self.sinks)
         for name, inputs in self.engine.inputs.items():
             keep_inputs(name, self.journal, inputs)
         return record
 
-    def finish(self, batch: Begun, record: BatchRecord) -> None:
+    def finish(self, batch: LoggedBatch, record: BatchRecord) -> None:
         """Tells of it; then it is done."""
         self.run.observers.take(record)
         self.journal.commit(batch)
         if self.feed.tells:
             self.journal.settle()
             self.feed.committed(batch)
-
-
-def dead_letters_of(checkpoint: LocalCheckpoint) -> str:
-    """The folder of the dead letters that no collection of the pipeline takes."""
-    return checkpoint.at("dead-letters")
 
 
 def _reached(journal: Journal) -> Reached:

@@ -5,51 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from signal import SIGINT
-from typing import Protocol
 
 import attrs
 
 from beamlike.io import JSONLines
-from beamlike.local.bundle import Bundle, Clock, bundles
+from beamlike.local.batch_input import BatchInput, batch_inputs
 from beamlike.local.engine import Engine
+from beamlike.local.options import LocalOptions
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.model import Plan
-from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.dead_letter_folder import folder_of_letters, hold_letters
+from beamlike.runtime.dead_letter_folder import dead_letter_folder, lock_dead_letters
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.observers import Observers, OnBatch
+from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import check_sinks, hold_sinks, require_in_process
 from beamlike.runtime.summary import Shown
-from beamlike.system.in_hand import Desk, seated
+from beamlike.system.activity import ActivityTracker, tracked_by
 from beamlike.system.signals import Interrupted, signals
 from beamlike.system.threads import Threads
-
-
-class Options(Protocol):
-    """What the runner says of it."""
-
-    @property
-    def chunk_rows(self) -> int: ...
-
-    @property
-    def records(self) -> str | os.PathLike[str] | None: ...
-
-    @property
-    def on_batch(self) -> OnBatch | None: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def run_id(self) -> str | None: ...
-
-    @property
-    def quiet(self) -> bool: ...
+from stages.progress.inputs import Inputs
 
 
 @attrs.define(repr=False)
@@ -57,19 +35,14 @@ class LocalRun(Shown):
     """A run in process, and what it recorded."""
 
     plan: Plan
-    runner: Options
+    runner: LocalOptions
     batches: list[BatchRecord] = attrs.field(factory=list)
-    _engine: Engine = attrs.field(init=False)
-    _desk: Desk = attrs.field(init=False)
     _stopped: bool = False
     dead_letters: str = attrs.field(init=False)
     """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
 
     def __attrs_post_init__(self) -> None:
-        self.dead_letters = folder_of_letters(self.plan.name)
-        drains = self.plan.drains(asked=False)
-        self._engine = Engine(self.plan, self.runner.clock, threads=Threads(), drains=drains)
-        self._desk = Desk(self.runner.clock, simulated=steps_of(self.plan) is not None)
+        self.dead_letters = dead_letter_folder(self.plan.name)
 
     @property
     def last(self) -> BatchRecord | None:
@@ -83,36 +56,44 @@ class LocalRun(Shown):
 
     def go(self) -> None:
         """Batch after batch, until all sources are at their end."""
-        engine = self._engine
-        # Sources first: what cannot be read must not cost what an earlier run has written.
-        taken = bundles(self.plan, self.runner.chunk_rows, self.runner.clock, engine.inputs, engine.threads)
+        inputs, threads = dict[str, Inputs](), Threads()
+        # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
+        taken = batch_inputs(self.plan, self.runner.chunk_rows, self.runner.clock, inputs, threads)
         _require_writable(self.plan, self.run_id, self.runner.records)
-        with hold_sinks(self.plan, self.run_id) as held, engine.threads:
-            self.dead_letters, lock = hold_letters(self.plan.name, self.run_id)
+        with hold_sinks(self.plan, self.run_id) as held, threads:
+            self.dead_letters, lock = lock_dead_letters(self.plan.name, self.run_id)
             held.enter_context(lock)
-            self._go_alone(taken)
+            outcome = Outcome.open(self.runner.records, self.plan, self.runner.clock, fresh=True)
+            engine = Engine(
+                self.plan,
+                self.runner.clock,
+                inputs=inputs,
+                threads=threads,
+                drains=self.plan.drains(asked=False),
+                keys=outcome.keys,
+            )
+            self._go_alone(taken, engine, outcome)
         if self._stopped:
             raise Interrupted(self)
 
-    def _go_alone(self, taken: Iterator[Bundle]) -> None:
-        """While no other run of this name writes to the same places."""
-        outcome = Outcome.open(self.runner.records, self.plan, self._desk, fresh=True)
+    def _go_alone(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
+        """Runs while no other run of this name writes to the same places."""
         try:
             outcome.followed_by(self.runner.on_batch)
-            self._write_all(taken, outcome)
+            self._write_all(taken, engine, outcome)
         except KeyboardInterrupt:
             outcome.close("stopped")
             raise
         finally:
             outcome.close("failed")
 
-    def _write_all(self, taken: Iterator[Bundle], outcome: Outcome) -> None:
+    def _write_all(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
         """To files beside those of an earlier run, which they replace at the end."""
         letters = JSONLines(self.dead_letters)
-        sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_letters=True)
+        sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_dead_letters=True)
         try:
             sinks.start()
-            self._go(taken, BatchSinks(sinks.plan, sinks.sinks, self.run_id), outcome)
+            self._go(taken, engine, BatchSinks(sinks.plan, sinks.sinks, self.run_id), outcome)
             self._publish(sinks, outcome)
         finally:
             sinks.withdraw()
@@ -124,7 +105,7 @@ class LocalRun(Shown):
         except KeyboardInterrupt:
             raise Interrupted(self) from None
 
-    def _go(self, taken: Iterator[Bundle], sinks: BatchSinks, outcome: Outcome) -> None:
+    def _go(self, taken: Iterator[BatchInput], engine: Engine, sinks: BatchSinks, outcome: Outcome) -> None:
         progress = Progress(self.plan.name, quiet=self.runner.quiet)
 
         def stop() -> None:
@@ -132,25 +113,37 @@ class LocalRun(Shown):
             progress.tell(f"{self.plan.name}: stopping after the batch in hand; a second Ctrl-C gives it up")
 
         try:
-            with seated(self._desk), signals(stop, (SIGINT,)):
-                self._take_all(taken, sinks, outcome, progress)
+            with tracked_by(outcome.tracker), signals(stop, (SIGINT,)):
+                self._take_all(taken, engine, sinks, self._observers(outcome, progress), outcome.tracker)
         finally:
             progress.close()
 
+    def _observers(self, outcome: Outcome, progress: Progress) -> Observers:
+        return Observers.of(
+            self.plan,
+            DeadLetterLimit(self.plan.max_dead_letters),
+            outcome=outcome,
+            progress=progress,
+            on_batch=self.runner.on_batch,
+            clock=self.runner.clock,
+        )
+
     def _take_all(
-        self, taken: Iterator[Bundle], sinks: BatchSinks, outcome: Outcome, progress: Progress
+        self,
+        taken: Iterator[BatchInput],
+        engine: Engine,
+        sinks: BatchSinks,
+        observers: Observers,
+        tracker: ActivityTracker,
     ) -> None:
-        limit = DeadLetterLimit(self.plan.max_dead_letters)
-        clock = self.runner.clock
-        observers = Observers.of(self.plan, limit, outcome, progress, self.runner.on_batch, clock)
-        self._desk.begin(0)
-        for number, bundle in enumerate(taken):
-            self.batches.append(self._engine.take(bundle, number, sinks))
+        tracker.begin(0)
+        for number, batch in enumerate(taken):
+            self.batches.append(engine.run(batch, number, sinks))
             observers.take(self.batches[-1])
             if self._stopped:
                 return
-            # To look for more is part of the next one.
-            self._desk.begin(number + 1)
+            # Looking for more input is part of the next batch.
+            tracker.begin(number + 1)
         observers.end()
 
 
@@ -159,7 +152,7 @@ def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | No
     require_in_process(plan)
     sources = {name: source.source for name, source in plan.sources.items()}
     letters = "where dead letters go that nobody takes; read another folder, or run in another"
-    require_outside(sources, folder_of_letters(plan.name), (f"part-{run}-000000-000.jsonl",), letters)
+    require_outside(sources, dead_letter_folder(plan.name), (f"part-{run}-000000-000.jsonl",), letters)
     if records is not None:
         require_outside(sources, os.fspath(records), ("",), "the records of the run; name another file")
     check_sinks({name: sink.sink for name, sink in plan.sinks.items()})

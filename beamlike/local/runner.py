@@ -147,6 +147,4 @@ class LocalRunner:
 
     def _begun(self, plan: Plan) -> LiveRun:
         assert self.checkpoint is not None
-        live = LiveRun(with_sinks_of_run(plan), self, LocalCheckpoint.of(self.checkpoint))
-        live.begin()
-        return live
+        return LiveRun.begin(with_sinks_of_run(plan), self, LocalCheckpoint.of(self.checkpoint))

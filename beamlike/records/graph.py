@@ -20,10 +20,10 @@ class SourceDescription:
 
     reads: str
     watermark: str
-    per_split: str | None = None
-    idle_after: int | None = None
-    percentiles: tuple[int, ...] = ()
-    kind: str = ""
+    per_split: str | None = attrs.field(default=None, kw_only=True)
+    idle_after: int | None = attrs.field(default=None, kw_only=True)
+    percentiles: tuple[int, ...] = attrs.field(default=(), kw_only=True)
+    kind: str = attrs.field(default="", kw_only=True)
 
 
 @attrs.frozen
@@ -35,7 +35,7 @@ class Spacing:
     offset: int
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class StageDescription:
     """A stage: what it reads from, its keys and aggregates, and each choice of its windowing in words.
 
@@ -54,8 +54,8 @@ class StageDescription:
     keys: tuple[str, ...]
     aggregates: Mapping[str, str]
     choices: Mapping[str, str]
-    spacing: Spacing | None
-    allowed_lateness: int
+    spacing: Spacing | None = None
+    allowed_lateness: int = 0
     clocks: tuple[str, ...]
     calendar: Mapping[str, Any] | None = None
     key_types: tuple[str, ...] = ()
@@ -71,9 +71,8 @@ class StageDescription:
 
     @property
     def what(self) -> str:
-        """What one without windows does, in words."""
-        known = ("operator", "process", "join", "sides")
-        return next(self.choices[name] for name in known if name in self.choices)
+        """The first fact of a stage without windows, which says what it does."""
+        return next(iter(self.choices.values()))
 
     @property
     def windowed(self) -> bool:

@@ -14,8 +14,8 @@ from beamlike.records.graph import RunDescription
 from beamlike.records.lines import BadLine, Line, RunBegun, RunClosed, read_line
 from beamlike.records.model import BatchRecord
 from beamlike.records.present import Present
-from beamlike.records.slips import RunNow, read_slip, slip_of, with_tasks
-from beamlike.system.in_hand import InHand
+from beamlike.records.status_files import RunStatus, read_status, status_file_of, with_tasks
+from beamlike.system.activity import CurrentBatch
 from beamlike.system.locks import is_locked
 
 _LOG = logging.getLogger("beamlike")
@@ -43,10 +43,12 @@ class History:
     batches: list[BatchRecord] = attrs.field(factory=list)
     closed: str | None = None
     path: str | None = None
-    in_hand: InHand | None = None
+    in_hand: CurrentBatch | None = None
     alive: bool | None = None
     simulated: bool = False
     bad_lines: int = 0
+    changed: dict[str, dict[str, str]] = attrs.field(factory=dict, repr=False)
+    """By source: the files that changed after the last batch of a run, as in `SourceRecord`."""
     _offset: int = attrs.field(default=0, init=False, repr=False)
     _lines: int = attrs.field(default=0, init=False, repr=False)
     _begun: bool = attrs.field(default=False, init=False, repr=False)
@@ -104,6 +106,7 @@ class History:
                 # Another file has taken its place.
                 self._offset, self._lines, self._file = 0, 0, facts.st_ino
                 self.batches.clear()
+                self.changed.clear()
             self.bad_lines = 0
             file.seek(self._offset)
             appended = file.read()
@@ -118,7 +121,7 @@ class History:
 
     def _look(self, path: str) -> None:
         """At the slip beside the records."""
-        slip, self.alive = read_slip(RunNow, slip_of(path)), is_locked(slip_of(path))
+        slip, self.alive = read_status(RunStatus, status_file_of(path)), is_locked(status_file_of(path))
         if slip is not None:
             self.simulated = slip.simulated
         levels = {name: stage.level for name, stage in self.plan.stages.items()}
@@ -139,8 +142,10 @@ class History:
         match line:
             case RunBegun(plan):
                 self.plan, self.closed, self._begun = plan, None, True
-            case RunClosed(ending):
+            case RunClosed(ending, changed):
                 self.closed = ending
+                for name, files in changed.items():
+                    self.changed.setdefault(name, {}).update(files)
             case BatchRecord():
                 self.add(line)
 

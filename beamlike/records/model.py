@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -34,6 +35,15 @@ MOST_SPLITS: Final = 20
 """So many splits of a source are in a record: those that are furthest behind."""
 
 
+MOST_UNREAD: Final = 20
+"""So many changed files, and columns that are left out, are in a record of a source."""
+
+
+def readable_pairs(pairs: Mapping[str, str]) -> dict[str, str]:
+    """The first `MOST_UNREAD` pairs, with names and texts as people may read them: both come from data."""
+    return {printable(name): printable(text) for name, text in islice(pairs.items(), MOST_UNREAD)}
+
+
 @attrs.frozen
 class SourceRecord:
     """A source in a batch: its watermark (us) after it, and what became of the rows that were read of it.
@@ -43,18 +53,28 @@ class SourceRecord:
     The watermark waits for `split` to go on (None: the source is not looked at split by split), or for those that
     are `awaited` to speak at all; `since` is the processing time (us) since when nothing has come of it. An `idle`
     source is left out of the minimum downstream. Of its `splits` those that are furthest behind are told.
+    `changed`: the files that were changed after they were listed, with how; `left_out`: the columns that files have
+    and the source does not read, without `schema=`, each with such a file. A record has at most `MOST_UNREAD` of each.
     """
 
     watermark: int
     elements: int = 0
     dead_letters: int = 0
-    idle: bool = False
-    split: str | None = attrs.field(default=None, converter=attrs.converters.optional(printable))
-    since: int | None = None
-    percentiles: Mapping[int, int] = attrs.field(factory=dict)
-    awaited: str = ""
-    read: int | None = None
-    splits: Mapping[str, SplitRecord] = attrs.field(factory=dict, converter=_readable)
+    idle: bool = attrs.field(default=False, kw_only=True)
+    split: str | None = attrs.field(
+        default=None, converter=attrs.converters.optional(printable), kw_only=True
+    )
+    since: int | None = attrs.field(default=None, kw_only=True)
+    percentiles: Mapping[int, int] = attrs.field(factory=dict, kw_only=True)
+    awaited: str = attrs.field(default="", kw_only=True)
+    read: int | None = attrs.field(default=None, kw_only=True)
+    splits: Mapping[str, SplitRecord] = attrs.field(factory=dict, converter=_readable, kw_only=True)
+    changed: Mapping[str, str] = attrs.field(
+        factory=dict, converter=readable_pairs, metadata=SPARSE, kw_only=True
+    )
+    left_out: Mapping[str, str] = attrs.field(
+        factory=dict, converter=readable_pairs, metadata=SPARSE, kw_only=True
+    )
 
     @property
     def filtered(self) -> int | None:
@@ -68,6 +88,8 @@ class SourceRecord:
             elements=self.elements + later.elements,
             dead_letters=self.dead_letters + later.dead_letters,
             read=_sum(self.read, later.read),
+            changed={**self.changed, **later.changed},
+            left_out={**later.left_out, **self.left_out},
         )
 
     def plus(self, other: SourceRecord) -> SourceRecord:
@@ -79,6 +101,8 @@ class SourceRecord:
             dead_letters=self.dead_letters + other.dead_letters,
             idle=self.idle and other.idle,
             read=_sum(self.read, other.read),
+            changed={**self.changed, **other.changed},
+            left_out={**other.left_out, **self.left_out},
         )
 
 
@@ -117,25 +141,25 @@ class StageRecord:
     input: int
     output: int
     holder: str = attrs.field(converter=printable)
-    elements: int = 0
-    panes: Mapping[str, int] = attrs.field(factory=dict)
-    dropped: Mapping[str, int] = attrs.field(factory=dict)
-    live: int = 0
-    keys: int = 0
-    bytes: int = 0
-    percentiles: Mapping[int, int] = attrs.field(factory=dict)
-    since: int | None = None
-    finished: int | None = None
-    upstream: Mapping[str, Upstream] = attrs.field(factory=dict)
-    window: Holder | None = attrs.field(default=None, converter=_with_readable_key)
-    placed: int | None = None
-    emitted: int | None = None
-    pending: int | None = None
-    holds: Histogram = attrs.field(factory=dict, metadata=SPARSE)
-    timers: int = attrs.field(default=0, metadata=SPARSE)
-    fired: int = attrs.field(default=0, metadata=SPARSE)
-    sides: Mapping[str, Upstream] = attrs.field(factory=dict, metadata=SPARSE)
-    drained: int = attrs.field(default=0, metadata=SPARSE)
+    elements: int = attrs.field(default=0, kw_only=True)
+    panes: Mapping[str, int] = attrs.field(factory=dict, kw_only=True)
+    dropped: Mapping[str, int] = attrs.field(factory=dict, kw_only=True)
+    live: int = attrs.field(default=0, kw_only=True)
+    keys: int = attrs.field(default=0, kw_only=True)
+    bytes: int = attrs.field(default=0, kw_only=True)
+    percentiles: Mapping[int, int] = attrs.field(factory=dict, kw_only=True)
+    since: int | None = attrs.field(default=None, kw_only=True)
+    finished: int | None = attrs.field(default=None, kw_only=True)
+    upstream: Mapping[str, Upstream] = attrs.field(factory=dict, kw_only=True)
+    window: Holder | None = attrs.field(default=None, converter=_with_readable_key, kw_only=True)
+    placed: int | None = attrs.field(default=None, kw_only=True)
+    emitted: int | None = attrs.field(default=None, kw_only=True)
+    pending: int | None = attrs.field(default=None, kw_only=True)
+    holds: Histogram = attrs.field(factory=dict, metadata=SPARSE, kw_only=True)
+    timers: int = attrs.field(default=0, metadata=SPARSE, kw_only=True)
+    fired: int = attrs.field(default=0, metadata=SPARSE, kw_only=True)
+    sides: Mapping[str, Upstream] = attrs.field(factory=dict, metadata=SPARSE, kw_only=True)
+    drained: int = attrs.field(default=0, metadata=SPARSE, kw_only=True)
 
     @property
     def lag(self) -> int:
@@ -177,25 +201,25 @@ class StageRecord:
             min(self.input, other.input),
             min(self.output, other.output),
             behind.holder,
-            self.elements + other.elements,
-            _added(self.panes, other.panes),
-            _added(self.dropped, other.dropped),
-            self.live + other.live,
-            self.keys + other.keys,
-            self.bytes + other.bytes,
-            _least(self.percentiles, other.percentiles),
-            None,
-            max((one for one in (self.finished, other.finished) if one is not None), default=None),
-            _heard(self.upstream, other.upstream),
-            behind.window,
-            _sum(self.placed, other.placed),
-            _sum(self.emitted, other.emitted),
-            _sum(self.pending, other.pending),
-            merge_histograms(self.holds, other.holds),
-            self.timers + other.timers,
-            self.fired + other.fired,
-            _heard(self.sides, other.sides),
-            self.drained + other.drained,
+            elements=self.elements + other.elements,
+            panes=_added(self.panes, other.panes),
+            dropped=_added(self.dropped, other.dropped),
+            live=self.live + other.live,
+            keys=self.keys + other.keys,
+            bytes=self.bytes + other.bytes,
+            percentiles=_least(self.percentiles, other.percentiles),
+            since=None,
+            finished=max((one for one in (self.finished, other.finished) if one is not None), default=None),
+            upstream=_heard(self.upstream, other.upstream),
+            window=behind.window,
+            placed=_sum(self.placed, other.placed),
+            emitted=_sum(self.emitted, other.emitted),
+            pending=_sum(self.pending, other.pending),
+            holds=merge_histograms(self.holds, other.holds),
+            timers=self.timers + other.timers,
+            fired=self.fired + other.fired,
+            sides=_heard(self.sides, other.sides),
+            drained=self.drained + other.drained,
         )
 
     def following(self, before: StageRecord | None, now: int) -> StageRecord:
@@ -232,12 +256,12 @@ class BatchRecord:
     processing_time: int
     sources: Mapping[str, SourceRecord]
     stages: Mapping[str, StageRecord]
-    finished: int | None = None
-    sinks: Mapping[str, int] = attrs.field(factory=dict)
-    dead_letters: Mapping[str, int] = attrs.field(factory=dict)
-    errors: Mapping[str, str] = attrs.field(factory=dict)
-    batches: int = 1
-    uses: Uses = attrs.field(factory=Uses)
+    finished: int | None = attrs.field(default=None, kw_only=True)
+    sinks: Mapping[str, int] = attrs.field(factory=dict, kw_only=True)
+    dead_letters: Mapping[str, int] = attrs.field(factory=dict, kw_only=True)
+    errors: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
+    batches: int = attrs.field(default=1, kw_only=True)
+    uses: Uses = attrs.field(factory=Uses, kw_only=True)
 
     @property
     def set_aside(self) -> Counter[str]:

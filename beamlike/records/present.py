@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from beamlike.records.model import BatchRecord, is_a_time
-from beamlike.system.in_hand import InHand, Work
+from beamlike.system.activity import Activity, CurrentBatch
 
 
 @attrs.frozen
@@ -17,7 +17,7 @@ class Present:
     """
 
     batch: BatchRecord | None
-    in_hand: InHand | None = None
+    in_hand: CurrentBatch | None = None
     now: int | None = None
     simulated: bool = False
 
@@ -59,6 +59,6 @@ class Present:
             return 0
         return self.in_hand_for if any(work.of_source for work in self.in_hand.works) else 0
 
-    def at_for(self, work: Work) -> int:
+    def at_for(self, work: Activity) -> int:
         """How long (us) the batch in hand has been in this."""
         return 0 if self.now is None else max(0, self.now - work.since)

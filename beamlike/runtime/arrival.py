@@ -1,4 +1,4 @@
-"""The order in which a stage takes what a batch has for it: the same on both runners, for any number of shards."""
+"""The order of a stage's arrivals in a batch: the same on both runners, for any number of shards."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from windowing.columns import EVENT_TIME
 def in_order(
     plan: StagePlan, sources: Container[str], arrived: Iterable[tuple[str, pl.DataFrame]], *, ordered: bool
 ) -> list[pl.DataFrame]:
-    """What has come, by the name of the source or stage that it is from -> in the order of the stage's inputs.
+    """Returns frames, given with the names of their senders, in the order of the stage's inputs.
 
-    Rows of a source stay in their order. Those of a stage come from its shards, each with some of the keys. If they
-    are to be `ordered`, they are taken in order of event time, and then of their columns.
+    Rows of a source keep their order. Rows of a stage arrive from its shards, each with some of the keys; if `ordered`,
+    they are sorted by event time, then by their other columns.
     """
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in plan.inputs}
     for name, frame in arrived:

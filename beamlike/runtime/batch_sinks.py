@@ -1,4 +1,4 @@
-"""What becomes of the rows of a batch at the sinks, also where it is done again: then what it has not is removed."""
+"""Writes a batch to the sinks. On replay, output of an earlier attempt that is not written again is removed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Part, Sink, output_frame
-from beamlike.io.sinks import Discarding, InTwoSteps, TakingBack
+from beamlike.io.sinks import HasTakeBack, TwoPhase
 from beamlike.plan.model import Plan, SinkPlan
 from beamlike.runtime.sinks import write_part, writing
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from beamlike.system.threads import ALONE, Threads
 
 
 @attrs.define
 class Leftovers:
-    """Shows, when a batch is written, the files that its tasks say they have written, and removes others.
+    """Publishes the files that the tasks of a batch report as written, and removes files of other attempts.
 
-    Who shows them alone knows which attempt counts. Another may go on, and write, long after that: one that was given
-    up, because a copy of it was faster or its executor does not answer.
+    Only the driver, which publishes files, knows which attempt of a task counts. Another attempt may still write long
+    afterwards: one that was given up because a copy of it was faster, or because its executor does not answer.
 
-    Folders are listed only where an attempt before may have left what no name tells: in the first batch of a run,
-    which may be a replay, and where `again` says so.
+    Folders are listed only if an earlier attempt may have left files that no name reveals: in the first batch of a run,
+    which may be a replay, and with `again`.
     """
 
     sinks: Mapping[str, Sink]
@@ -33,32 +33,30 @@ class Leftovers:
 
     @property
     def hides(self) -> bool:
-        """True if nothing that tasks have written is seen before this shows it."""
-        return all(isinstance(sink, InTwoSteps) for sink in self.sinks.values())
+        """True if no reader can see what tasks have written before it is published here."""
+        return all(isinstance(sink, TwoPhase) for sink in self.sinks.values())
 
     def settle(self, batch: int, parts: Mapping[str, Mapping[str, str]], *, again: bool = False) -> None:
-        """`parts`: of each sink the files, as `prepare` gave them."""
+        """Publishes a batch. `parts`: the files of each sink, as `prepare` returned them."""
         for name, sink in self.sinks.items():
-            if isinstance(sink, InTwoSteps):
-                with at("sink", name), writing(sink, name, batch):
+            if isinstance(sink, TwoPhase):
+                with activity("sink", name), writing(sink, name, batch):
                     sink.settle(self.run, batch, parts.get(name, {}), again=again or self._is_first)
         self._is_first = False
 
 
 def take_back(sink: SinkPlan, part: Part, *, may_replay: bool) -> None:
-    """There are no rows, and an attempt at the batch before may have had some: the sink is told."""
-    if isinstance(sink.sink, Discarding):
-        sink.sink.discard(part)
-    elif may_replay and isinstance(sink.sink, TakingBack):
-        with at("sink", sink.name), writing(sink.sink, sink.name, part.batch):
+    """Informs a sink without rows in this batch, since an earlier attempt may have written some."""
+    if may_replay and isinstance(sink.sink, HasTakeBack):
+        with activity("sink", sink.name), writing(sink.sink, sink.name, part.batch):
             sink.sink.take_back(output_frame(pl.DataFrame(schema=sink.schema)), part)
 
 
 @attrs.define
 class BatchSinks:
-    """All that a run in this process writes to: the sinks of its plan, and `letters` for dead letters nobody takes.
+    """All sinks of a run in this process: those of its plan, and the sink for dead letters without a consumer.
 
-    `may_replay`: the first batch may have been begun by an earlier run.
+    `may_replay`: an earlier run may have begun the first batch.
     """
 
     plan: Plan
@@ -73,9 +71,10 @@ class BatchSinks:
     def write(
         self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]], threads: Threads = ALONE
     ) -> dict[str, int]:
-        """What has come for each sink in this batch; how many rows that is, where it is any.
+        """Writes the rows that arrived for each sink in a batch; returns the number of rows of each sink that has some.
 
-        What can be shown afterwards is written first, on these threads, and shown when all others have the batch.
+        Output that can be published afterwards is written first, on `threads`, and published when all other sinks have
+        the batch.
         """
         come = {name: frames for name in self.sinks if (frames := arrived.get(name))}
         parts = self._prepare(batch, come, threads)
@@ -84,7 +83,7 @@ class BatchSinks:
             if name not in come and name in self.plan.sinks:
                 take_back(self.plan.sinks[name], part, may_replay=self.may_replay)
             elif name in come and name not in parts:
-                with at("sink", name):
+                with activity("sink", name):
                     write_part(sink, _together(come[name]), part)
         self._leftovers.settle(batch, parts)
         self.may_replay = False
@@ -93,19 +92,19 @@ class BatchSinks:
     def _prepare(
         self, batch: int, come: Mapping[str, Sequence[pl.DataFrame]], threads: Threads
     ) -> Mapping[str, Mapping[str, str]]:
-        """Has the parts written that are shown afterwards; of each sink the files."""
+        """Writes the parts that are published afterwards; returns the files of each sink."""
         tasks = {
             name: partial(_prepared, sink, come[name], Part(self.run, batch, sink=name))
             for name, sink in self.sinks.items()
-            if name in come and isinstance(sink, InTwoSteps)
+            if name in come and isinstance(sink, TwoPhase)
         }
         if threads.count == 1 or len(tasks) < 2:  # all threads of polars write one
             return {name: task() for name, task in tasks.items()}
         return threads.each(tasks)
 
 
-def _prepared(sink: InTwoSteps, frames: Sequence[pl.DataFrame], part: Part) -> Mapping[str, str]:
-    with at("sink", part.sink), writing(sink, part.sink, part.batch):
+def _prepared(sink: TwoPhase, frames: Sequence[pl.DataFrame], part: Part) -> Mapping[str, str]:
+    with activity("sink", part.sink), writing(sink, part.sink, part.batch):
         return sink.prepare(_together(frames), part)
 
 

@@ -1,4 +1,4 @@
-"""The records of stages, sources and batches, from what the engine gave."""
+"""Builds the records of stages, sources and batches."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from windowing.time import MAX_TIME
 def stage_record(
     step: StageResult, upstream: Mapping[str, Report], finished: int, sides: Mapping[str, Report]
 ) -> StageRecord:
-    """The record of one step, given where what is upstream stands, and when (us) the stage was done with the batch.
+    """Builds the record of a step, from the reports of its upstream and the time (us) at which the stage was done.
 
-    `sides`: where its other inputs stand, by their clock.
+    `sides`: the reports of its other inputs, by the name of their clock.
     """
     heard, beside = (
         {name: Upstream(report.watermark, report.idle) for name, report in reports.items()}
@@ -42,13 +42,13 @@ def stage_record(
         step.watermarks.input,
         step.watermarks.output,
         held_by(step, heard),
-        step.elements,
-        _panes(step),
-        {reason: count for reason, count in step.dropped.items() if count},
-        step.live,
-        step.keys,
-        step.bytes,
-        step.percentiles,
+        elements=step.elements,
+        panes=_panes(step),
+        dropped={reason: count for reason, count in step.dropped.items() if count},
+        live=step.live,
+        keys=step.keys,
+        bytes=step.bytes,
+        percentiles=step.percentiles,
         finished=finished,
         upstream=heard,
         window=step.holder if _holds(step) else None,
@@ -64,16 +64,16 @@ def stage_record(
 
 
 def with_letters(record: BatchRecord, lost: DeadLetterCounts, made: DeadLetterCounts) -> BatchRecord:
-    """The record with its dead letters: rows that were `lost` before they were elements, and those that steps made.
+    """Adds dead letters to the record: rows that were `lost` before they were elements, and those that steps `made`.
 
-    Sources count the former in their own records.
+    The record of each source counts its lost rows itself.
     """
     uses = lost.plus(made).uses
     return attrs.evolve(record, dead_letters=made.counts, errors={**lost.errors, **made.errors}, uses=uses)
 
 
 def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> SourceRecord:
-    """Where a source stands and what it waits for, without the counts of the batch."""
+    """The record of a source, without the counts of the batch: its watermark, and what holds that."""
     state, holder = inputs.sources[name], inputs.blocked_on(name, strategy)
     splits = {} if strategy.per_split is None else state.splits
     behind = nsmallest(MOST_SPLITS, splits, key=lambda split: (splits[split].watermark, split))
@@ -90,7 +90,7 @@ def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> Sou
 
 
 def _panes(step: StageResult) -> dict[str, int]:
-    """How many by timing, and how many earlier ones were taken back; of what are no panes of its own, how many rows."""
+    """The number of panes by timing, and of retracted ones; for rows that are not panes, only their number."""
     if PANE_RETRACTED not in step.panes.columns:  # which all panes of a grouping have, inside a step
         return {"rows": len(step.panes)} if len(step.panes) else {}
     timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(PANE_TIMING))
@@ -98,13 +98,13 @@ def _panes(step: StageResult) -> dict[str, int]:
 
 
 def held_by(step: StageResult, upstream: Mapping[str, Upstream]) -> str:
-    """What the output watermark waits for: a key and window in state, else who is furthest behind upstream."""
+    """The holder of the output watermark: a key and window in state, or the upstream that is furthest behind."""
     if step.watermarks.output >= MAX_TIME:
         return "nothing"
     return str(step.holder) if _holds(step) else furthest_behind(upstream)
 
 
 def _holds(step: StageResult) -> bool:
-    """Whether it is something in its own state that holds its output watermark."""
+    """True if the stage's own state holds its output watermark."""
     marks: Watermarks = step.watermarks
     return step.holder is not None and marks.output < min(marks.input, MAX_TIME)

@@ -1,4 +1,4 @@
-"""The folder of a run that can be continued, on whatever runner: its manifest and its lock."""
+"""The folder of a run that can be continued, on either runner: its manifest and its lock."""
 
 from __future__ import annotations
 
@@ -20,52 +20,57 @@ from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
 
 OURS: Final = "beamlike"
-"""The folder in a checkpoint that no engine below writes to."""
+"""The folder in a checkpoint to which only this package writes."""
 MANIFEST: Final = "manifest.json"
 
 
 class TextFiles(Protocol):
-    """Small files that are replaced at once. Raises `CheckpointError` where that cannot be done."""
+    """Small files that are replaced atomically. Raises `CheckpointError` if storage fails."""
 
     def latest(self, name: str) -> str | None:
-        """The text that `replace` gave last; None if there is none."""
+        """The text that was given to `replace` last; None if there is none."""
 
     def replace(self, name: str, text: str) -> None:
-        """Makes a text the one that `latest` gives; who is killed in between leaves the old one or the new."""
+        """Replaces the text of a file. A process that is killed meanwhile leaves the old text or the new one."""
 
 
 @attrs.frozen
 class CheckpointFolder:
-    """What a checkpoint has whichever runner it is of. Each says what its `files` are, and whether `has_batches`."""
+    """The parts of a checkpoint that both runners share. Each runner defines `files` and `has_batches`."""
 
     path: str
 
     @property
     def files(self) -> TextFiles:
-        """Reads and writes there."""
+        """Access to files in the checkpoint's storage."""
         raise NotImplementedError
 
     @property
     def has_batches(self) -> bool:
-        """Whether a run has begun any, as far as its engine has noted."""
+        """True if the log of the engine has a batch that a run has begun."""
         raise NotImplementedError
 
     def at(self, *names: str) -> str:
-        """A path below the project's own folder in the checkpoint, or that folder."""
+        """A path below this package's own folder in the checkpoint, or that folder."""
         return "/".join([self.path.rstrip("/"), OURS, *names])
 
+    @property
+    def dead_letters(self) -> str:
+        """The folder for dead letters that no collection of the pipeline takes."""
+        return self.at("dead-letters")
+
     def damaged(self, what: str) -> CheckpointError:
-        """The error for something in it that is not as it was written."""
+        """The error for content of the checkpoint that is not what was written."""
         return CheckpointError(
             f"the checkpoint {self.path} is damaged: {what}; restore a savepoint, or put back a copy of the whole "
             "checkpoint (an older one goes on with continue_as=), or start anew with another checkpoint"
         )
 
     def lock(self, what: str) -> Lock:
-        """Its lock, which `what` holds from now on. Raises `CheckpointError`, which says who has it.
+        """Locks the checkpoint for `what`, a description of the holder. Raises `CheckpointError` if it is locked.
 
-        On an object store nothing is locked: there, of two queries that work on one checkpoint, Spark fails the one
-        that comes second to note a batch as done.
+        An object store has no locks. If two queries run on one checkpoint there, Spark fails the one that is second to
+        commit a batch.
         """
         try:
             with stored("write", self.path):
@@ -76,10 +81,10 @@ class CheckpointFolder:
             ) from None
 
     def manifest(self) -> dict[str, Any] | None:
-        """The manifest of the run that this checkpoint is of; None for a new one.
+        """The manifest of the checkpoint's run; None for a new checkpoint.
 
-        Raises `CheckpointError` where batches were planned but there is no manifest, or not a whole one: taken for a
-        new one, it would do its last batch again under another name.
+        Raises `CheckpointError` if batches were planned but the manifest is missing or damaged: a new manifest would
+        replay the last batch under another name.
         """
         name = self.at(MANIFEST)
         text = self.files.latest(name)
@@ -93,9 +98,9 @@ class CheckpointFolder:
         )
 
     def open(self, fit: Fit, *, draining: bool) -> dict[str, Any]:
-        """The manifest of this plan: the one that is there, if the plan may go on with it, or a new one.
+        """Returns the manifest for this plan: the existing one, if the plan fits it, or a new one.
 
-        Raises `CheckpointError`, which names each stage, what differs, and what can be done.
+        Raises `CheckpointError`, which names each stage that differs, its differences, and the remedies.
         """
         saved = self.manifest() or new_manifest(fit.described)
         require_fitting(saved, fit, self.path, draining=draining)
@@ -104,15 +109,15 @@ class CheckpointFolder:
         return manifest
 
     def save(self, manifest: Mapping[str, Any]) -> None:
-        """From now on this is its manifest."""
+        """Stores the manifest."""
         self.keep(MANIFEST, manifest)
 
     def keep(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Makes or replaces a file of facts, with their checksum."""
+        """Stores a file of facts, with their checksum."""
         self.files.replace(self.at(name), json.dumps(sealed(facts), indent=1, sort_keys=True))
 
     def kept(self, name: str) -> Any:
-        """The facts that `keep` was given; None if there is no file. Raises `CheckpointError` for other content."""
+        """The facts stored by `keep`; None if there is no file. Raises `CheckpointError` for damaged content."""
         text = self.files.latest(self.at(name))
         try:
             return None if text is None else unsealed(json.loads(text))
@@ -121,9 +126,9 @@ class CheckpointFolder:
 
 
 def saved_manifest(path: str) -> dict[str, Any] | None:
-    """The manifest of a checkpoint, looked at before anything is opened; None where it cannot be read here.
+    """The manifest of a checkpoint that is not open yet; None if it cannot be read from here.
 
-    Raises `CheckpointError` for one that is damaged.
+    Raises `CheckpointError` for a damaged one.
     """
     if is_remote(path):
         return None
@@ -135,7 +140,7 @@ def saved_manifest(path: str) -> dict[str, Any] | None:
 
 
 def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: bool) -> None:
-    """Raises `CheckpointError` where a plan cannot go on with the checkpoint that has this manifest."""
+    """Raises `CheckpointError` if a plan cannot continue from the checkpoint with this manifest."""
     if saved["restoring"]:
         raise CheckpointError(
             f"the checkpoint {path} was not restored to its end; remove it, and restore the savepoint again"
@@ -160,7 +165,7 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
 
 @contextmanager
 def stored(what: str, name: str) -> Iterator[None]:
-    """Raises `CheckpointError` where storage does not let this be done with a file or folder."""
+    """Turns storage errors of the `with` block into `CheckpointError`."""
     try:
         yield
     except (OSError, pl.exceptions.ComputeError) as error:  # the second is polars' when it writes a file
@@ -168,7 +173,7 @@ def stored(what: str, name: str) -> Iterator[None]:
 
 
 def not_stored(what: str, name: str, reason: object) -> CheckpointError:
-    """The error for a file or folder of a checkpoint with which this cannot be done."""
+    """The error for a file or folder of a checkpoint that cannot be read or written."""
     return CheckpointError(
         f"cannot {what} {name}: {reason}; see to its storage (is there room, may this process read and write there?) "
         "and run again: a run goes on where it was"

@@ -1,4 +1,4 @@
-"""The clock of a machine that goes ahead by far, or is behind processing time: told in the log, with its effect."""
+"""Logs jumps of a machine's clock: far ahead, or behind processing time, with the effect on the pipeline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNUSED: Final = "nothing in this pipeline waits for processing time, but max_fu
 class ClockJumps:
     """Compares the processing times of batches with each other, and with the time that passed between them.
 
-    `clock` gives the time of this machine (us), and `steady` seconds that no setting of a clock changes. `last` is the
+    `clock` gives the time of this machine (us), and `steady` seconds of a clock that is never set. `last` is the
     processing time (us) of the newest batch, also of an earlier run on the checkpoint, if it is known.
     """
 
@@ -43,7 +43,7 @@ class ClockJumps:
     _told: bool = False
 
     def take(self, record: BatchRecord) -> None:
-        """Logs if the clock is far from where it must be at this batch."""
+        """Logs a warning if the clock at this batch is far from the expected time."""
         if steps_of(self.plan) is not None:
             return  # processing time is that of a test stream
         now, before, steady = record.processing_time, self.last, self.steady()
@@ -56,7 +56,7 @@ class ClockJumps:
             self._tell_of_standing(now, ahead)
 
     def _compare(self, batch: int, by: int, passed: int | None) -> None:
-        """Logs a step of processing time that is longer than what `passed`, which is unknown between two runs."""
+        """Logs a step of processing time that is longer than `passed`, which is unknown between two runs."""
         if by < (_LONG_AGO if passed is None else passed + _FAR):
             return
         real = "since the run before" if passed is None else f"while {_shown(passed)} passed"
@@ -86,5 +86,5 @@ class ClockJumps:
 
 
 def _shown(length: int) -> str:
-    """A length of time in whole seconds."""
+    """A duration in whole seconds."""
     return format_duration(length // 1_000_000 * 1_000_000)

@@ -19,7 +19,7 @@ import attrs
 
 from beamlike.errors import CheckpointError, PlanError, SinkError
 from beamlike.expressions.describe import describe
-from beamlike.io.sinks import Remembering, remembering
+from beamlike.io.sinks import RecordsBatches, records_batches
 from beamlike.records.cut import cut_after, last_batch, rows_given
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.checkpoint import CheckpointFolder
@@ -30,12 +30,12 @@ _LOG = logging.getLogger("beamlike")
 COPIED: Final = (
     "it has a copy of this checkpoint, and only one of the two may go on: stop that run, or give this one up"
 )
-"""The remedy where another run has the id of this one, and writes to the same place."""
+"""The remedy if another run has the same id, and writes to the same place."""
 
 
 @attrs.frozen
 class Reached:
-    """The last batch that a checkpoint has begun, and the last one that it has done; -1 if there is none."""
+    """The last batch that a checkpoint has begun, and the last one that is done; -1 if there is none."""
 
     begun: int
     done: int
@@ -44,7 +44,7 @@ class Reached:
 def require_run(
     manifest: Mapping[str, Any] | None, checkpoint: CheckpointFolder, continue_as: str | None
 ) -> None:
-    """Raises `CheckpointError` where a run should continue as another one, and there is none to continue."""
+    """Raises `CheckpointError` for `continue_as` on a checkpoint without a run."""
     if manifest is None and continue_as is not None:
         raise CheckpointError(
             f"continue_as={continue_as!r}: the checkpoint {checkpoint.path} has no run to continue; leave that out"
@@ -66,11 +66,11 @@ class CopyGuard:
     def admit(
         self, manifest: dict[str, Any], reached: Reached, continue_as: str | None, held: ExitStack
     ) -> dict[str, Any]:
-        """Returns the manifest with which the run may go on: with `continue_as`, as a run of that id.
+        """Returns the manifest with which the run may continue: with `continue_as`, as a run of that id.
 
-        Until `held` is closed, no other run of the id writes to the sinks. Raises `SinkInUse` where one does,
-        `CheckpointError` where a sink has later batches, or has batches of a run of the new id already, and
-        `SinkError` where a sink cannot be looked at.
+        Until `held` is closed, no other run of the id writes to the sinks. Raises `SinkInUse` if one does,
+        `CheckpointError` if a sink has later batches, or already has batches of a run of the new id, and `SinkError` if
+        a sink cannot be inspected.
         """
         run = manifest["run"] if continue_as is None else continue_as
         held.enter_context(hold_sinks(self.sinks.plan, run, COPIED))
@@ -125,10 +125,10 @@ class CopyGuard:
         return renamed
 
     def _cut(self, run: str, batch: int) -> None:
-        """Removes what sinks have of later batches of a run that is over, and tells of what stays."""
+        """Removes later batches of a run that is over from the sinks, and logs which rows stay."""
         with hold_sinks(self.sinks.plan, run, COPIED):
             for name, sink in self.sinks.sinks.items():
-                if not remembering(sink):
+                if not records_batches(sink):
                     told = "%s does not know its batches: rows of the run %r after batch %d come once more"
                     _LOG.warning(told, _named(name, sink), run, batch)
                     continue
@@ -140,7 +140,7 @@ class CopyGuard:
                     _LOG.warning(told, _named(name, sink), _batches(batch, latest), run, stays)
 
     def _tell_of_later(self, after: Mapping[str, Any]) -> None:
-        """A savepoint was restored: what its run has written since is written once more."""
+        """Logs that rows which the saved run wrote after its savepoint are written once more."""
         run, batch = after["run"], after["batch"]
         for name, sink, latest in self._known(run):
             if latest > batch:
@@ -151,10 +151,10 @@ class CopyGuard:
                     *(_named(name, sink), _batches(batch, latest), run),
                 )
 
-    def _known(self, run: str) -> Iterator[tuple[str, Remembering, int]]:
-        """The sinks that have batches of this run, each with the last one."""
+    def _known(self, run: str) -> Iterator[tuple[str, RecordsBatches, int]]:
+        """The sinks that have batches of this run, each with its last batch."""
         for name, sink in self.sinks.sinks.items():
-            if remembering(sink):
+            if records_batches(sink):
                 with _asking(name, sink):
                     latest = sink.latest_batch(run)
                 if latest is not None:
@@ -167,13 +167,13 @@ def _named(name: str, sink: object) -> str:
 
 
 def _batches(done: int, latest: int) -> str:
-    """The batches after one that is done."""
+    """The batches after one that is done, as text."""
     return f"batch {latest}" if latest == done + 1 else f"batches {done + 1} to {latest}"
 
 
 @contextmanager
 def _asking(name: str, sink: object) -> Iterator[None]:
-    """Raises `SinkError` where the sink cannot be looked at."""
+    """Raises `SinkError` if the sink cannot be inspected."""
     try:
         yield
     except (PlanError, SinkError):

@@ -1,4 +1,4 @@
-"""Where a run in process puts the dead letters that nobody takes: beside those of runs that go on."""
+"""The folder for dead letters without a consumer of a run in process, apart from the folders of concurrent runs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import file_name
 
 
-def folder_of_letters(pipeline: str, number: int = 1) -> str:
-    """`<pipeline>-dead-letters`, in the current folder; others of the pipeline have a number."""
+def dead_letter_folder(pipeline: str, number: int = 1) -> str:
+    """`<pipeline>-dead-letters`, in the current folder; further runs of the pipeline add a number."""
     folder = f"{file_name(pipeline, blanks=True)}-dead-letters"
     return folder if number == 1 else f"{folder}-{number}"
 
 
-def hold_letters(pipeline: str, run: str, number: int = 1) -> tuple[str, Lock]:
-    """The first folder into which no run of this name that goes on puts its own, and the lock that says so.
+def lock_dead_letters(pipeline: str, run: str, number: int = 1) -> tuple[str, Lock]:
+    """Returns the first folder that no concurrent run of this name uses, and the lock on it.
 
-    The lock lies beside the folder, which most runs do not need. Where nothing can be made, nothing is locked.
+    The lock is a file beside the folder, since most runs need no folder. If no file can be made there, nothing is
+    locked.
     """
-    folder = folder_of_letters(pipeline, number)
+    folder = dead_letter_folder(pipeline, number)
     lock = f".{folder}.part-{file_name(run)}.{JSONLines.extension}.lock"
     try:
         held = Lock.take(lock, f"the run {run!r}")
         forget_killed(folder, run, JSONLines.extension, f".{folder}.")
         return folder, held
     except InUse:
-        return hold_letters(pipeline, run, number + 1)
+        return lock_dead_letters(pipeline, run, number + 1)
     except OSError:
         return folder, Lock(lock, None)

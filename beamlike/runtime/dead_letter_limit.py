@@ -1,6 +1,6 @@
-"""The dead letters of a run so far: the first ones of each step are told, and too many fail the run.
+"""Counts the dead letters of a run, logs the first ones of each step, and fails the run if there are too many.
 
-Where nobody has said how many are too many, they are if a step could use no row at all.
+Without a limit there are too many if a step could use none of its rows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from beamlike.rows.uses import Uses
 _LOG = logging.getLogger("beamlike")
 
 ENOUGH = 1_000
-"""Of so many rows a share is judged; of fewer only at the end of the run, as one bad row may be the first of them."""
+"""The least number of rows for judging a share before the end of the run: one bad row may be the first of few."""
 
 FEW = 2
-"""Of so many rows a step must have used one at the end of the run: a single one may just be bad."""
+"""A step that received this many rows must have used one by the end of the run: a single row may just be bad."""
 
 
 @attrs.frozen
 class Counts:
-    """How many rows the sources gave, how many dead letters each step made, and which steps could use some row."""
+    """The rows that the sources gave, the dead letters that each step made, and the steps that could use a row."""
 
     rows: int = 0
     letters: Mapping[str, int] = attrs.field(factory=dict)
@@ -34,19 +34,19 @@ class Counts:
 
     @classmethod
     def of(cls, record: BatchRecord) -> Counts:
-        """Of a batch."""
+        """The counts of a batch."""
         rows = sum(source.elements + source.dead_letters for source in record.sources.values())
         return cls(rows, dict(record.set_aside), record.uses)
 
     def plus(self, later: Counts) -> Counts:
-        """Of both."""
+        """The sum of both counts."""
         letters = Counter(self.letters) + Counter(later.letters)
         return Counts(self.rows + later.rows, dict(letters), self.uses.then(later.uses))
 
 
 @attrs.frozen
 class Counted:
-    """What is counted over the batches of runs that go on from each other: of those `before` the last one, and of it.
+    """The counts over the batches of consecutive runs: those `before` the last batch, and those of it.
 
     `batch` is the number of the last one, which may be run again.
     """
@@ -57,26 +57,26 @@ class Counted:
 
     @property
     def total(self) -> Counts:
-        """Of all batches."""
+        """The counts of all batches."""
         return self.before.plus(self.last)
 
     def then(self, record: BatchRecord) -> Counted:
-        """After one more batch; one that is run again counts once."""
+        """The counts including one more batch. A replayed batch is counted once."""
         before = self.before if record.batch == self.batch else self.total
         return Counted(record.batch, before, Counts.of(record))
 
 
 def _nobody(counted: Counted) -> None:
-    """Keeps nothing: the run cannot be gone on with."""
+    """Stores nothing: no run can continue this one."""
 
 
 @attrs.define
 class DeadLetterLimit:
-    """Counts over the batches of a run. `limit`: how many dead letters it may have, or which share of the rows read.
+    """Counts dead letters over the batches of a run. `limit`: their greatest number, or their share of the rows read.
 
-    Without it, each step must have used one of its first `ENOUGH` rows; at the end, one of those that it had.
-    `counted` is what runs before this one have counted, which is not judged again; `keep` is given what a run has to
-    know that goes on. `exceeded` is what it has raised.
+    Without a limit, each step must have used one of its first `ENOUGH` rows, and at the end, one of its rows. `counted`
+    are the counts of earlier runs, which are not judged again; `keep` receives the counts that a later run needs.
+    `exceeded` is the error that was raised.
     """
 
     limit: int | float | None = None
@@ -87,11 +87,11 @@ class DeadLetterLimit:
 
     @property
     def total(self) -> Counts:
-        """Of all batches."""
+        """The counts of all batches."""
         return self.counted.total
 
     def take(self, record: BatchRecord) -> None:
-        """One more batch; one that is run again counts once. Raises `TooManyDeadLetters`."""
+        """Adds a batch. A replayed batch is counted once. Raises `TooManyDeadLetters`."""
         self.counted = self.counted.then(record)
         # Each run tells of its first ones. Those of a step before a watermark count, and are told, as the source's.
         for step in sorted(record.errors.keys() & record.set_aside.keys() - self._errors.keys()):
@@ -111,11 +111,11 @@ class DeadLetterLimit:
                 self.keep(self.counted)
 
     def end(self) -> None:
-        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        """Judges the counts at the end of the run. Raises `TooManyDeadLetters`."""
         self._require(self._errors, 0, FEW)
 
     def _require(self, errors: Mapping[str, str], rows: int, of_a_step: int) -> None:
-        """Raises `TooManyDeadLetters` for these, judged of so many rows of the run, and of so many of a step."""
+        """Raises `TooManyDeadLetters` for these counts, judged from this number of rows of the run, or of a step."""
         if not errors:
             return
         try:
@@ -139,7 +139,7 @@ class DeadLetterLimit:
             )
 
     def _require_uses(self, errors: Mapping[str, str], *, enough: int) -> None:
-        """Raises `TooManyDeadLetters` for a step that could use none of so many rows, if nobody has set a limit."""
+        """Raises `TooManyDeadLetters` for a step that used none of that many rows, if there is no limit."""
         none = {step: unused for step, unused in self.total.uses.none.items() if step in errors}
         if self.limit is not None or not none:
             return

@@ -1,4 +1,4 @@
-"""Elements that stages drop: why, what can be done about it, and which share of them the log is told of."""
+"""Elements that stages drop: their number, the reasons, and the remedies."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from beamlike.records.model import BatchRecord, StageRecord
 from beamlike.runtime.file_order import NO_ORDER
 from beamlike.steps.sides import InPanes
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
+from stages.operator import side_name
 
 _LOG = logging.getLogger("beamlike")
 
 USUAL: Final = 0.01
-"""Which share of its elements a stage may drop without a word in the log."""
+"""The share of its elements that a stage may drop without a log message."""
 
 ENOUGH: Final = 1_000
-"""Of so many elements a share is judged; of fewer at the end of the run."""
+"""A share is judged from this many elements on; fewer are judged at the end of the run."""
 
 WHY: Final[Mapping[str, str]] = {
     LATE: "came later than the allowed lateness",
     CLOSED_WINDOW: "came after the trigger of their windows had finished",
     NO_WINDOW: "were in a gap between windows",
 }
-"""What the reasons mean."""
+"""The meaning of each reason."""
 
 _HELP: Final[Mapping[str, str]] = {
     LATE: "give more allowed_lateness=, or the source a watermark with a larger bound",
@@ -41,19 +42,19 @@ _HELP: Final[Mapping[str, str]] = {
 
 @attrs.define
 class Placed:
-    """How many elements came to a stage, and how many it dropped, by reason; each counts in every window it is in."""
+    """The elements that arrived at a stage, and those that it dropped, by reason, counted in each of their windows."""
 
     count: int = 0
     dropped: Counter[str] = attrs.field(factory=Counter)
 
     def add(self, stage: StageRecord) -> None:
-        """What came in one more batch."""
+        """Adds the counts of a batch."""
         self.count += stage.placed or 0
         self.dropped.update(stage.dropped)
 
 
 def dropped_rows(plan: Plan, batches: Iterable[BatchRecord]) -> Iterator[str]:
-    """For each stage and reason: how many elements of how many, and where they are or what can be done."""
+    """For each stage and reason: the number of dropped elements, their share, and their collection or a remedy."""
     stages: defaultdict[str, Placed] = defaultdict(Placed)
     for record in batches:
         for name, stage in record.stages.items():
@@ -71,12 +72,12 @@ def takers_of_late(plan: Plan, stage: str) -> list[str]:
 
 
 @attrs.define
-class Drops:
-    """Tells the log where a stage drops more than is `USUAL` of what came since it was last looked at.
+class DroppedCounts:
+    """Logs when a stage has dropped more than the `USUAL` share of its elements since the last check.
 
-    A stage is looked at whenever `ENOUGH` elements have come, however they are spread over batches, and at the end. It
-    is told the first time, and again when it has dropped twice as much as then: a run that goes on for months says so
-    a few dozen times. What a collection takes is not lost, and not told.
+    A stage is checked whenever `ENOUGH` elements have arrived, in however many batches, and at the end. The log reports
+    it the first time, and again when the stage has dropped twice as many: a few dozen messages in a run of months.
+    Elements that a collection receives are not lost, and not reported.
     """
 
     plan: Plan
@@ -85,7 +86,7 @@ class Drops:
     _told: Counter[str] = attrs.field(factory=Counter)
 
     def take(self, record: BatchRecord) -> None:
-        """One more batch."""
+        """Adds a batch."""
         for name, stage in record.stages.items():
             since = self._since.setdefault(name, Placed())
             since.add(stage)
@@ -94,7 +95,7 @@ class Drops:
                 self._look(name, f"batch {record.batch}")
 
     def end(self) -> None:
-        """No more batches are to come."""
+        """Checks all stages at the end of the run."""
         for name in list(self._since):
             self._look(name, "the last batch")
 
@@ -119,7 +120,7 @@ class Drops:
 
 
 def _as_they(reason: str) -> str:
-    """Why elements were dropped; a reason of another operator stands for itself."""
+    """The reason for which elements were dropped, as text. Reasons of a user's operator are quoted."""
     return f"as they {WHY[reason]}" if reason in WHY else f"by the reason {reason!r}"
 
 
@@ -131,10 +132,10 @@ def _advice(plan: Plan, stage: str, reasons: list[str]) -> str:
 
 
 def _collected(plan: Plan, stage: str) -> str:
-    """How they become a collection; a stage that was made for a side of a step is no collection of the user's."""
+    """The step that makes a collection of them. A stage made for a side input has no collection of its own."""
     for route in plan.stages[stage].routes:
         if any(isinstance(step, InPanes) for step in route.steps):
-            step, side = route.consumer.removesuffix(LOOKUP), route.role.removeprefix("side.")
+            step, side = route.consumer.removesuffix(LOOKUP), side_name(route.role)
             return f".late(side=...) of {step!r} gives these rows of {side!r} as a collection"
     return "its .late() gives them as a collection"
 

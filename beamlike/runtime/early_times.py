@@ -1,4 +1,4 @@
-"""A hint for event times that seem to be in another unit than was said: seconds as milliseconds are in January 1970."""
+"""Warns about event times in January 1970, which are often seconds that were declared as milliseconds."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _LOG = logging.getLogger("beamlike")
 
 _JANUARY: Final = range(-31 * DAY, 31 * DAY)  # a watermark may be behind the times
 _COARSER: Final = {"ms": "'s'", "us": "'ms' or 's'", "ns": "'us', 'ms' or 's'"}
-"""The units that whole numbers may be in where they are said to be in this one; of seconds there is none."""
+"""For each declared unit, the units that whole numbers may really have. Seconds have none."""
 
 
 @attrs.define
 class EarlyTimes:
-    """Looks at the watermark of each source after the first batch in which something has come of it."""
+    """Checks the watermark of each source after the first batch with elements of it."""
 
     plan: Plan
     _looked: set[str] = attrs.field(factory=set)
 
     def take(self, record: BatchRecord) -> None:
-        """One more batch."""
+        """Checks the sources of a batch."""
         for name, source in record.sources.items():
             if source.elements and name not in self._looked:
                 self._looked.add(name)

@@ -1,6 +1,6 @@
-"""What flows between operators: envelopes, few and large, addressed to a shard of a stage or to a sink.
+"""Envelopes, which carry rows and messages between operators: few and large, to a shard of a stage or to a sink.
 
-A data payload is a chunk of thousands of rows; watermarks, summaries and records travel in band beside them.
+A data payload is a chunk of thousands of rows. Watermarks, summaries and records travel in band beside them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ ARROW: Final = pa.schema(
 DDL: Final = "shard int, target string, origin string, kind string, sequence bigint, payload binary"
 
 CHUNK_BYTES: Final = 4_000_000
-"""About how large a data payload may be: Spark's shuffle and Python both handle some megabytes well."""
+"""The approximate size limit of a data payload: Spark's shuffle and Python both handle some megabytes well."""
 
 _PIECE_ROWS: Final = 10_000
-"""Of rows that may go to any shard, those of a task are divided among several if each gets so many."""
+"""The least number of rows per shard for which rows that may go to any shard are divided."""
 
 RECORDS: Final = "@records"
-"""The target of what only the driver wants to know."""
+"""The target of messages for the driver."""
 
 
 def _payload(content: bytes | pl.DataFrame) -> bytes:
@@ -54,7 +54,7 @@ def _payload(content: bytes | pl.DataFrame) -> bytes:
 class Envelope:
     """One row between operators. `shard` is the label of a partition; (origin, sequence) orders its payloads.
 
-    Its content is the payload, or the rows that are packed as one when they leave this process.
+    Its content is the payload, or the rows, which are packed as a payload when they leave this process.
     """
 
     shard: int
@@ -66,11 +66,11 @@ class Envelope:
 
     @property
     def payload(self) -> bytes:
-        """As bytes."""
+        """The content as bytes."""
         return _payload(self.content)
 
     def sealed(self) -> Envelope:
-        """As it leaves this process."""
+        """The envelope with its content as bytes, to leave this process."""
         return attrs.evolve(self, content=self.payload)
 
     def frame(self) -> pl.DataFrame:
@@ -78,17 +78,17 @@ class Envelope:
         return unpacked(self.content) if isinstance(self.content, bytes) else self.content
 
     def message(self) -> Message:
-        """What another payload says."""
+        """The message in a payload that is not data."""
         return from_json(MESSAGES[self.kind], self.payload)
 
 
 def note(shard: int, target: str, origin: str, message: Message) -> Envelope:
-    """An envelope with a message."""
+    """Creates an envelope with a message."""
     return Envelope(shard, target, origin, message.kind, 0, to_json(message, ordered=True))
 
 
 def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
-    """Envelopes as rows."""
+    """Converts envelopes to rows."""
     columns = [[getattr(envelope, name) for envelope in envelopes] for name in ARROW.names]
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, ARROW, strict=True)], schema=ARROW
@@ -97,10 +97,10 @@ def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
 
 @attrs.frozen(slots=False)
 class Topology:
-    """Where envelopes go: the label of each shard, which shards a stage has, and what places its rows.
+    """The addresses of envelopes: the label of each shard, the shards of each stage, and the keys that place its rows.
 
     Labels are chosen so that Spark's hash puts each on a partition of its own. `inputs` are those of all stages, by
-    address, and `operators` what is inside of these.
+    address, and `operators` those of the stages, by name.
     """
 
     labels: tuple[int, ...]
@@ -123,27 +123,27 @@ class Topology:
         return frozenset(name for name, role in map(addressed, self.inputs) if role == MAIN)
 
     def shards(self, stage: str) -> tuple[int, ...]:
-        """The shards of a stage: all of them, or one where there is nothing to spread by."""
+        """The shards of a stage: all of them, or a single one if its rows have nothing to spread by."""
         if self.inputs[stage].shared:
             return tuple(range(len(self.labels)))
         return (zlib.crc32(stage.encode()) % len(self.labels),)
 
     def origins(self, producer: str) -> tuple[str, ...]:
-        """The names under which a source or a stage reports its watermark."""
+        """The names under which a source or stage reports its watermark."""
         if producer not in self.stages:
             return (producer,)
         return tuple(shard_name(producer, shard) for shard in self.shards(producer))
 
     def label_of(self, origin: str) -> int:
-        """A label for what may go anywhere, spread by where it comes from."""
+        """A label for content that may go to any shard, derived from its origin."""
         return self.labels[zlib.crc32(origin.encode()) % len(self.labels)]
 
     def lift(self, target: str, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows of a source's task, for an address: if that is a stage's, the fewest that tell it the same."""
+        """Pre-aggregates rows of a source's task, if their address is that of a stage; other rows stay as they are."""
         return self.operators[target].shrunk(frame) if target in self.operators else frame
 
     def data(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
-        """The rows on their way to a stage's shards or to a sink, in chunks, numbered from `sequence`."""
+        """Envelopes with the rows for a stage's shards or for a sink, in chunks numbered from `sequence`."""
         if target in self.inputs and self.inputs[target].placed == "everywhere":
             yield from self.copies(target, frame, origin, sequence)
             return
@@ -153,7 +153,7 @@ class Topology:
                 sequence += 1
 
     def copies(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
-        """The rows on their way to every shard of a stage."""
+        """Envelopes with all rows for every shard of a stage."""
         labels = [self.labels[shard] for shard in self.shards(addressed(target)[0])]
         for number, chunk in enumerate(_chunks(frame) if len(frame) else (), start=sequence):
             payload = packed(chunk)
@@ -179,14 +179,14 @@ class Topology:
                 yield self.labels[shard[0]], parts[shard]
 
     def _spread(self, frame: pl.DataFrame, piece: str) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Pieces for some shards, which begin with one that follows from the name of the whole."""
+        """Slices of rows for some shards; the first shard follows from the name of the slice's origin."""
         pieces = min(len(self.labels), -(-len(frame) // _PIECE_ROWS))
         first = zlib.crc32(piece.encode())
         for number, part in enumerate(frame.iter_slices(-(-len(frame) // pieces))):
             yield self.labels[(first + number) % len(self.labels)], part
 
     def broadcast(self, consumer: str, origin: str, message: Message) -> Iterator[Envelope]:
-        """The same message for every shard of a stage."""
+        """Envelopes with the same message for every shard of a stage."""
         for shard in self.shards(consumer):
             yield note(self.labels[shard], consumer, origin, message)
 

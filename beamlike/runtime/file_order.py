@@ -1,4 +1,4 @@
-"""Tells where files are read in an order that makes their rows late."""
+"""Logs when files are read in an order that makes their rows late."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 from beamlike.io.sources import ReadInFiles
 from beamlike.runtime.dead_letter_limit import rows_text
-from beamlike.runtime.ingest import Newest
+from beamlike.runtime.ingested import Newest
 from windowing.time import format_time
 
 NO_ORDER: Final = "docs/watermarks.md#files-in-no-order says which watermark suits files in no order"
@@ -19,17 +19,17 @@ _LOG = logging.getLogger("beamlike")
 
 @attrs.define
 class FileOrder:
-    """What the log of a run says of it: one line for each source, when it happens first."""
+    """Checks the order of files, and logs the first problem of each source."""
 
     told: set[str] = attrs.field(factory=set)
     before: dict[str, frozenset[str]] = attrs.field(factory=dict)
-    """Of each source, the files of the batch before."""
+    """The files of the batch before, by source."""
 
     def look(self, name: str, source: object, newest: Newest, watermark: int) -> None:
-        """After a batch with these files, before which the watermark of the source was there.
+        """Checks the files of a batch against the watermark that their source had before it.
 
-        A file all of whose rows are late came after others that it should have come before. Where only some are, that
-        may be how late events are.
+        If all rows of a file are late, the file was read after others that should have followed it. If only some are,
+        the events themselves may be late.
         """
         before = self.before.get(name, frozenset())
         if newest:

@@ -1,4 +1,4 @@
-"""HTML as notebooks show it. All text that is not ours is escaped."""
+"""HTML for notebooks. Text from outside this package is escaped."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def page(title: str, *parts: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows of text below their heads; heads that are all empty are left out."""
+    """A table of text below its heads. Heads that are all empty are left out."""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads) if any(heads) else ""
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table>{head and f'<thead><tr>{head}</tr></thead>'}<tbody>{body}</tbody></table>"
 
 
 def bullets(lines: Iterable[str]) -> Iterator[str]:
-    """A list of lines; nothing where there are none."""
+    """A list of lines; nothing if there are none."""
     if items := "".join(f"<li>{escape(line)}</li>" for line in lines):
         yield f"<ul>{items}</ul>"

@@ -1,4 +1,4 @@
-"""What a stage knows of everything upstream, kept in its store between two batches."""
+"""The inputs of a stage, that is its knowledge of everything upstream, stored between two batches."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from stages.progress.inputs import Inputs
 from stages.state.store import StateStore
 
 INPUTS: Final = "inputs"
-"""Where a shard of a stage keeps its `Inputs`: whatever has taken a step has them."""
+"""The key under which a shard of a stage stores its `Inputs`. Each shard that has taken a step has it."""
 
 
 def load_inputs(stage: str, store: StateStore) -> Inputs:
-    """What a shard of the stage knows of everything upstream; nothing before its first step."""
+    """Loads the inputs of a shard of the stage; empty before its first step."""
     value = store.get(stage, INPUTS)
     return Inputs() if value is None else from_json(Inputs, value)
 
 
 def keep_inputs(stage: str, store: StateStore, inputs: Inputs) -> None:
-    """Keeps that for the next step."""
+    """Stores the inputs for the next step."""
     store.put(stage, INPUTS, to_json(inputs, ordered=True))

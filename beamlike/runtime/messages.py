@@ -1,4 +1,4 @@
-"""What tasks tell beside rows: each other where watermarks are, and the driver what they have done.
+"""Messages between tasks beside the rows: watermarks for other tasks, and records for the driver.
 
 Each kind of message is a class, whose fields are its JSON.
 """
@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 import attrs
 
 from beamlike.records.model import SourceRecord, StageRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
-from beamlike.runtime.ingest import Ingested, Newest
-from beamlike.runtime.source_turns import SourceTurn
+from beamlike.runtime.ingested import Ingested, Newest, SourceTurn
+from stages.facts import SPARSE
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary
 
 
 class Kind(StrEnum):
-    """What a payload is: rows, or a message of a class below."""
+    """The kind of a payload: rows, or one of the messages below."""
 
     DATA = "data"
     SUMMARY = "summary"
@@ -33,7 +34,7 @@ class Kind(StrEnum):
 
 @attrs.frozen
 class SummaryMessage:
-    """From a task of a source to the stages that read it: what it saw, whether that is the end, and when (us)."""
+    """From a task of a source to the stages that read it: its summary, whether it has ended, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.SUMMARY
 
@@ -44,7 +45,7 @@ class SummaryMessage:
 
 @attrs.frozen
 class ReportMessage:
-    """From a shard of a stage to the stages that read it: where it stands, and when (us)."""
+    """From a shard of a stage to the stages that read it: its report, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.REPORT
 
@@ -54,7 +55,7 @@ class ReportMessage:
 
 @attrs.frozen
 class SourceCounts:
-    """How many rows a task read, how many were elements, and how many never became any."""
+    """The rows that a task read, those that became elements, and those that never did."""
 
     read: int
     elements: int
@@ -63,45 +64,60 @@ class SourceCounts:
 
 @attrs.frozen
 class SourceMessage:
-    """From a task of a source to the driver: what the stages hear, and what became of the rows, at `now` (us)."""
+    """From a task of a source to the driver: its summary, and the counts of its rows, at `now` (us)."""
 
     kind: ClassVar[Kind] = Kind.SOURCE
 
     summary: SourceSummary
     ended: bool
     now: int
-    source: SourceCounts
-    newest: Newest
-    lost: DeadLetterCounts
-    letters: DeadLetterCounts
+    source: SourceCounts = attrs.field(kw_only=True)
+    newest: Newest = attrs.field(kw_only=True)
+    lost: DeadLetterCounts = attrs.field(kw_only=True)
+    dead_letters: DeadLetterCounts = attrs.field(kw_only=True)
+    left_out: Mapping[str, str] = attrs.field(factory=dict, kw_only=True, metadata=SPARSE)
 
     @property
     def turn(self) -> SourceTurn:
-        """What it has to tell of the batch."""
-        return SourceTurn(self.source.read, self.source.elements, self.source.dead_letters, self.newest)
+        """The counts of the task in the batch."""
+        counts = self.source
+        return SourceTurn(
+            counts.read, counts.elements, counts.dead_letters, self.newest, left_out=self.left_out
+        )
 
     @classmethod
-    def of(cls, ingested: Ingested, now: int, *, ended: bool) -> SourceMessage:
-        """Of all that the task has ingested."""
-        counts = SourceCounts(ingested.read, ingested.elements, ingested.dead_letters)
-        return cls(ingested.summary, ended, now, counts, ingested.newest, ingested.lost, ingested.letters)
+    def of(
+        cls, ingested: Ingested, now: int, *, ended: bool, left_out: Mapping[str, str] = MappingProxyType({})
+    ) -> SourceMessage:
+        """Creates the message for all that the task has ingested; `left_out` is that of `SourceRecord`."""
+        counts = SourceCounts(ingested.read, ingested.elements, ingested.lost.total)
+        return cls(
+            ingested.summary,
+            ended,
+            now,
+            source=counts,
+            newest=ingested.newest,
+            lost=ingested.lost,
+            dead_letters=ingested.dead_letters,
+            left_out=left_out,
+        )
 
 
 @attrs.frozen
 class StageMessage:
-    """From a shard of a stage to the driver: its record, those of the sources that it reads, and when (us)."""
+    """From a shard of a stage to the driver: its record, those of the sources that it reads, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.STAGE
 
     stage: StageRecord
     sources: Mapping[str, SourceRecord]
-    letters: DeadLetterCounts
+    dead_letters: DeadLetterCounts
     now: int
 
 
 @attrs.frozen
 class SinkMessage:
-    """From a task that has written to a sink to the driver: how many rows, and which files are to be shown as what."""
+    """From a task that wrote to a sink to the driver: its number of rows, and the named files to publish."""
 
     kind: ClassVar[Kind] = Kind.SINK
 
@@ -111,7 +127,7 @@ class SinkMessage:
 
 @attrs.frozen
 class AgainMessage:
-    """From a task to the driver: that there was an attempt at it before."""
+    """From a task to the driver: an earlier attempt at the task exists."""
 
     kind: ClassVar[Kind] = Kind.AGAIN
 
@@ -122,4 +138,4 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
     message.kind: message
     for message in (SummaryMessage, ReportMessage, SourceMessage, StageMessage, SinkMessage, AgainMessage)
 }
-"""The class of the messages of each kind."""
+"""The class of each kind of message."""

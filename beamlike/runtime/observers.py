@@ -1,4 +1,4 @@
-"""Who is told of each batch when it is done: in one order, whatever runs it."""
+"""The observers of a run, which receive each batch when it is done: in the same order on both runners."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.clock_jumps import ClockJumps
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.drops import Drops
+from beamlike.runtime.drops import DroppedCounts
 from beamlike.runtime.early_times import EarlyTimes
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 
 OnBatch: TypeAlias = Callable[[BatchRecord], object]
-"""A function of the user's that is called with the record of each batch."""
+"""A user's function that is called with the record of each batch."""
 
 
 @attrs.frozen
-class Losses:
-    """What a run loses, told in the log: elements that stages drop, and dead letters, of which too many fail it."""
+class LossReport:
+    """Logs the losses of a run: elements that stages drop, and dead letters. Too many dead letters fail the run."""
 
-    drops: Drops
+    drops: DroppedCounts
     limit: DeadLetterLimit
 
     @classmethod
-    def of(cls, plan: Plan, limit: DeadLetterLimit) -> Losses:
-        """Of a run of this plan."""
-        return cls(Drops(plan), limit)
+    def of(cls, plan: Plan, limit: DeadLetterLimit) -> LossReport:
+        """Creates the report for a run of this plan."""
+        return cls(DroppedCounts(plan), limit)
 
     def take(self, record: BatchRecord) -> None:
-        """One more batch. Raises `TooManyDeadLetters`."""
+        """Adds a batch. Raises `TooManyDeadLetters`."""
         self.drops.take(record)
         self.limit.take(record)
 
     def end(self) -> None:
-        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        """Reports what is left at the end of the run. Raises `TooManyDeadLetters`."""
         self.drops.end()
         self.limit.end()
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Observers:
-    """Tells of a batch in this order: its record, the terminal, the user's `on_batch`, the log, and what is lost last.
+    """Passes a batch on in this order: its record, the terminal, the user's `on_batch`, the log, and losses last.
 
-    So a record is there before anybody acts on it, and what fails the run has been told.
+    So the record is stored before `on_batch` is called, and the batch that fails a run has been reported.
     """
 
     outcome: Outcome
@@ -56,34 +56,44 @@ class Observers:
     on_batch: OnBatch | None
     times: EarlyTimes
     clock: ClockJumps
-    losses: Losses
+    losses: LossReport
 
     @classmethod
     def of(
         cls,
         plan: Plan,
         limit: DeadLetterLimit,
+        *,
         outcome: Outcome,
         progress: Progress,
         on_batch: OnBatch | None,
         clock: Callable[[], int],
+        last_time: int | None = None,
     ) -> Observers:
-        """Of a run of this plan, on a machine with this `clock` (us)."""
+        """Creates the observers of a run of this plan. `clock` gives the time of this machine (us).
+
+        `last_time`: the processing time (us) of the last batch of an earlier run on the checkpoint, if it is known.
+        """
         return cls(
-            outcome, progress, on_batch, EarlyTimes(plan), ClockJumps(plan, clock), Losses.of(plan, limit)
+            outcome=outcome,
+            progress=progress,
+            on_batch=on_batch,
+            times=EarlyTimes(plan),
+            clock=ClockJumps(plan, clock, last_time),
+            losses=LossReport.of(plan, limit),
         )
 
     def take(self, record: BatchRecord) -> None:
-        """One more batch. Raises `TooManyDeadLetters`, and what `on_batch` raises."""
+        """Reports a batch. Raises `TooManyDeadLetters`, and what `on_batch` raises."""
         self.outcome.write(record)
         self.progress.update(record)
         if self.on_batch is not None:
-            with at("callback", "on_batch"):
+            with activity("callback", "on_batch"):
                 self.on_batch(record)
         self.times.take(record)
         self.clock.take(record)
         self.losses.take(record)
 
     def end(self) -> None:
-        """No more batches are to come. Raises `TooManyDeadLetters`."""
+        """Ends the reports of the run. Raises `TooManyDeadLetters`."""
         self.losses.end()

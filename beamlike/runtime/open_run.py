@@ -1,7 +1,8 @@
-"""A run on a checkpoint from its start on, whatever runs it: its sinks are ready, and it can be told of."""
+"""A run on a checkpoint with its sinks started and its observers ready, on any runner."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -11,17 +12,16 @@ from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import CheckpointFolder
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.observers import Observers, OnBatch
-from beamlike.runtime.outcome import Outcome, Storing
+from beamlike.runtime.outcome import Outcome, RecordHooks
 from beamlike.runtime.progress import Progress
 from beamlike.runtime.run_sinks import RunSinks
-from beamlike.system.in_hand import Desk
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class OpenRun:
-    """What a run has open: where it writes, and who is told of its batches.
+    """The open parts of a run: its sinks, its records, and the observers of its batches.
 
-    `may_replay`: whether a batch may have been begun before, as an earlier run was on this checkpoint.
+    `may_replay`: True if an earlier run on this checkpoint may have begun the first batch.
     """
 
     checkpoint: CheckpointFolder
@@ -38,34 +38,52 @@ class OpenRun:
         plan: Plan,
         checkpoint: CheckpointFolder,
         manifest: dict[str, Any],
+        *,
         sinks: RunSinks,
         limit: DeadLetterLimit,
-        desk: Desk,
+        clock: Callable[[], int],
         on_batch: OnBatch | None,
         held: ExitStack,
-        *,
         progress: Progress,
         records: str | None,
+        hooks: RecordHooks,
         tasks: bool = False,
-        storing: Storing | None = None,
+        last_time: int | None = None,
     ) -> Self:
-        """Has the sinks made ready, unless they are. What is to be let go of at the end is put into `held`.
+        """Starts the sinks, unless an earlier run did. Adds to `held` what must be closed at the end of the run.
 
-        `records`, `tasks` and `storing` are as `Outcome` has them. `progress` is shown from now on.
+        `records`, `clock`, `tasks` and `hooks` are those of `Outcome.open`, `last_time` that of `Observers.of`.
+        `progress` is shown from now on.
         """
         may_replay = manifest["begun"]
         if not may_replay:
             sinks.start(restored=manifest.get("restored", False))
             manifest["begun"] = True
             checkpoint.save(manifest)
-        outcome = Outcome.open(records, plan, desk, fresh=False, tasks=tasks, storing=storing)
+        outcome = Outcome.open(records, plan, clock, fresh=False, tasks=tasks, hooks=hooks)
         outcome.followed_by(on_batch)
         held.callback(outcome.close, "failed")
         held.callback(progress.close)
-        observers = Observers.of(plan, limit, outcome, progress, on_batch, desk.clock)
-        return cls(checkpoint, manifest, sinks, outcome, progress, observers, may_replay)
+        observers = Observers.of(
+            plan,
+            limit,
+            outcome=outcome,
+            progress=progress,
+            on_batch=on_batch,
+            clock=clock,
+            last_time=last_time,
+        )
+        return cls(
+            checkpoint=checkpoint,
+            manifest=manifest,
+            sinks=sinks,
+            outcome=outcome,
+            progress=progress,
+            observers=observers,
+            may_replay=may_replay,
+        )
 
     def note(self, fact: str, *, holds: bool = True) -> None:
-        """From now on this is so, or is no longer, also for later runs on the checkpoint."""
+        """Stores in the manifest that a fact holds from now on, or no longer, also for later runs."""
         self.manifest[fact] = holds
         self.checkpoint.save(self.manifest)

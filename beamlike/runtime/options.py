@@ -1,21 +1,49 @@
-"""What may be given to a runner."""
+"""The options of runners, and their validators."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import os
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 import attrs
 
 from beamlike.errors import nearest
 from beamlike.logical.names import require_name
+from beamlike.records.model import BatchRecord
 from windowing.time import Duration, microseconds
 
 AVAILABLE_NOW: Final = "available_now"
-"""The trigger of a run that takes what is there, and ends."""
+"""The trigger of a run that processes the available input, and ends."""
 
 
 Trigger = Duration
-"""When batches begin: `AVAILABLE_NOW`, or the least time from one to the next."""
+"""The trigger of batches: `AVAILABLE_NOW`, or the least time from one batch to the next."""
+
+
+class RunOptions(Protocol):
+    """The options that both runners have for a run."""
+
+    @property
+    def checkpoint(self) -> str | None: ...
+
+    @property
+    def trigger(self) -> Trigger: ...
+
+    @property
+    def drain(self) -> bool: ...
+
+    @property
+    def records(self) -> str | os.PathLike[str] | None: ...
+
+    @property
+    def on_batch(self) -> Callable[[BatchRecord], None] | None: ...
+
+    @property
+    def quiet(self) -> bool: ...
+
+    @property
+    def continue_as(self) -> str | None: ...
 
 
 def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -34,7 +62,7 @@ def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: Any) -> No
 
 
 def seconds(interval: Trigger) -> float:
-    """The length of an interval."""
+    """The length of an interval in seconds."""
     return microseconds(interval) / 1_000_000
 
 
@@ -46,6 +74,6 @@ def is_positive(owner: object, attribute: attrs.Attribute[Any], value: object) -
 
 
 def is_run_id(owner: object, attribute: attrs.Attribute[str | None], value: object) -> None:
-    """Requires one line of text, as for all names. Raises `PlanError`."""
+    """Raises `PlanError` unless the value is one line of text, as all names are."""
     if value is not None:
         require_name(value, "run")

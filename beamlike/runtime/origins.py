@@ -1,4 +1,4 @@
-"""Who sends rows and reports: the names of shards and of tasks."""
+"""The names of senders of rows and reports: shards and tasks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def shard_name(stage: str, shard: int) -> str:
 
 
 def sender(origin: str) -> str:
-    """The source or stage that rows are from: their origin has, after its name, the task or shard that sent them."""
+    """The source or stage that sent rows: the part of their origin before the name of the task or shard."""
     stage, unit, _ = origin.partition(UNIT)
     return stage if unit else origin.rpartition(":")[0]

@@ -1,11 +1,11 @@
-"""What a run tells of itself in files: its records, what it is at, and how it came to its end."""
+"""The files in which a run reports itself: its records, its status file, and how it ended."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TypeAlias
@@ -15,117 +15,135 @@ import attrs
 from beamlike.errors import RunError
 from beamlike.plan.model import Plan
 from beamlike.plan.run_graph import describe_run
-from beamlike.records.keys_seen import damaged_keys, keys_of
+from beamlike.plan.stepped import steps_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
-from beamlike.records.slips import RunSlip, tasks_of, with_tasks
+from beamlike.records.seen_keys import damaged_keys, keys_of
+from beamlike.records.status_files import RunStatusFile, task_folder_of, with_tasks
 from beamlike.records.writer import RecordWriter
-from beamlike.system.in_hand import Desk, Follower
+from beamlike.system.activity import ActivityTracker, Follower
 
 Storing: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Is entered to write a record: it says what a failure of the storage means."""
+"""A context manager around each write of records, which raises the error for a failure of the storage."""
 
 _LOG = logging.getLogger("beamlike")
 _OURS = re.compile(r".+-\d+(\.new)?")
 
 
-@attrs.define(eq=False)
-class Outcome:
-    """The records of a run, if somebody wants them, and the desk where it keeps what it is at.
+@attrs.frozen(eq=False)
+class RecordHooks:
+    """A runner's part in the records of its run.
 
-    `tasks` is the folder in which tasks note what they are at, where there is one. `later` takes what has to be done
-    before the batch counts as done, which by default is done at once.
+    `storing`: the errors of their storage, by default `RunError`. `later` receives tasks that must be done before the
+    batch counts as done; by default it runs them at once. `changed` returns, by
+    source, the files that changed since the last call, as in `SourceRecord`.
     """
 
-    desk: Desk
-    _writer: RecordWriter | None = None
-    _slip: RunSlip | None = None
-    tasks: str | None = None
-    storing: Storing = nullcontext
+    storing: Storing | None = None
     later: Callable[[Callable[[], object]], object] = lambda task: task()
+    changed: Callable[[], Mapping[str, Mapping[str, str]]] = dict
+
+
+@attrs.define(eq=False)
+class Outcome:
+    """The records of a run, if it writes any, and its activity tracker.
+
+    `tasks`: the folder with the status files of its tasks, and `keys` the folder for the keys that its stages receive,
+    each None if there is no such folder.
+    """
+
+    tracker: ActivityTracker
+    _writer: RecordWriter | None = None
+    _status: RunStatusFile | None = None
+    _hooks: RecordHooks = attrs.field(factory=RecordHooks)
+    tasks: str | None = None
+    keys: str | None = None
 
     @classmethod
     def open(
         cls,
         path: str | os.PathLike[str] | None,
         plan: Plan,
-        desk: Desk,
+        clock: Callable[[], int],
         *,
         fresh: bool,
         tasks: bool = False,
-        storing: Storing | None = None,
+        hooks: RecordHooks | None = None,
     ) -> Outcome:
-        """Of a run that begins, or unless it is `fresh` goes on, with tasks of its own where it has `tasks`.
+        """Opens the records at `path`, if there is one, for a run that begins, or unless it is `fresh` continues.
 
-        Raises `RecordsInUse` and `FileExistsError` where the records cannot be these, and `RunError` where they cannot
-        be written, unless `storing` raises something else.
+        `clock` gives the processing time (us). `tasks`: the run has tasks in other processes. Raises `RecordsInUse`
+        and `FileExistsError` if the records cannot be these, and `RunError`, or what the hooks raise, if they cannot
+        be written.
         """
+        simulated = steps_of(plan) is not None
         if path is None:
-            return cls(desk)
-        storing = storing or partial(_recorded, os.fspath(path))
-        with storing():
-            outcome = cls._opened(path, plan, desk, fresh=fresh, tasks=tasks)
-        outcome.storing = storing
-        return outcome
-
-    @classmethod
-    def _opened(
-        cls, path: str | os.PathLike[str], plan: Plan, desk: Desk, *, fresh: bool, tasks: bool
-    ) -> Outcome:
-        slip = RunSlip.take(path, simulated=desk.simulated)
-        try:
-            writer = RecordWriter.open(path, describe_run(plan), fresh=fresh)
-        except BaseException:
-            slip.remove()
-            raise
-        desk.tell = slip.write
-        desk.keys = _folder_of_keys(writer)
-        if not tasks:
-            return cls(desk, writer, slip)
-        levels = {name: stage.level for name, stage in plan.stages.items()}
-        desk.more = partial(with_tasks, records=writer.path, levels=levels)
-        folder = tasks_of(writer.path)
-        os.makedirs(folder, exist_ok=True)
-        _empty(folder)  # of what a run that was killed has left
-        return cls(desk, writer, slip, folder)
+            return cls(ActivityTracker(clock, simulated=simulated))
+        hooks = hooks or RecordHooks()
+        if hooks.storing is None:
+            hooks = attrs.evolve(hooks, storing=partial(_recorded, os.fspath(path)))
+        with (hooks.storing or nullcontext)():
+            status = RunStatusFile.take(path, simulated=simulated)
+            try:
+                writer = RecordWriter.open(path, describe_run(plan), fresh=fresh)
+            except BaseException:
+                status.remove()
+                raise
+            keys = _folder_of_keys(writer)
+            if not tasks:
+                tracker = ActivityTracker(clock, status.write, simulated)
+                return cls(tracker, writer, status, hooks, keys=keys)
+            levels = {name: stage.level for name, stage in plan.stages.items()}
+            of_tasks = partial(with_tasks, records=writer.path, levels=levels)
+            folder = task_folder_of(writer.path)
+            os.makedirs(folder, exist_ok=True)
+            _empty(folder)  # left by a run that was killed
+            tracker = ActivityTracker(clock, status.write, simulated, of_tasks)
+            return cls(tracker, writer, status, hooks, folder, keys)
 
     @property
     def last(self) -> BatchRecord | None:
-        """The last batch that the records have."""
+        """The record of the last batch in the records."""
         return None if self._writer is None else self._writer.last
 
     def followed_by(self, on_batch: object) -> None:
-        """Whoever wants to know at any time what the run is at gets to know where that stands."""
+        """Gives the activity tracker to an `on_batch` that follows it."""
         if isinstance(on_batch, Follower):
-            on_batch.follow(self.desk)
+            on_batch.follow(self.tracker)
 
     def write(self, record: BatchRecord) -> None:
-        """One more batch."""
+        """Appends the record of a batch."""
         if self._writer is not None:
-            with self.storing():
+            with self._storing():
                 self._writer.write(record)
-            # So that what is counted in a batch that is done is counted also after a power cut.
-            self.later(self._sync)
+            # The counts of a batch that is done must survive a power cut.
+            self._hooks.later(self._sync)
+
+    def _storing(self) -> AbstractContextManager[object]:
+        return (self._hooks.storing or nullcontext)()
 
     def _sync(self) -> None:
         if self._writer is not None:
-            with self.storing():
+            with self._storing():
                 self._writer.sync()
 
     def close(self, ending: Ending) -> None:
-        """The first call counts. Raises what `storing` raises; if the run has failed, nothing, as that is told."""
-        self.desk.close()
-        try:
-            with suppress(Exception) if ending == "failed" else self.storing():
-                if self._writer is not None:
-                    self._writer.close(ending)
-        finally:
-            self._leave()
+        """Writes how the run ended, and removes its status files. Later calls change nothing.
 
-    def _leave(self) -> None:
-        """Nobody is at the run any more."""
-        if self._slip is not None:
-            self._slip.remove()
+        Raises what the hooks raise, but nothing if the run has failed, since that error is reported.
+        """
+        self.tracker.close()
+        try:
+            with suppress(Exception) if ending == "failed" else self._storing():
+                if self._writer is not None:
+                    self._writer.close(ending, self._hooks.changed())
+        finally:
+            self._remove_status()
+
+    def _remove_status(self) -> None:
+        """Removes the status files."""
+        if self._status is not None:
+            self._status.remove()
         if self.tasks is not None and os.path.isdir(self.tasks):
             _empty(self.tasks)
             with suppress(OSError):
@@ -138,12 +156,12 @@ def _recorded(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno is None:
-            raise  # it is ours, and says that another name is needed
+            raise  # one of ours, which says that another name is needed
         raise RunError(f"cannot write the records {path!r}: {error}") from error
 
 
 def _folder_of_keys(writer: RecordWriter) -> str | None:
-    """New where the records are; None where some of them are from before keys were noted."""
+    """The folder for seen keys, empty for new records; None for records from before keys were recorded."""
     folder = keys_of(writer.path)
     if writer.last is None:
         os.makedirs(folder, exist_ok=True)
@@ -152,13 +170,13 @@ def _folder_of_keys(writer: RecordWriter) -> str | None:
         return None
     for path in damaged_keys(folder):
         _LOG.warning(
-            "%s is damaged, and is left as it is: `why` cannot tell which keys have come to its stage", path
+            "%s is damaged, and is left as it is: `why` cannot report which keys its stage has received", path
         )
     return folder
 
 
 def _empty(folder: str) -> None:
-    """Removes what tasks and stages have written there, and nothing that has another kind of name."""
+    """Removes the files that tasks and stages have written there, and no file with another kind of name."""
     for name in os.listdir(folder):
         if _OURS.fullmatch(name):
             with suppress(OSError):

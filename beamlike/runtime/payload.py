@@ -11,16 +11,16 @@ from stages.sizes import size_of
 from stages.state.store import decode, encode
 
 SMALL: Final = 64_000
-"""Bytes that are passed on as they are. More is compressed, for 3 ms per megabyte; to pass it on takes far more."""
+"""The limit in bytes up to which payloads are not compressed. Compression takes 3 ms per megabyte, and saves more."""
 
 _ORDER: Final = "order"
 _NULL: Final = "null"
 
 
 def packed(frame: pl.DataFrame) -> bytes:
-    """Rows as bytes; of columns in which all structs are null, only the type.
+    """Packs rows as bytes. A column in which all structs are null is packed as its type only.
 
-    Rows of a join have such a column for the other side, and it would take as much room as all the fields of that.
+    Rows of a join have such a column for the other side, whose fields would all take space.
     """
     null = [
         name
@@ -38,7 +38,7 @@ def _encode(frame: pl.DataFrame, facts: dict[str, Any] | None = None) -> bytes:
 
 
 def unpacked(payload: bytes) -> pl.DataFrame:
-    """What was packed."""
+    """Unpacks rows."""
     frame, facts = decode(payload)
     if _NULL not in facts:
         return frame

@@ -1,4 +1,4 @@
-"""How far a run that can be continued is."""
+"""The phase of a run that can be continued."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from beamlike.records.lines import Ending
 
 
 class Phase(IntEnum):
-    """It only goes forward."""
+    """The phase of a run, which only moves forward."""
 
     GOING = 0
-    """Batch follows batch."""
+    """Batches follow each other."""
 
     STOPPING = 1
-    """The batch in hand is finished, and no other is begun; the next run goes on there."""
+    """The current batch is finished, and no other begins; the next run continues from there."""
 
     DRAINED = 2
-    """All input was taken, all windows are closed, and the run is over."""
+    """All input was read, all windows are closed, and the run is over."""
 
     GIVEN_UP = 3
-    """The batch in hand is not finished either; the next run does it again."""
+    """The current batch is not finished, and the next run repeats it."""
 
     @property
     def ending(self) -> Ending:
-        """How a run ends in it that has not failed."""
+        """The ending of a run that stops in this phase without an error."""
         return "ended" if self in (Phase.GOING, Phase.DRAINED) else "stopped"
 
 
 KEPT_BATCHES = 10_000
-"""Of so many batches a run has the records in memory."""
+"""The number of batches whose records a run keeps in memory."""

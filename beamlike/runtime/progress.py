@@ -1,4 +1,4 @@
-"""Progress on a terminal while a pipeline runs: batches, elements, their rate, and where event time stands."""
+"""Progress of a running pipeline on a terminal: batches, elements, their rate, and event time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from windowing.time import MAX_TIME, format_time
 
 @attrs.define
 class Progress:
-    """What a terminal shows of a run, on standard error: a line that follows it, and of a live run one for each batch.
+    """The progress of a run on standard error: a line that is updated, and for a live run a line for each batch.
 
-    `live`: the run goes on until it is stopped. Nothing is shown if it is `quiet`, or standard error is no terminal.
+    `live`: the run continues until it is stopped. Nothing is shown if `quiet`, or if standard error is no terminal.
     """
 
     title: str
@@ -44,18 +44,18 @@ class Progress:
 
     @classmethod
     def of(cls, plan: Plan, trigger: Trigger, *, quiet: bool) -> Self:
-        """Of a run of a plan with this trigger; test streams have an end whatever it is."""
+        """Creates the progress of a run of a plan with this trigger. Test streams always have an end."""
         return cls(plan.name, live=trigger != AVAILABLE_NOW and steps_of(plan) is None, quiet=quiet)
 
     def up(self, checkpoint: str) -> None:
-        """Says that a live run has started, and where its checkpoint is."""
+        """Prints that a live run has started, and the path of its checkpoint."""
         if self.live and not self._bar.disable:
             self.tell(
                 f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the batch in hand"
             )
 
     def update(self, record: BatchRecord) -> None:
-        """After one more batch."""
+        """Updates the line after a batch."""
         if self._bar.disable:
             return
         came = sum(source.elements for source in record.sources.values())
@@ -70,11 +70,11 @@ class Progress:
         self._bar.update(self._bar.tasks[0].id, state=state)
 
     def tell(self, text: str) -> None:
-        """A line on standard error, above the one that follows the run."""
+        """Prints a line above the line that is updated."""
         self._bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        """The line goes; the first call counts."""
+        """Removes the line. Later calls change nothing."""
         if self._bar.live.is_started:
             self._bar.stop()
 
@@ -87,7 +87,7 @@ def _reached(record: BatchRecord) -> str:
 
 
 def _short(count: float) -> str:
-    """A count to read at a glance: 950, 12k, 1.5M."""
+    """A count in short form: 950, 12k, 1.5M."""
     if count < 1_000:
         return f"{count:.0f}"
     return f"{count / 1_000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"

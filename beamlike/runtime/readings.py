@@ -1,4 +1,4 @@
-"""Readings of sources that are read again and again, as files beside a checkpoint: what is done again sees the same."""
+"""Readings of refreshed sources, stored as files beside a checkpoint, so that a replayed batch reads the same rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from beamlike.system.path_names import file_name, is_remote
 
 
 def with_readings_as_files(plan: Plan, folder: str, clock: Clock) -> Plan:
-    """The plan with each such source as files in a folder below this one.
+    """The plan with each refreshed source as files in a folder below this one.
 
-    Raises `CheckpointError` where that is not on this machine, or a reading is not what was written.
+    Raises `CheckpointError` if the folder is not on this machine, or a reading is damaged.
     """
     sources = dict(plan.sources)
     for name, source in plan.sources.items():

@@ -1,6 +1,6 @@
-"""State on its way from the shards of a savepoint to those of a new run: taken apart by key, and put together again.
+"""Moves state from the shards of a savepoint to those of a new run: rows are split by key, and merged again.
 
-It travels as envelopes do.
+State travels as envelopes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Name = TypeVar("Name", str, int)
 
 
 class Piece(StrEnum):
-    """What a payload is of what an old shard knew."""
+    """The kind of a payload with a part of an old shard's state."""
 
     ROWS = "rows"  # and the name of their table
     FACTS = "facts"
@@ -37,7 +37,7 @@ class Piece(StrEnum):
 
 @attrs.frozen
 class _Known:
-    """What an old shard knew besides its rows."""
+    """The facts of an old shard besides its rows."""
 
     inputs: Inputs
     watermarks: Watermarks
@@ -48,9 +48,10 @@ class _Known:
 def take_apart(
     stage: StagePlan, shard: int, values: Mapping[str, bytes], before: Topology, now: Topology
 ) -> Iterator[Envelope]:
-    """An old shard's state, addressed to the new shards: rows by their key, and to each where the old one stood.
+    """Envelopes with an old shard's state for the new shards: rows by key, and for each shard the old one's facts.
 
-    `values` are those that its store had of the stage. `before` has the shards of the savepoint, `now` the new ones.
+    `values` are those that the old shard stored for the stage. `before` has the shards of the savepoint, `now` the new
+    ones.
     """
     store = DictStore({(stage.name, key): value for key, value in values.items()})
     saved = save(stage.stage, store)
@@ -72,7 +73,7 @@ def take_apart(
 
 
 def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topology) -> Inputs:
-    """Sources as they are, and each stage upstream as if every new shard of it had reported the least of the old."""
+    """The inputs with the same sources, and for each stage upstream its least report, from each new shard."""
     sources = {name: state for name, state in inputs.sources.items() if name in stage.inputs}
     reports = {
         origin: inputs.report(name, before.origins(name))
@@ -86,7 +87,7 @@ def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topolo
 
 
 def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore) -> None:
-    """A new shard's state, of what the old ones sent, into its store, which has nothing of the stage."""
+    """Writes a new shard's state from the pieces of the old ones into its store, which is empty for the stage."""
     sent = sorted(pieces, key=lambda piece: (piece.origin, piece.sequence))
     known = [from_json(_Known, piece.payload) for piece in sent if piece.kind == Piece.FACTS]
     rows = {
@@ -106,12 +107,12 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
 
 
 def _rows(sent: Iterable[Envelope], table: str) -> list[pl.DataFrame]:
-    """What was sent of a table."""
+    """The rows that were sent of a table."""
     return [piece.frame() for piece in sent if piece.kind == f"{Piece.ROWS}{table}"]
 
 
 def _together(inputs: list[Inputs]) -> Inputs:
-    """What several shards knew: every batch tells all of them the same, so where they differ the least is safe."""
+    """The inputs of several shards as one. Batches report the same to all, so where they differ the least is safe."""
     sources: dict[str, SourceState] = {}
     for known in inputs:
         for name, state in known.sources.items():
@@ -129,7 +130,7 @@ def _together(inputs: list[Inputs]) -> Inputs:
 
 
 def _least(times: Iterable[Mapping[Name, int]]) -> dict[Name, int]:
-    """The least by name of those that are known."""
+    """The least known time of each name."""
     least: dict[Name, int] = {}
     for known in times:
         for name, time in known.items():

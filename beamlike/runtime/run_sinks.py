@@ -1,4 +1,4 @@
-"""The sinks of a run, from their start to their end: what it writes, and what becomes of that."""
+"""The sinks of a run from start to end: output is written, and then published or withdrawn."""
 
 from __future__ import annotations
 
@@ -25,20 +25,23 @@ from beamlike.system.signals import held_back
 
 @attrs.define
 class RunSinks:
-    """What a run of this name writes to: the sinks of its `plan`, and `letters` for dead letters that nobody takes.
+    """The sinks of a run of this name: those of its `plan`, and `dead_letters` for dead letters without a consumer.
 
-    What is written to sinks that are `replaced` lies beside what an earlier run of the name left until this one ends.
+    Output for sinks in `replaced` is stored beside the output of an earlier run of the name until this run ends.
     """
 
     plan: Plan
     run: str
-    letters: Files
+    dead_letters: Files
     replaced: Mapping[str, Replacing] = attrs.field(factory=dict)
     _is_over: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    def replacing(cls, plan: Plan, run: str, letters: Files, *, also_letters: bool = False) -> Self:
-        """What can be replaced is, at its end; `also_letters`: earlier runs may have left some in the same place."""
+    def replacing(cls, plan: Plan, run: str, dead_letters: Files, *, also_dead_letters: bool = False) -> Self:
+        """Creates sinks that replace earlier output at the end of the run, if they can.
+
+        `also_dead_letters`: earlier runs may have written dead letters to the same folder.
+        """
         sinks = {
             name: attrs.evolve(sink, sink=sink.sink.beside(run)) if isinstance(sink.sink, Replacing) else sink
             for name, sink in plan.sinks.items()
@@ -46,34 +49,34 @@ class RunSinks:
         replaced: dict[str, Replacing] = {
             name: sink.sink for name, sink in sinks.items() if isinstance(sink.sink, Replacing)
         }
-        if also_letters:
-            replaced[UNCLAIMED] = letters = letters.beside(run)
-        return cls(attrs.evolve(plan, sinks=sinks), run, letters, replaced)
+        if also_dead_letters:
+            replaced[UNCLAIMED] = dead_letters = dead_letters.beside(run)
+        return cls(attrs.evolve(plan, sinks=sinks), run, dead_letters, replaced)
 
     @property
     def sinks(self) -> dict[str, Sink]:
-        """All that the run writes to, by name."""
-        return {**{name: sink.sink for name, sink in self.plan.sinks.items()}, UNCLAIMED: self.letters}
+        """All sinks of the run, by name."""
+        return {**{name: sink.sink for name, sink in self.plan.sinks.items()}, UNCLAIMED: self.dead_letters}
 
     def start(self, *, restored: bool = False) -> None:
-        """Has the sinks make what they write to, and know their columns even if no row ever comes.
+        """Starts the sinks, and writes no rows to each, so that its columns exist even if no row arrives.
 
-        A run that was `restored` from a savepoint continues the files of the saved run; in others, files of other runs
-        are told of. Raises `SinkError` where one cannot, and what the sink itself refuses.
+        A run that was `restored` from a savepoint continues the files of the saved run; other runs warn about files of
+        other runs. Raises `SinkError` if a sink cannot start, and what the sink itself raises.
         """
-        if os.path.isdir(self.letters.folder):
-            start_sink(UNCLAIMED, self.letters, self.run)
+        if os.path.isdir(self.dead_letters.folder):
+            start_sink(UNCLAIMED, self.dead_letters, self.run)
         for name, sink in self.plan.sinks.items():
             start_sink(name, sink.sink, self.run)
             if isinstance(sink.sink, Files) and not restored:
-                sink.sink.tell_of_others(self.run)
+                sink.sink.warn_of_others(self.run)
         for name, sink in self.plan.sinks.items():
             if not isinstance(sink.sink, WrittenBySpark):
                 empty = output_frame(pl.DataFrame(schema=sink.schema))
                 write_part(sink.sink, empty, Part(self.run, 0, sink=name))
 
     def publish(self) -> None:
-        """The run has been: what it wrote replaces that of an earlier one. Raises `SinkError` where it cannot."""
+        """Replaces the output of an earlier run by that of this run. Raises `SinkError` if that fails."""
         for name, sink in self._ending().items():
             try:
                 sink.publish(self.run)
@@ -81,9 +84,9 @@ class RunSinks:
                 raise SinkError(name, f"{describe(sink)} cannot be replaced: {what_failed(error)}") from error
 
     def conclude(self, outcome: Outcome, ending: Ending, *, whole: bool = True) -> None:
-        """The end of a run: if all of its batches are `whole`, what it wrote is shown, and records say how it ended.
+        """Ends the run: publishes its output if all batches are `whole`, and records how it ended.
 
-        Whoever interrupts this does so when all of it is done.
+        Signals are delayed until all of this is done.
         """
         with held_back():
             if whole:
@@ -91,7 +94,7 @@ class RunSinks:
             outcome.close(ending)
 
     def withdraw(self) -> None:
-        """The run failed, if it has not been published: what it wrote goes, but for dead letters, which say why."""
+        """Removes unpublished output of a run that failed. Its dead letters are kept, since they may say why."""
         for name, sink in self._ending().items():
             with suppress(OSError):  # what failed before is told
                 if name == UNCLAIMED and sink.has_beside(self.run):
@@ -99,7 +102,7 @@ class RunSinks:
                 sink.forget(self.run)
 
     def _ending(self) -> Mapping[str, Replacing]:
-        """Those that end now: each ends once."""
+        """The sinks that must still be published or withdrawn; empty from the second call on."""
         ending = {} if self._is_over else self.replaced
         self._is_over = True
         return ending

@@ -1,4 +1,4 @@
-"""What a savepoint has, whichever runner made it, and what is asked of one, and of a run that is to be saved."""
+"""The content of a savepoint, the same from either runner, and checks of savepoints and of runs that are saved."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _BESIDE: Final = {
 
 
 class SavedFiles(Protocol):
-    """Files of a savepoint. Raises `CheckpointError` where storage does not let that be done."""
+    """The files of a savepoint. Raises `CheckpointError` if storage fails."""
 
     def read(self, name: str) -> str | None:
         """The text of a file; None if there is none."""
 
     def tree(self, folder: str) -> list[str]:
-        """The files in a folder and below it, by their paths from there, but none that Hadoop adds."""
+        """The files below a folder, by their relative paths, without those that Hadoop adds."""
 
     def size_and_digest(self, name: str) -> tuple[int, str] | None:
-        """The size of a file in bytes and the SHA-256 of its content; None if there is none."""
+        """The size of a file in bytes and the SHA-256 of its content; None if there is no file."""
 
 
 @attrs.frozen
 class Savepoint:
-    """What was saved: the run's manifest, its last batch, by source the lines of Spark's offset log, its tally.
+    """A saved run: its manifest, its last batch, the lines of Spark's offset log by source, and its dead letter counts.
 
-    `positions` are of sources that were read in process, `cut` of sources of files: by file of which not all was read
-    how many pieces of at most how many rows were. `files` lists all other files of the savepoint, each with its size in
-    bytes and the SHA-256 of its content; older savepoints have no such list.
+    `positions` are those of sources that were read in process. `cut` has, by source of files, the files that were read
+    in part: the number of pieces read, and their greatest number of rows. `files` lists all other files of the
+    savepoint, each with its size in bytes and the SHA-256 of its content; None in older savepoints.
     """
 
     path: str
@@ -60,23 +60,23 @@ class Savepoint:
 
     @property
     def after(self) -> dict[str, Any]:
-        """The run that was saved, and its last batch: later ones are done again by a run that is restored."""
+        """The saved run and its last batch, after which a restored run continues."""
         return {"run": self.manifest["run"], "batch": self.batch}
 
     def at(self, *names: str) -> str:
-        """A path in it."""
+        """A path in the savepoint."""
         return "/".join([self.path.rstrip("/"), *names])
 
     def files_of(self, name: str) -> str:
-        """The file that lists what was read of a source of files."""
+        """The file that lists the files that were read of a source."""
         return self.at("files", f"{file_name(name, blanks=True)}.json")
 
     def source(self, name: str, stream: int) -> str:
-        """The folder with what Spark keeps of one stream of a source."""
+        """The folder with Spark's log of one stream of a source."""
         return self.at("sources", file_name(name, blanks=True), str(stream))
 
     def to_json(self) -> str:
-        """Its facts, which are written last: without them, there is no savepoint."""
+        """The facts of the savepoint. They are written last: a folder without them is no savepoint."""
         facts = {name: fact for name, fact in to_facts(self).items() if name != "path"}
         return json.dumps(sealed(facts), indent=1, sort_keys=True)
 
@@ -86,7 +86,7 @@ class Savepoint:
         return attrs.evolve(self, files={name: found for name, found in listed.items() if found is not None})
 
     def require_whole(self, files: SavedFiles) -> None:
-        """Raises `CheckpointError` where a file that it lists is missing, or is not what was written."""
+        """Raises `CheckpointError` if a listed file is missing, or is not what was written."""
         for name, listed in sorted((self.files or {}).items()):
             found = files.size_and_digest(self.at(name))
             if found is None:
@@ -97,22 +97,22 @@ class Savepoint:
                 raise self.damaged(f"{name} is not what was written")
 
     def state_files(self, files: SavedFiles) -> list[str]:
-        """The files that have the state."""
+        """The files with the state."""
         there = files.tree(self.path) if self.files is None else sorted(self.files)
         return [self.at(name) for name in there if name.startswith(_STATE) and name.endswith(".parquet")]
 
     def damaged(self, what: str) -> CheckpointError:
-        """The error for something in it that is not as it was written."""
+        """The error for content of the savepoint that is not what was written."""
         return damaged(self.path, what)
 
     def require_fitting(self, fit: Fit) -> None:
-        """Raises `CheckpointError` where the plan cannot go on with its state."""
+        """Raises `CheckpointError` if the plan cannot continue from its state."""
         refused = [found for found in fit.differences if found.remedy != Remedy.RESTORE]
         if refused:
             raise CheckpointError(refusal(refused, f"the savepoint {self.path}", {}))
 
     def left_out(self, described: Mapping[str, Any]) -> Iterator[str]:
-        """What such a plan does not have any more, in words."""
+        """The parts of the saved run that the new plan no longer has, as text."""
         for kind in ("source", "stage"):
             for name in self.manifest[f"{kind}s"]:
                 if name not in described[f"{kind}s"]:
@@ -120,7 +120,7 @@ class Savepoint:
 
 
 def load(path: str, files: SavedFiles) -> Savepoint:
-    """The savepoint in a folder. Raises `CheckpointError` if there is none, or it is not whole."""
+    """Loads the savepoint in a folder. Raises `CheckpointError` if there is none, or it is damaged."""
     text = files.read(f"{path.rstrip('/')}/{FACTS}")
     if text is None:
         raise no_savepoint(path)
@@ -133,14 +133,14 @@ def load(path: str, files: SavedFiles) -> Savepoint:
 
 
 def damaged(path: str, what: str) -> CheckpointError:
-    """The error for something in the savepoint at this path that is not as it was written."""
+    """The error for content of the savepoint at this path that is not what was written."""
     return CheckpointError(f"the savepoint {path} is damaged: {what}; restore another one, or a copy of it")
 
 
 def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoint: str) -> None:
-    """Raises `CheckpointError` for a run whose state cannot be gone on with elsewhere.
+    """Raises `CheckpointError` for a run from whose state no other run can continue.
 
-    `done` is its last batch that is done, and `begun` the last one, -1 where there is none.
+    `done` is its last batch that is done, and `begun` the last one that was begun; -1 if there is none.
     """
     where = f"the run of the checkpoint {checkpoint}"
     for name, facts in manifest["sources"].items():
@@ -174,10 +174,10 @@ def no_run(checkpoint: str) -> CheckpointError:
 
 
 def no_savepoint(folder: str) -> CheckpointError:
-    """The error for a folder that is none."""
+    """The error for a folder that is no savepoint."""
     return CheckpointError(f"there is no savepoint in {folder}: it has no {FACTS}, which is written last")
 
 
 def not_empty(folder: str, what: str) -> CheckpointError:
-    """The error for a folder that should be new."""
+    """The error for a folder that must be new."""
     return CheckpointError(f"{folder} is not empty; {what} into a new folder")

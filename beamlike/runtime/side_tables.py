@@ -1,4 +1,4 @@
-"""Reading the sides that rows are looked up in without state: once for a run, and the same when it goes on."""
+"""Reads the tables for lookups without state: once for a run; a continued run reads the stored ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.plan.model import Plan, SourcePlan, TablePlan
 from beamlike.plan.tables import with_tables
 from beamlike.runtime.checkpoint import CheckpointFolder
-from beamlike.runtime.ingest import Chunk, ingest, read_in_process
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Chunk
+from beamlike.runtime.reading import read_in_process
 from beamlike.runtime.savepoint import Savepoint
 from beamlike.system.path_names import file_name
 from beamlike.system.seals import sealed_bytes, unsealed_bytes
@@ -24,27 +26,28 @@ from stages.sizes import size_of
 from windowing.columns import EVENT_TIME
 
 _TABLES: Final = "tables"
-"""The folder in a checkpoint, and in a savepoint, that has them."""
+"""The folder with the tables in a checkpoint, and in a savepoint."""
 _ARROW: Final = b"ARROW1"
 
 _Folder: TypeAlias = CheckpointFolder | Savepoint
 
 
 class Files(Protocol):
-    """Files of a checkpoint. Raises `CheckpointError` where storage does not let that be done."""
+    """The files of a checkpoint. Raises `CheckpointError` if storage fails."""
 
     def read_bytes(self, name: str) -> bytes | None:
-        """What is in a file; None if there is none."""
+        """The content of a file; None if there is none."""
 
     def write_bytes(self, name: str, content: bytes) -> None:
-        """Makes a file, at once."""
+        """Writes a file atomically."""
 
 
 def read_tables(plan: Plan, now: int, *, globs: bool = True) -> dict[str, pl.DataFrame]:
-    """The tables of a plan by name, read from its sources at this processing time (us), each source once.
+    """Reads the tables of a plan from their sources at this processing time (us), each source once; returns them by
+    name.
 
-    Raises `StepError` for one that is too large, and what reading its sources raises; without `globs`, one that matches
-    nothing has no rows.
+    Raises `StepError` for a table that is too large, and what its sources raise. Without `globs`, a glob without a
+    match gives no rows.
     """
     sources: dict[str, SourcePlan] = {}
     for one in (source for table in plan.tables.values() for source in table.sources):
@@ -62,9 +65,9 @@ def read_tables(plan: Plan, now: int, *, globs: bool = True) -> dict[str, pl.Dat
 def kept_tables(
     plan: Plan, now: int, checkpoint: CheckpointFolder, files: Files, before: Mapping[str, Any] | None
 ) -> dict[str, pl.DataFrame]:
-    """The same; those that an earlier run on the checkpoint has read, and kept in it, as they were.
+    """Reads the tables of a plan. Tables that an earlier run stored in the checkpoint are loaded from there.
 
-    `before` is the manifest of that run. Raises `CheckpointError` where one that it had is not there any more.
+    `before` is the manifest of that run. Raises `CheckpointError` if a stored table is missing.
     """
     folder = checkpoint.at(_TABLES)
     contents = {name: files.read_bytes(_file(folder, name)) for name in plan.tables}
@@ -80,7 +83,7 @@ def kept_tables(
 
 
 def copy_tables(tables: Iterable[str], source: _Folder, target: _Folder, files: Files) -> None:
-    """Takes those of these tables that a run has read along to a savepoint, or from one."""
+    """Copies the stored tables of these names to a savepoint, or from one."""
     for name in tables:
         if (content := files.read_bytes(_file(source.at(_TABLES), name))) is not None:
             files.write_bytes(_file(target.at(_TABLES), name), content)
@@ -91,24 +94,24 @@ def _file(folder: str, table: str) -> str:
 
 
 def as_bytes(rows: pl.DataFrame) -> bytes:
-    """Rows of a table as a file has them."""
+    """The rows of a table as the bytes of a file."""
     buffer = io.BytesIO()
     rows.write_ipc(buffer, compression="lz4")
     return buffer.getvalue()
 
 
 def with_tables_read(plan: Plan, now: int) -> Plan:
-    """The plan with its tables, for a run in this process that keeps nothing."""
+    """The plan with its tables, for a run in this process without a checkpoint."""
     return with_tables(plan, at_hand(read_tables(plan, now)))
 
 
 def at_hand(tables: Mapping[str, pl.DataFrame]) -> dict[str, Seen]:
-    """Tables in the memory of this process."""
+    """Tables in the memory of this process, by name."""
     return {name: seen_of(rows, lambda rows=rows: rows) for name, rows in tables.items()}  # type: ignore[misc]
 
 
 def seen_of(rows: pl.DataFrame, load: Callable[[], pl.DataFrame]) -> Seen:
-    """What is seen of a table that has these rows, and is loaded so."""
+    """Describes a table with these rows, which `load` loads."""
     return Seen(digest(rows), size_of(rows), load)
 
 

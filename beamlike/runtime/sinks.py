@@ -1,4 +1,4 @@
-"""Sinks in a run: checked before anything is read, and a write that fails says which sink and batch."""
+"""Checks, locks and starts the sinks of a run; errors name the sink and batch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import polars as pl
 from beamlike.errors import PlanError, RunError, SinkError, SinkInUse, without_colours
 from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames
-from beamlike.io.sinks import Checked, Held, PerRun, Started
+from beamlike.io.sinks import HasCheck, HasStart, Lockable, PerRun
 from beamlike.plan.model import Plan
 from beamlike.system.locks import InUse
 
 
 def with_sinks_of_run(plan: Plan) -> Plan:
-    """The plan of one run: what a sink learns in it stays with the run, and declarations as they were.
+    """The plan of one run, with copies of sinks that store what they learn, so that declarations do not change.
 
-    Raises `PlanError` where a sink gives something else than a sink.
+    Raises `PlanError` if `for_run` of a sink does not return a sink.
     """
     sinks = {name: attrs.evolve(sink, sink=_of_run(name, sink.sink)) for name, sink in plan.sinks.items()}
     return attrs.evolve(plan, sinks=sinks)
@@ -39,12 +39,12 @@ def _of_run(name: str, sink: Sink) -> Sink:
 
 
 def check_sinks(sinks: Mapping[str, Sink]) -> None:
-    """Each time that a run begins or goes on: what is written to is there and fits, or an error says how not.
+    """Checks sinks each time a run begins or continues.
 
-    Raises `PlanError` where it does not fit, and `SinkError` where it cannot be looked at.
+    Raises `PlanError` if a target does not fit, and `SinkError` if it cannot be inspected.
     """
     for name, sink in sinks.items():
-        if isinstance(sink, Checked):
+        if isinstance(sink, HasCheck):
             try:
                 sink.check()
             except PlanError:
@@ -59,19 +59,19 @@ _NAME_IT: Final = (
 
 
 def hold_sinks(plan: Plan, run: str, remedy: str = _NAME_IT) -> ExitStack:
-    """Until it is closed, no other run of this name writes to where the sinks of the plan do.
+    """Locks the targets of a plan's sinks against other runs of this name, until the result is closed.
 
-    Raises `SinkInUse`, which says who does and ends with the `remedy`; `SinkError` and what the sink itself refuses
-    where there is no such place.
+    Raises `SinkInUse`, which names the holder and ends with the `remedy`; `SinkError` and the sink's own errors if a
+    target cannot be opened.
     """
     with ExitStack() as held:
         for name, sink in plan.sinks.items():
-            if isinstance(sink.sink, Held):
+            if isinstance(sink.sink, Lockable):
                 _hold(name, sink.sink, run, held, remedy)
         return held.pop_all()
 
 
-def _hold(name: str, sink: Held, run: str, held: ExitStack, remedy: str) -> None:
+def _hold(name: str, sink: Lockable, run: str, held: ExitStack, remedy: str) -> None:
     try:
         if (lock := sink.hold(run)) is not None:
             held.enter_context(lock)
@@ -84,8 +84,8 @@ def _hold(name: str, sink: Held, run: str, held: ExitStack, remedy: str) -> None
 
 
 def start_sink(name: str, sink: Sink, run: str) -> None:
-    """Has the sink make what it writes to. Raises `SinkError` where it cannot, and what the sink itself refuses."""
-    if not isinstance(sink, Started):
+    """Lets the sink prepare its target. Raises `SinkError` if that fails, and the sink's own errors."""
+    if not isinstance(sink, HasStart):
         return
     try:
         sink.start(run)
@@ -103,7 +103,7 @@ def require_in_process(plan: Plan) -> None:
 
 
 def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
-    """Has the sink write the part, which it can do itself. Raises `SinkError`, which names sink and batch."""
+    """Writes a part to a sink that writes frames itself. Raises `SinkError`, which names sink and batch."""
     assert isinstance(sink, WrittenInFrames)
     with writing(sink, part.sink, part.batch):
         sink.write(frame, part)
@@ -111,7 +111,7 @@ def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
 
 @contextmanager
 def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
-    """What fails meanwhile is a `SinkError`, which names sink and batch."""
+    """Turns errors of the `with` block into `SinkError`, which names sink and batch."""
     try:
         yield
     except Exception as error:
@@ -120,7 +120,7 @@ def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
 
 
 def what_failed(error: Exception) -> str:
-    """The error in words: of one with the traceback of another process in it, the last line."""
+    """The error as text; of an error with a traceback of another process, the last line."""
     text = without_colours(str(error)).strip()
     if isinstance(error, RunError):
         return text  # of ours, which says it all

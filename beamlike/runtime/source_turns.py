@@ -1,51 +1,37 @@
-"""Where the sources of a run stand, batch by batch, as it tells it."""
+"""The records of the sources of a run, batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import attrs
 
+from beamlike.io.files.files import Files
+from beamlike.io.files.new_columns import report
 from beamlike.plan.model import Plan
 from beamlike.records.model import SourceRecord
 from beamlike.runtime.build_records import source_record
 from beamlike.runtime.file_order import FileOrder
-from beamlike.runtime.ingest import Newest, newest_of
+from beamlike.runtime.ingested import SourceTurn
 from stages.progress.inputs import Arrived, Inputs
 from windowing.time import MIN_TIME
 
 
-@attrs.frozen
-class SourceTurn:
-    """What a batch has had of a source, or a task of it: rows, what became of them, and which files they were from."""
-
-    read: int = 0
-    elements: int = 0
-    dead_letters: int = 0
-    newest: Newest = attrs.field(factory=dict)
-
-    @classmethod
-    def of_all(cls, turns: Iterable[SourceTurn]) -> SourceTurn:
-        """Of all tasks."""
-        parts = list(turns)
-        return cls(
-            sum(turn.read for turn in parts),
-            sum(turn.elements for turn in parts),
-            sum(turn.dead_letters for turn in parts),
-            newest_of(turn.newest for turn in parts),
-        )
+def columns_left_out(source: object) -> Mapping[str, str]:
+    """Returns the columns that this process has found in files of the source since the last call and left out."""
+    return report(repr(source.path)) if isinstance(source, Files) else {}
 
 
 @attrs.define
 class SourceTurns:
-    """What a run knows of its sources, in `inputs` by name, and what its log says of the order of their files."""
+    """The inputs of a run's sources, by name, and a check of the order of their files."""
 
     plan: Plan
     inputs: dict[str, Inputs] = attrs.field(factory=dict)
     _order: FileOrder = attrs.field(factory=FileOrder, init=False)
 
     def receive(self, name: str, arrived: Arrived, started: int = MIN_TIME) -> SourceRecord:
-        """Where the source stands after a batch of a run that was `started` then (us), without the counts."""
+        """The record of a source after a batch, without counts. The run `started` at this time (us)."""
         strategy = self.plan.sources[name].watermark
         known = self.inputs.get(name, Inputs())
         self.inputs[name] = known.receive(arrived, {name: strategy}, started)
@@ -54,7 +40,14 @@ class SourceTurns:
     def tell(
         self, name: str, record: SourceRecord, turn: SourceTurn, before: SourceRecord | None
     ) -> SourceRecord:
-        """The record with the counts of the batch; `before` is that of the batch before, where there was one."""
+        """The record with the counts of the batch; `before` is the record of the batch before, if there is one."""
         watermark = MIN_TIME if before is None else before.watermark
         self._order.look(name, self.plan.sources[name].source, turn.newest, watermark)
-        return attrs.evolve(record, elements=turn.elements, dead_letters=turn.dead_letters, read=turn.read)
+        return attrs.evolve(
+            record,
+            elements=turn.elements,
+            dead_letters=turn.dead_letters,
+            read=turn.read,
+            changed=turn.changed,
+            left_out=turn.left_out,
+        )

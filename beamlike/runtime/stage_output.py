@@ -1,4 +1,4 @@
-"""What comes of a step of a stage, on its ways: panes, what was dropped, and what could not be used."""
+"""Routes the output of a step: panes, dropped elements, and dead letters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stages.stage import StageResult
 
 
 def route_step(plan: StagePlan, step: StageResult) -> Iterator[tuple[Output, Routed]]:
-    """What each consumer gets, panes first. What a user's function raised goes on where that fails the run."""
+    """The rows for each consumer, panes first. Raises the error of a user's function if dead letters fail the run."""
     if step.refused and plan.on_error == "fail":
         error = step.refused[0].errors[0]
         error.add_note(f"in step {plan.name!r}")
@@ -28,14 +28,14 @@ def route_step(plan: StagePlan, step: StageResult) -> Iterator[tuple[Output, Rou
 
 
 def _routed(plan: StagePlan, rows: pl.DataFrame, output: Output) -> Routed:
-    """Most small batches have no panes, and steps take as long on no rows as on some."""
+    """Routes rows. Most small batches have no panes, and steps take as long for no rows as for some."""
     if rows.is_empty():
         return Routed({})
     return apply_routes(rows, plan.routes, output=output, on_error=plan.on_error)
 
 
 def _route_refused(plan: StagePlan, refused: Iterable[Refused]) -> Routed:
-    """They are dead letters of the stage."""
+    """Routes refused rows, which are dead letters of the stage."""
     letters = pl.concat(
         dead_letters(plan.name, part.rows, [error_text(error) for error in part.errors]) for part in refused
     )

@@ -1,4 +1,4 @@
-"""The step of a stage in a batch, as every runner has it taken: what has come, the clock, the step, what goes on."""
+"""The step of a stage in a batch, the same on both runners: arrivals, clock, step, output."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import polars as pl
 
 from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed
-from beamlike.records.keys_seen import came
 from beamlike.records.model import SourceRecord, StageRecord
+from beamlike.records.seen_keys import SeenKeys
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.arrival import in_order
 from beamlike.runtime.build_records import source_record, stage_record
 from beamlike.runtime.stage_output import route_step
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 from stages.operator import MAIN
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, least
@@ -25,47 +25,48 @@ from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
 
 Arrivals = Mapping[str, Iterable[tuple[str, pl.DataFrame]]]
-"""What has come for a stage: for each of its inputs, who sent it and the rows."""
+"""The arrivals of a stage in a batch: for each input, pairs of sender and rows."""
 
 
 @attrs.frozen
 class StageTask:
-    """A stage, or one `shard` of so many `shards` of it, which takes its steps wherever a runner has it.
+    """A stage, or shard `shard` of its `shards`, which takes a step in each batch.
 
-    `sources` has the watermark strategies of the sources that it reads, and `origins` of each stage that it reads the
-    names under which that reports, one for each shard. A source's silence before the run `started` (us) is held
-    against none. The run `drains` if its end may come before that of its input.
+    `sources` has the watermark strategies of the sources that it reads, and `origins`, for each stage that it reads,
+    the names under which the shards of that stage report. Silence of a source before the run `started` (us) does not
+    count. `drains`: the run may end before its input does.
     """
 
     plan: StagePlan
     sources: Mapping[str, WatermarkStrategy]
     origins: Mapping[str, Sequence[str]]
-    shard: int = 0
-    shards: int = 1
-    started: int = MIN_TIME
-    drains: bool = False
+    shard: int = attrs.field(default=0, kw_only=True)
+    shards: int = attrs.field(default=1, kw_only=True)
+    started: int = attrs.field(default=MIN_TIME, kw_only=True)
+    drains: bool = attrs.field(default=False, kw_only=True)
 
     def receive(self, known: Inputs, arrived: Arrived) -> Inputs:
-        """What the shard knows of everything upstream, after what a batch has brought of it."""
+        """The inputs of the shard, updated with the messages of a batch."""
         return known.receive(arrived, self.sources, self.started, self.origins)
 
     def step(self, inputs: Inputs, rows: Arrivals, store: StateStore) -> StageTurn:
-        """The step of a batch, given what is known of upstream with it, and its `rows` by input and who sent them."""
+        """Takes the step of a batch, with the inputs after it and its `rows`, by input, each with the sender."""
         plan, operator = self.plan, self.plan.stage.operator
         reports = {role: self._reports(inputs, role) for role in operator.inputs}
         main = reports.pop(MAIN)
         sides = {role: least(found.values()) for role, found in reports.items()}
-        with at("stage", plan.name):
+        with activity("stage", plan.name):
             arrivals = {role: self._arrivals(role, rows.get(role, ())) for role in operator.inputs}
-            came(plan.name, arrivals[MAIN], operator.inputs[MAIN].keys, self.shard, self.shards)
+            keys = arrivals[MAIN].select(operator.inputs[MAIN].keys)
             marks = {role: report.watermark for role, report in sides.items()}
             times = inputs.clock_times(main.values(), marks)
             step = plan.stage.step(store, arrivals, times, drained=self.drains)
             routed = dict(route_step(plan, step))
-        return StageTurn(inputs, main, step, routed, sides)
+        seen = SeenKeys(plan.name, keys, self.shard, self.shards)
+        return StageTurn(inputs, main, step, routed, sides, seen)
 
     def _reports(self, inputs: Inputs, role: str) -> dict[str, Report]:
-        """Where that stands which is read at one of its inputs."""
+        """The reports of the sources and stages that are read at one input."""
         skews = self.plan.skews
         return {
             name: inputs.report(name, self.origins.get(name, ())).moved_back(skews.get(name, 0))
@@ -73,7 +74,7 @@ class StageTask:
         }
 
     def _arrivals(self, role: str, rows: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
-        """What has come at one of its inputs, in order."""
+        """The arrivals at one input, in order."""
         operator = self.plan.stage.operator
         # Of the rows of a side that have one key, the last one counts.
         ordered = operator.ordered or role != MAIN
@@ -83,15 +84,15 @@ class StageTask:
         return pl.concat(frames) if frames else operator.inputs[role].no_arrivals()
 
     def source_records(self, inputs: Inputs) -> dict[str, SourceRecord]:
-        """Where the sources stand that it reads."""
+        """The records of the sources that the stage reads."""
         return {name: source_record(name, inputs, strategy) for name, strategy in self.sources.items()}
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class StageTurn:
-    """What a batch was for a stage: where it stood `upstream`, the `step`, and what of each output goes where.
+    """The result of a batch for a stage: the reports of its `upstream`, the `step`, and the routed rows of each output.
 
-    `sides`: where its other inputs stood.
+    `sides`: the reports of its other inputs. `keys`: the keys that the shard received, until they are recorded.
     """
 
     inputs: Inputs
@@ -99,17 +100,22 @@ class StageTurn:
     step: StageResult
     routed: Mapping[Output, Routed]
     sides: Mapping[str, Report] = attrs.field(factory=dict)
+    keys: SeenKeys | None = None
 
     @property
     def report(self) -> Report:
-        """Where the stage stands now, for those downstream."""
+        """The report of the stage after the batch, for stages downstream."""
         return self.step.report(idle=least(self.upstream.values()).idle)
 
+    def without_keys(self) -> StageTurn:
+        """The turn without its keys, which take memory."""
+        return attrs.evolve(self, keys=None)
+
     @property
-    def letters(self) -> DeadLetterCounts:
+    def dead_letters(self) -> DeadLetterCounts:
         """The dead letters of the stage and of the steps after it."""
         return DeadLetterCounts.of_all(routed.letters for routed in self.routed.values())
 
     def record(self, finished: int) -> StageRecord:
-        """The record of the stage, which was done with the batch at this processing time (us)."""
+        """The record of the stage, which finished the batch at this processing time (us)."""
         return stage_record(self.step, self.upstream, finished, self.sides)

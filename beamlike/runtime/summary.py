@@ -1,4 +1,4 @@
-"""What a run says of itself at its end: how far it came, what it could not use or dropped, and where that is."""
+"""The summary of a run at its end: its batches, rows that it lost or dropped, and where they are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
+from beamlike.records.unread import unread_input
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.dead_letter_limit import rows_text
 from beamlike.runtime.drops import dropped_rows
@@ -19,9 +20,9 @@ _LOG = logging.getLogger("beamlike")
 
 
 class Run(Protocol):
-    """A run on either runner. `dead_letters`: the folder of those that no collection takes.
+    """A run on either runner. `dead_letters`: the folder for dead letters that no collection receives.
 
-    `last` is the record of the last batch, which may be of an earlier run on the checkpoint.
+    `last` is the record of the last batch, which may be that of an earlier run on the checkpoint.
     """
 
     plan: Plan
@@ -37,7 +38,7 @@ class Run(Protocol):
 
 
 class Shown:
-    """How a run is shown: as a line, and in a notebook as tables."""
+    """Shows a run as a line of text, and in a notebook as tables."""
 
     __slots__ = ()
 
@@ -56,7 +57,7 @@ def run_text(run: Run) -> str:
 
 
 def _run_html(run: Run) -> str:
-    """What came and went in it, the rows of its sinks, and what it could not use or dropped."""
+    """The counts of the run, the rows of its sinks, and the rows that it lost or dropped."""
     written = sum((Counter(record.sinks) for record in run.batches), Counter[str]())
     sinks = [
         (run.dead_letters if name == UNCLAIMED else name, f"{count:,}")
@@ -72,17 +73,18 @@ def _run_html(run: Run) -> str:
 
 
 def lost_rows(run: Run) -> Iterator[str]:
-    """For each source and step how many rows it could not use, for each stage what it dropped; and where they are."""
+    """For each source and step the number of rows that it could not use, for each stage that of dropped elements."""
     lost = sum((record.set_aside for record in run.batches), Counter[str]())
     takers = _takers(run.plan)
     for name, count in sorted(lost.items()):
         where = ", ".join(sorted(takers.get(name, ()))) or run.dead_letters
         yield f"{rows_text(count)} that {name} could not use: see {where}"
     yield from dropped_rows(run.plan, run.batches)
+    yield from unread_input(run.batches)
 
 
 def left_open(run: Run) -> Iterator[str]:
-    """For each stage the elements that wait in it for a pane or their turn, and its pending timers."""
+    """For each stage its elements that wait for a pane or for their turn, and its pending timers."""
     record = run.last
     for name, stage in record.stages.items() if record else ():
         counts = [(stage.pending or 0, "element", "waits", "wait"), (stage.timers, "timer", "is", "are")]
@@ -95,8 +97,8 @@ def left_open(run: Run) -> Iterator[str]:
             yield f"{' and '.join(told)} {'pending ' if stage.timers else ''}in {name}, whose windows are open"
 
 
-def tell_of_open(run: Run, *, goes_on: bool) -> None:
-    """Logs what is left open at the end of a run; `goes_on`: a later run can take it up."""
+def log_open(run: Run, *, goes_on: bool) -> None:
+    """Logs elements and timers that are pending at the end of a run. `goes_on`: a later run can continue with them."""
     for text in left_open(run):
         if goes_on:
             _LOG.info("%s: %s; the next run goes on there, and drain=True closes them", run.plan.name, text)

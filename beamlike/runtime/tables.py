@@ -1,4 +1,4 @@
-"""Tables for the terminal: where every watermark stands, and what a run did."""
+"""Tables for the terminal: the watermarks after each batch, and the totals of a run."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def _text(time: int, short: bool) -> str:
 
 
 def _held_by(stage: StageRecord, short: bool) -> str:
-    """What holds the output watermark; its key may have any text, also that of a time."""
+    """The holder of the output watermark. Its key may contain any text, also that of a time."""
     return stage.holder if stage.window is None else stage.window.text(lambda time: _text(time, short))
 
 
 def totals_table(batches: Iterable[BatchRecord]) -> Table:
-    """What each source and stage took in, gave and dropped over all of these batches, and steps could not use."""
+    """The elements, panes and dropped elements of each source and stage over all batches, and dead letters of steps."""
     first, *others = TOTALS
     table = Table(first, title="Totals", title_justify="left")
     for name in others:

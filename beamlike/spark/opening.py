@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -24,10 +25,11 @@ from beamlike.runtime.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
-from beamlike.runtime.ingest import require_files
 from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import Trigger, seconds
+from beamlike.runtime.options import RunOptions, seconds
+from beamlike.runtime.outcome import RecordHooks
 from beamlike.runtime.progress import Progress
+from beamlike.runtime.reading import require_files
 from beamlike.runtime.readings import with_readings_as_files
 from beamlike.runtime.run_sinks import RunSinks
 from beamlike.runtime.sinks import hold_sinks
@@ -37,52 +39,30 @@ from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.build import envelopes, labels, reads_rows
-from beamlike.spark.query.desks import TaskDesks, wall_clock
-from beamlike.spark.query.leftovers import tell_of_copies
+from beamlike.spark.query.leftovers import warn_of_copies
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.query.tables import with_tables_sent
+from beamlike.spark.query.task_activity import TaskTrackers, wall_clock
 from beamlike.spark.session.session import interpret, worker_environment
-from beamlike.spark.stopping import Gate
-from beamlike.system.in_hand import Desk
+from beamlike.spark.stopping import BatchGate
 from windowing.time import MIN_TIME
 
 
-class Options(Protocol):
-    """What a runner says of its runs."""
-
-    @property
-    def checkpoint(self) -> str | None: ...
-
-    @property
-    def trigger(self) -> Trigger: ...
-
-    @property
-    def drain(self) -> bool: ...
-
-    @property
-    def quiet(self) -> bool: ...
+class SparkOptions(RunOptions, Protocol):
+    """The options of a run on Spark."""
 
     @property
     def shards(self) -> int | None: ...
 
-    @property
-    def records(self) -> str | None: ...
 
-    @property
-    def on_batch(self) -> Callable[[BatchRecord], None] | None: ...
-
-    @property
-    def continue_as(self) -> str | None: ...
-
-
-@attrs.frozen(eq=False)
-class Opened:
+@attrs.frozen(eq=False, kw_only=True)
+class OpenSparkRun:
     """A run whose query can start: its plan as it reads and writes it, and all that is told of it."""
 
     plan: Plan
-    options: Options
+    options: SparkOptions
     session: SparkSession
     checkpoint: Checkpoint
     listings: Listings
@@ -90,8 +70,8 @@ class Opened:
 
     @classmethod
     def of(
-        cls, plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint, held: ExitStack
-    ) -> Opened:
+        cls, plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint, held: ExitStack
+    ) -> OpenSparkRun:
         """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
         before = checkpoint.manifest()
         require_run(before, checkpoint, options.continue_as)
@@ -105,26 +85,27 @@ class Opened:
         listings = Listings.of(checkpoint, plan)
         held.callback(listings.close)
         checkpoint.end_at_once(name for name, source in plan.sources.items() if source.whole)
-        desk = Desk(wall_clock, simulated=steps_of(plan) is not None)
         records = _records(checkpoint, options)
         storing = partial(stored, "write", records or checkpoint.path)
         run = OpenRun.of(
             plan,
             checkpoint,
             manifest,
-            sinks,
-            DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally),
-            desk,
-            options.on_batch,
-            held,
+            sinks=sinks,
+            limit=DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally),
+            clock=wall_clock,
+            on_batch=options.on_batch,
+            held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             records=records,
             tasks=True,
-            storing=storing,
+            hooks=RecordHooks(storing, changed=listings.changed),
         )
         if (steps := steps_of(plan)) is not None:
             checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
-        return cls(plan, options, session, checkpoint, listings, run)
+        return cls(
+            plan=plan, options=options, session=session, checkpoint=checkpoint, listings=listings, run=run
+        )
 
     @property
     def plays(self) -> bool:
@@ -145,21 +126,29 @@ class Opened:
         planned = self.options.trigger == "available_now" and bool(self.listings.waiting)
         return (self.drains or planned) and not self.plays
 
-    def gate(self, on_batch: Callable[[BatchRecord], None]) -> Gate:
+    def gate(self, on_batch: Callable[[BatchRecord], None]) -> BatchGate:
         """What the query does with each batch; `on_batch` gets its record."""
         run, outcome = self.run.manifest["run"], self.run.outcome
         clock = None if self.plays else wall_clock
-        leftovers = Leftovers(self._parts().sinks, run)
-        last, desk = outcome.last, outcome.desk
-        writer = BatchWriter(self.plan, run, on_batch, last, clock, desk, leftovers, self.run.may_replay)
+        writer = BatchWriter(
+            plan=self.plan,
+            run=run,
+            on_batch=on_batch,
+            latest=outcome.last,
+            clock=clock,
+            tracker=outcome.tracker,
+            leftovers=Leftovers(self._parts().sinks, run),
+            may_replay=self.run.may_replay,
+            changed=self.listings.changed,
+        )
         # Nobody goes on from a temporary checkpoint.
         kept = self.options.checkpoint is not None
-        return Gate(writer, self.checkpoint.syncing()) if kept else Gate(writer)
+        return BatchGate(writer, self.checkpoint.syncing()) if kept else BatchGate(writer)
 
-    def start(self, gate: Gate) -> StreamingQuery:
+    def start(self, gate: BatchGate) -> StreamingQuery:
         """Starts the query."""
         parts = self._parts()
-        tell_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
+        warn_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
         if self.options.trigger == "available_now":
             # Where processing time passes, there would always be a next batch, and no end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
@@ -179,10 +168,10 @@ class Opened:
     def _parts(self) -> PartWriter:
         return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])
 
-    def _query(self, parts: PartWriter, gate: Gate) -> StreamingQuery:
+    def _query(self, parts: PartWriter, gate: BatchGate) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self.run.manifest["shards"]))
         started = MIN_TIME if self.plays else wall_clock()
-        desks = TaskDesks(self.run.outcome.tasks, self.run.outcome.desk.keys)
+        trackers = TaskTrackers(self.run.outcome.tasks, self.run.outcome.keys)
         control, listings = self.checkpoint.control(), self.listings.sources
         options = self.options
         asked = options.drain and options.checkpoint is not None and not self.plays
@@ -190,11 +179,11 @@ class Opened:
             self.session,
             self.plan,
             topology,
-            listings,
-            control,
-            parts,
-            started,
-            desks,
+            listings=listings,
+            control=control,
+            writer=parts,
+            started=started,
+            trackers=trackers,
             drains=self.plan.drains(asked=asked),
         )
         name = f"{self.plan.name}-{self.run.manifest['run']}"
@@ -209,7 +198,7 @@ class Opened:
         ).start()
 
 
-def _fit(plan: Plan, options: Options, session: SparkSession, checkpoint: Checkpoint) -> Fit:
+def _fit(plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint) -> Fit:
     """The plan as one that goes on with the checkpoint."""
     saved = checkpoint.manifest()
     if saved is not None:
@@ -222,19 +211,21 @@ def _fit(plan: Plan, options: Options, session: SparkSession, checkpoint: Checkp
     return fitted(plan, saved, shards)
 
 
-def _records(checkpoint: Checkpoint, options: Options) -> str | None:
+def _records(checkpoint: Checkpoint, options: SparkOptions) -> str | None:
     """The file of the records; None if there is none."""
-    return checkpoint.at(RECORDS_FILE) if checkpoint.is_local else options.records
+    if checkpoint.is_local:
+        return checkpoint.at(RECORDS_FILE)
+    return None if options.records is None else os.fspath(options.records)
 
 
 def _sinks(
-    plan: Plan, options: Options, manifest: dict[str, Any], checkpoint: Checkpoint, held: ExitStack
+    plan: Plan, options: SparkOptions, manifest: dict[str, Any], checkpoint: Checkpoint, held: ExitStack
 ) -> tuple[dict[str, Any], RunSinks]:
     """The manifest with the id of the run, and its sinks, which no other run of that id writes to.
 
     At its end the run may replace the files of an earlier run, but with an interval it has no end.
     """
-    letters = JSONLines(dead_letters_of(checkpoint))
+    letters = JSONLines(checkpoint.dead_letters)
     replaces = options.checkpoint is None and not reads_rows(plan)
     if replaces:
         # As in process: a later run has the same name, and so replaces its files.
@@ -251,8 +242,3 @@ def _sinks(
     sinks = RunSinks.replacing(plan, run, letters) if at_end else RunSinks(plan, run, letters)
     held.callback(sinks.withdraw)
     return manifest, sinks
-
-
-def dead_letters_of(checkpoint: Checkpoint) -> str:
-    """The folder of the dead letters that no collection of the pipeline takes."""
-    return checkpoint.at("dead-letters")

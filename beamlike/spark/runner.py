@@ -6,12 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from typing import Self
 
 import attrs
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.logical.watermark import require_alignable
@@ -21,19 +21,19 @@ from beamlike.records.model import BatchRecord
 from beamlike.runtime.options import Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.phase import KEPT_BATCHES, Phase
 from beamlike.runtime.sinks import check_sinks, with_sinks_of_run
-from beamlike.runtime.summary import Shown, tell_of_open
+from beamlike.runtime.summary import Shown, log_open
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure, understood
-from beamlike.spark.opening import Opened, dead_letters_of
+from beamlike.spark.opening import OpenSparkRun
+from beamlike.spark.polling import FilePoller
 from beamlike.spark.query.build import reads_rows
 from beamlike.spark.query.ingest import require_readable
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.session.scratch import temporary_checkpoint
 from beamlike.spark.session.session import open_session, require_python, ship
-from beamlike.spark.stopping import Gate, answer
-from beamlike.spark.watching import Watcher
+from beamlike.spark.stopping import RunningQuery
 from beamlike.system.path_names import is_remote
 from beamlike.system.signals import signals
 
@@ -137,9 +137,7 @@ class SparkRunner:
                 "SparkRunner: on a cluster, give a checkpoint: a folder that every executor reaches"
             )
         path = absolute(self.checkpoint or temporary_checkpoint())
-        run = SparkRun(plan, self, session, Checkpoint(session, path))
-        run.begin()
-        return run
+        return SparkRun.begin(plan, self, session, Checkpoint(session, path))
 
     def _session(self, plan: Plan) -> SparkSession:
         modules = modules_of(plan)  # before Spark starts: what cannot be sent is found here
@@ -156,7 +154,7 @@ class SparkRunner:
         return session
 
 
-@attrs.define(repr=False)
+@attrs.define(repr=False, kw_only=True)
 class SparkRun(Shown):
     """A run on Spark: its records, and the means to wait for it and to stop it. It holds the checkpoint's lock."""
 
@@ -164,37 +162,46 @@ class SparkRun(Shown):
     runner: SparkRunner
     session: SparkSession
     checkpoint: Checkpoint
-    batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES))
-    _phase: Phase = Phase.GOING
-    _ending: bool = False
-    _opened: Opened = attrs.field(init=False)
-    _gate: Gate = attrs.field(init=False)
-    _query: StreamingQuery = attrs.field(init=False)
-    _started: threading.Event = attrs.field(factory=threading.Event)
-    _stopper: threading.Thread | None = None
-    _watcher: Watcher | None = None
-    _held: ExitStack = attrs.field(factory=ExitStack)
+    batches: deque[BatchRecord]
+    _opened: OpenSparkRun = attrs.field(alias="opened")
+    _query: RunningQuery = attrs.field(alias="query")
+    _poller: FilePoller | None = attrs.field(alias="poller")
+    _held: ExitStack = attrs.field(alias="held")
+    _ending: bool = attrs.field(default=False, init=False)
+    _stopper: threading.Thread | None = attrs.field(default=None, init=False)
 
-    def begin(self) -> None:
-        """Takes the checkpoint's lock, holds the plan against it, and starts the query."""
-        self._held.enter_context(self.checkpoint.lock(f"the run of {self.plan.name!r}"))
-        try:
-            with understood(self.checkpoint):
-                self._begin()
-        except BaseException:
-            self._held.close()
-            raise
+    @classmethod
+    def begin(cls, plan: Plan, runner: SparkRunner, session: SparkSession, checkpoint: Checkpoint) -> Self:
+        """Locks the checkpoint, compares the plan with it, and starts the query."""
+        with ExitStack() as held:
+            held.enter_context(checkpoint.lock(f"the run of {plan.name!r}"))
+            with understood(checkpoint):
+                opened = OpenSparkRun.of(plan, runner, session, checkpoint, held)
+                batches = deque[BatchRecord](maxlen=KEPT_BATCHES)
 
-    def _begin(self) -> None:
-        self._opened = Opened.of(self.plan, self.runner, self.session, self.checkpoint, self._held)
-        self.plan = self._opened.plan
-        self._gate = self._opened.gate(self._record)
-        self._query = self._opened.start(self._gate)
-        if self.runner.trigger != "available_now" and not self._opened.plays:
-            self._watcher = Watcher(self._opened.listings, self.runner.trigger, self._is_active, self._halt)
-            self._watcher.start()
-        self._started.set()
-        self._opened.run.progress.up(self.checkpoint.path)
+                def record(batch: BatchRecord) -> None:
+                    batches.append(batch)
+                    opened.run.observers.take(batch)
+
+                gate = opened.gate(record)
+                query = RunningQuery(opened.start(gate), gate)
+                poller = None
+                if runner.trigger != "available_now" and not opened.plays:
+                    poller = FilePoller(opened.listings, runner.trigger, query.is_active, query.halt)
+                    poller.start()
+            run = cls(
+                plan=opened.plan,
+                runner=runner,
+                session=session,
+                checkpoint=checkpoint,
+                batches=batches,
+                opened=opened,
+                query=query,
+                poller=poller,
+                held=held.pop_all(),
+            )
+        opened.run.progress.up(checkpoint.path)
+        return run
 
     @property
     def last(self) -> BatchRecord | None:
@@ -204,27 +211,27 @@ class SparkRun(Shown):
     @property
     def dead_letters(self) -> str:
         """The folder of the dead letters that no collection of the pipeline takes."""
-        return dead_letters_of(self.checkpoint)
+        return self.checkpoint.dead_letters
 
     def wait(self) -> None:
         """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
         try:
             self._take_all()
-            if self._opened.drains and not self._opened.plays and self._phase is Phase.GOING:
+            if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
                 self._end()
-            if self._phase is Phase.GOING:
+            if self._query.phase is Phase.GOING:
                 self._opened.run.observers.end()
-            if (self._opened.drains or self._opened.plays) and self._phase is Phase.GOING:
-                self._halt(Phase.DRAINED)
+            if (self._opened.drains or self._opened.plays) and self._query.phase is Phase.GOING:
+                self._query.halt(Phase.DRAINED)
                 self._opened.run.note("drained")
-            elif self._opened.goes_on and self._phase is Phase.GOING:
-                self._halt(Phase.GOING)
-            tell_of_open(self, goes_on=self.runner.checkpoint is not None)
-            self._conclude(self._phase.ending)
+            elif self._opened.goes_on and self._query.phase is Phase.GOING:
+                self._query.halt(Phase.GOING)
+            log_open(self, goes_on=self.runner.checkpoint is not None)
+            self._conclude(self._query.phase.ending)
         except KeyboardInterrupt:
             self._opened.run.outcome.close("stopped")
             with suppress(Py4JNetworkError):
-                self._is_active()  # so that what follows has a connection
+                self._query.is_active()  # so that what follows has a connection
             raise
         except StreamingQueryException as error:
             self._take_back_end()
@@ -241,16 +248,16 @@ class SparkRun(Shown):
     def _take_all(self) -> None:
         """Waits until the query has taken all input that is there."""
         if not self._opened.goes_on:
-            self._query.awaitTermination()
-            if self._watcher is not None:
-                self._watcher.check()
+            self._query.query.awaitTermination()
+            if self._poller is not None:
+                self._poller.check()
             return
-        self._query.processAllAvailable()
+        self._query.query.processAllAvailable()
         listings = self._opened.listings
         while listings.look() if self._opened.drains else listings.look_on():
-            self._query.processAllAvailable()
+            self._query.query.processAllAvailable()
         if listings.waiting:  # of which the last may have moved a watermark only
-            self._query.processAllAvailable()
+            self._query.query.processAllAvailable()
             listings.look_on()
 
     def _end(self) -> None:
@@ -262,14 +269,14 @@ class SparkRun(Shown):
 
     def _take_back_end(self) -> None:
         """After a drain that failed before sinks got anything: a plain run or a savepoint may follow as well."""
-        writer = self._gate.batch
+        writer = self._query.gate.batch
         may = self._ending and isinstance(writer, BatchWriter) and not writer.writing
         if may and take_back_end(self.checkpoint):
             self._opened.run.note("draining", holds=False)
 
     def ask_to_stop(self, notice: str = "") -> None:
         """Has the query stopped once the batch in hand is done; does not wait for that. `notice` is told meanwhile."""
-        self._go_to(Phase.STOPPING)
+        self._query.go_to(Phase.STOPPING)
         if self._stopper is None:
             # A thread of its own: a signal may come while this one waits for Java, and then it cannot talk to it.
             name = f"stop {self.plan.name}"
@@ -277,16 +284,15 @@ class SparkRun(Shown):
             self._stopper.start()
 
     def _finish(self, notice: str) -> None:
-        self._started.wait()  # the first batch may ask before the query is known here
-        if not self._is_active():
+        if not self._query.is_active():
             return
         if notice:
             self._opened.run.progress.tell(f"{self.plan.name}: stopping after the batch in hand; {notice}")
         try:
-            self._gate.finish(self._query)
+            self._query.finish()
         except Py4JError:
             # Whoever gives the batch up stops the query meanwhile.
-            if self._phase is not Phase.GIVEN_UP:
+            if self._query.phase is not Phase.GIVEN_UP:
                 raise
         if self._is_whole():
             self._opened.run.note("whole")
@@ -297,10 +303,10 @@ class SparkRun(Shown):
         With `now` the batch in hand is given up, and is done again by the next run on the checkpoint.
         """
         if now:
-            self._halt(Phase.GIVEN_UP)
-        elif self._gate.is_mine:
+            self._query.halt(Phase.GIVEN_UP)
+        elif self._query.gate.is_mine:
             return self.ask_to_stop()
-        elif self._is_active():
+        elif self._query.is_active():
             self.ask_to_stop()
         if self._stopper is not None:
             self._stopper.join()
@@ -311,31 +317,15 @@ class SparkRun(Shown):
         run = self._opened.run
         run.sinks.conclude(run.outcome, ending, whole=self._is_whole())
 
-    def _go_to(self, phase: Phase) -> None:
-        self._phase = max(self._phase, phase)
-
     def _is_whole(self) -> bool:
-        """Whether every batch that was begun is finished, once the query is over."""
-        return self._phase is not Phase.GIVEN_UP and self._query.exception() is None
-
-    def _halt(self, phase: Phase = Phase.STOPPING) -> None:
-        """Ends the query wherever it is."""
-        self._go_to(phase)
-        self._is_active()
-        self._query.stop()
-
-    def _is_active(self) -> bool:
-        return answer(lambda: self._query.isActive)
+        """True if every batch that was begun is finished, once the query is over."""
+        return self._query.phase is not Phase.GIVEN_UP and self._query.query.exception() is None
 
     def _release(self) -> None:
         """Lets others have the checkpoint, if the query is over."""
-        if self._watcher is not None:
-            self._watcher.stop()
-        if not self._is_active():
+        if self._poller is not None:
+            self._poller.stop()
+        if not self._query.is_active():
             if self._stopper is not None:
                 self._stopper.join()
             self._held.close()
-
-    def _record(self, record: BatchRecord) -> None:
-        self.batches.append(record)
-        self._opened.run.observers.take(record)

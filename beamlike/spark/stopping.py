@@ -14,6 +14,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from beamlike.runtime.phase import Phase
+
 Batch = Callable[[DataFrame, int], None]
 """A `foreachBatch` function."""
 
@@ -25,7 +27,7 @@ _FOR_EVER = 2**31 * 1000  # milliseconds; Spark interrupts it long before
 
 
 @attrs.define(eq=False)
-class Gate:
+class BatchGate:
     """The `foreachBatch` function of a query, which begins no batch once it is closed.
 
     `settle` is called before each batch and after it.
@@ -69,6 +71,33 @@ class Gate:
             if self._held.wait(_LOOK):
                 break
         answer(query.stop)
+
+
+@attrs.define(eq=False)
+class RunningQuery:
+    """A query that has started, with its gate, and the phase of its run."""
+
+    query: StreamingQuery
+    gate: BatchGate
+    phase: Phase = attrs.field(default=Phase.GOING, init=False)
+
+    def go_to(self, phase: Phase) -> None:
+        """Moves the run forward to a phase; an earlier one changes nothing."""
+        self.phase = max(self.phase, phase)
+
+    def is_active(self) -> bool:
+        """True until the query is over."""
+        return answer(lambda: self.query.isActive)
+
+    def finish(self) -> None:
+        """Stops the query after the current batch."""
+        self.gate.finish(self.query)
+
+    def halt(self, phase: Phase = Phase.STOPPING) -> None:
+        """Stops the query at once, and moves its run to a phase."""
+        self.go_to(phase)
+        self.is_active()  # renews a connection that a signal has broken
+        self.query.stop()
 
 
 def answer(ask: Callable[[], T]) -> T:

@@ -51,7 +51,7 @@ _HERE: Final = threading.local()
 
 
 @attrs.frozen(eq=False)
-class Started(Generic[T]):
+class StartedTask(Generic[T]):
     """A task that another thread does as soon as one is free."""
 
     task: Task[T]
@@ -82,7 +82,7 @@ class Threads:
     count: int = attrs.field(factory=pl.thread_pool_size)
     timer: Callable[[], float] = time.perf_counter
     _others: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
-    _later: list[Started[Any]] = attrs.field(factory=list, init=False)
+    _later: list[StartedTask[Any]] = attrs.field(factory=list, init=False)
     _took: dict[str, float] = attrs.field(factory=dict, init=False)
     """How many seconds the task of a name took when it was last done."""
 
@@ -96,11 +96,11 @@ class Threads:
             self._others.shutdown(cancel_futures=True)
             self._others = None
 
-    def start(self, task: Task[T]) -> Started[T] | None:
+    def start(self, task: Task[T]) -> StartedTask[T] | None:
         """Has another thread do it, after those tasks that `each` is given next; None where there is no other."""
         if self._others is None:
             return None
-        started = Started(task)
+        started = StartedTask(task)
         self._later.append(started)
         return started
 
@@ -114,7 +114,7 @@ class Threads:
             return {name: in_one_thread(task) for name, task in tasks.items()}
         timed = {name: partial(self._timed, name, tasks[name]) for name in self._longest_first(tasks)}
         own = [name for name in tasks if name in here] or [*timed][:1]
-        started = {name: Started(task) for name, task in timed.items() if name not in own}
+        started = {name: StartedTask(task) for name, task in timed.items() if name not in own}
         for one in (*started.values(), *self._later):
             self._others.submit(one.go)
         self._later.clear()

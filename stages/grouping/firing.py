@@ -1,4 +1,4 @@
-"""Emitting: which windows give a pane, what is in it, and what stays of them."""
+"""Firing: which windows emit a pane, the columns of a pane, and the rows of windows after it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from windowing.triggers.base import ROOT, TriggerContext
 
 
 def ready(layout: Layout, context: TriggerContext) -> pl.Expr:
-    """Open windows whose trigger is ready."""
+    """True for open windows whose trigger is ready."""
     trigger = layout.windowing.trigger
     return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, context)
 
@@ -32,7 +32,7 @@ def ready(layout: Layout, context: TriggerContext) -> pl.Expr:
 def fire(
     rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """All these windows, which are ready, fire: (the windows after it, their panes)."""
+    """Fires these windows, which are ready: (the windows afterwards, their panes)."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
     after = trigger.on_fire(env, ROOT, pl.lit(True), context)
@@ -42,7 +42,7 @@ def fire(
 
 
 def collect(rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext) -> pl.DataFrame:
-    """The last panes of these open windows, whose time is over: what is pending is always emitted."""
+    """The last panes of these open windows, whose time is over: pending elements are always emitted."""
     if rows.is_empty():
         return layout.no_panes
     return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, input_before, context)[1]
@@ -67,7 +67,7 @@ def _emit(
 
 
 def _emits(layout: Layout) -> pl.Expr:
-    """Whether a window that fires gives a pane: one that has nothing new says only that the window is complete."""
+    """True if a window that fires emits a pane; one without new elements only says that the window is complete."""
     windowing = layout.windowing
     emits = pl.col(PENDING) > 0
     if windowing.on_time == ALWAYS:
@@ -90,21 +90,21 @@ def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def _silent(layout: Layout) -> pl.Expr:
-    """Of windows that fire: nothing is left of their elements, nor of their panes, or these are taken back now."""
+    """True for firing windows without elements left, and without panes that stay."""
     nothing = pl.col(REMAINING) == 0
     # A pane that stays has to be replaced, or corrected, by one of no elements.
     return nothing if layout.retracts else nothing & (pl.col(NEXT_INDEX) == 0)
 
 
 def shown(panes: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """The panes that a step gives, without what is known of them inside it only."""
+    """The panes that a step emits, without columns that are used inside of the step only."""
     if not layout.retractions:
         return panes.drop(EMITTED)
     return panes.filter(~pl.col(SILENT)).drop(EMITTED, SILENT)
 
 
 def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """The panes that the next ones of these windows replace, as they were, but marked."""
+    """The panes that the next ones of these windows replace, as they were, but marked as retracted."""
     panes = rows.select(*layout.keys, OUTSTANDING).explode(OUTSTANDING, empty_as_null=False)
     return (
         panes.unnest(OUTSTANDING)
@@ -118,14 +118,14 @@ def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def _as_outstanding(panes: pl.DataFrame, layout: Layout) -> dict[str, pl.Series]:
-    """Each pane as the one of its window that may be taken back, which holds at its time."""
+    """Each pane as the one of its window that may be retracted, which holds at its time."""
     content = pl.struct(name for name in layout.panes if name not in layout.keys)
     outstanding = panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
     return {OUTSTANDING: outstanding, OUTSTANDING_HOLD: panes[EVENT_TIME]}
 
 
 def _standing(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """Windows that have emitted, of which those that were silent have nothing that may be taken back."""
+    """Windows that have emitted; those that were silent have nothing to retract."""
     if not layout.retractions:
         return rows
     nothing = layout.nothing_outstanding().items()
@@ -135,9 +135,9 @@ def _standing(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def let_go(rows: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.DataFrame:
-    """Windows that are over hold the panes that may be taken back no longer at their time, but by the lateness later.
+    """Moves the holds of panes that may be retracted later by the allowed lateness, in windows that are over.
 
-    What reads them allows as much lateness at least, and so is not too late for a correction.
+    A stage that reads the panes allows at least as much lateness, so a correction is not too late there.
     """
     if not layout.retracts:
         return rows
@@ -168,12 +168,12 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
 
 
 def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """What is taken back first, then by end, start and key, so that a replayed bundle gives the same bytes."""
+    """The panes in a fixed order, for equal bytes in a replay: retracted ones first, then by end, start and key."""
     return sorting.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
 
 
 def deadline(layout: Layout, context: TriggerContext, clock: str) -> pl.Expr:
-    """The time after `context` at which a window may fire, is collected, or lets go of what it may take back."""
+    """The time after `context` at which a window may fire, is collected, or moves the holds of outstanding panes."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
     due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, context, clock))

@@ -10,7 +10,7 @@ import attrs
 import narwhals as nw
 
 import beamlike as bl
-from beamlike.local.bundle import bundles
+from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.runtime.batch_sinks import BatchSinks
 from stages.snapshot import save
@@ -52,8 +52,8 @@ def on_stage(case: Case) -> list[Outcome]:
     plan = pipeline.plan()
     engine, kept, records = Engine(plan, lambda: 0), [], {}
     sinks = BatchSinks(plan, {name: sink.sink for name, sink in plan.sinks.items()}, plan.name)
-    for number, bundle in enumerate(bundles(plan, 1, engine.clock, engine.inputs)):
-        records[number] = engine.take(bundle, number, sinks)
+    for number, batch in enumerate(batch_inputs(plan, 1, engine.clock, engine.inputs)):
+        records[number] = engine.run(batch, number, sinks)
         rows = save(plan.stages[declared.stage].stage, engine.store).rows
         kept.append({side: sorted(rows[table][EVENT_TIME]) for side, table in _TABLES[case.kind].items()})
     return declared.outcomes(records, kept)

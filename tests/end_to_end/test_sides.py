@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.local.bundle import bundles
+from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.plan.model import Plan
 from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.spark.checkpoint.orders import EndSources, PlayStep
+from beamlike.spark.checkpoint.commands import EndSources, PlayStep
 from tests.cases.process import Move, stream_of
 from tests.cases.recorder import Recorder
 from tests.support.examples import share
@@ -111,8 +111,8 @@ def test_a_run_in_process_gives_what_the_model_gives(model: Sides, given_: list[
     plan = pipeline(model, given_)
     out, late, got = Recorder(), Recorder(), []
     engine, sinks = Engine(plan, lambda: 0), BatchSinks(plan, {"out": out, "late": late}, plan.name)
-    for number, bundle in enumerate(bundles(plan, 1, engine.clock, engine.inputs)):
-        record = engine.take(bundle, number, sinks)
+    for number, batch in enumerate(batch_inputs(plan, 1, engine.clock, engine.inputs)):
+        record = engine.run(batch, number, sinks)
         if number % 2 and number < 2 * len(given_) + 2:
             rows = [frame for batch in (number - 1, number) for frame in out.frames.get(batch, [])]
             got.append((found(rows), seconds(record.stages["seen"].output)))

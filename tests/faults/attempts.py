@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.spark.query.desks import batch_of
+from beamlike.spark.query.task_activity import batch_of
 from tests.faults.cluster import two_hosts
 from tests.support.databases import execute, rows_of
 

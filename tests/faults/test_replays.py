@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import beamlike as bl
 from beamlike.io.base import Part
 from beamlike.runtime.batch_sinks import Leftovers
-from beamlike.spark.query.leftovers import tell_of_copies
+from beamlike.spark.query.leftovers import warn_of_copies
 
 USERS = ["a", "a", "b", "b", "c", "a"]
 
@@ -98,7 +98,7 @@ def state(rows: list[int], letters: int = 0) -> dict[str, list[int]]:
     ("change", "levels"),
     [
         ("it fails no more", False),
-        ("a filter is new", True),
+        pytest.param("a filter is new", True, marks=pytest.mark.slow),
         pytest.param("it fails no more", True, marks=pytest.mark.slow),
         pytest.param("a filter is new", False, marks=pytest.mark.slow),
     ],
@@ -145,8 +145,8 @@ def test_where_copies_of_tasks_may_replace_files_of_an_object_store_that_is_told
 ) -> None:
     there, here = bl.CSV("s3://bucket/out"), bl.Parquet("out")
     for sinks, speculation in [([there], None), ([there], "false"), ([here, bl.Memory()], "true")]:
-        tell_of_copies(sinks, speculation)
+        warn_of_copies(sinks, speculation)
     assert caplog.messages == []
-    tell_of_copies([there, here], "true")
+    warn_of_copies([there, here], "true")
     assert "spark.speculation is on" in caplog.text
     assert "'s3://bucket/out' may be replaced" in caplog.text

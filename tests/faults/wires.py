@@ -14,7 +14,7 @@ from typing import Literal
 
 import attrs
 
-from beamlike.system.in_hand import desk
+from beamlike.system.activity import current_tracker
 from tests.faults.processes import descendants, kill, parents
 
 Place = Literal["read", "level 1", "level 2", "part", "sink", "transaction", "noted"]
@@ -112,7 +112,7 @@ class Wires:
 def _batch() -> int | None:
     """The number of the batch that this task, or this process, is at; None outside of one."""
     if "pyspark" not in sys.modules:
-        here = desk()
+        here = current_tracker()
         return here.in_hand.batch if here is not None and here.in_hand is not None else None
     from pyspark import TaskContext
 

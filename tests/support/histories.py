@@ -54,14 +54,14 @@ def stage(
 ) -> StageDescription:
     """A stage with these choices and the usual others."""
     return StageDescription(
-        inputs,
-        1,
-        keys,
-        {"n": "count()"},
-        {**CHOICES, **choices},
-        spacing,
-        lateness * SECOND,
-        clocks,
+        inputs=inputs,
+        level=1,
+        keys=keys,
+        aggregates={"n": "count()"},
+        choices={**CHOICES, **choices},
+        spacing=spacing,
+        allowed_lateness=lateness * SECOND,
+        clocks=clocks,
         global_window=global_window,
         fires_at_end=fires_at_end,
         fires_before_end=fires_before_end,
@@ -122,7 +122,7 @@ def batch(
     stages: Mapping[str, StageRecord],
     finished: float | None = None,
 ) -> BatchRecord:
-    return BatchRecord(number, at(now), sources, stages, None if finished is None else at(finished))
+    return BatchRecord(number, at(now), sources, stages, finished=None if finished is None else at(finished))
 
 
 def history(*batches: BatchRecord, plan: RunDescription = PLAN, closed: str | None = None) -> History:

@@ -74,7 +74,15 @@ def with_stage(plan: Plan, operator: Operator, name: str = "held") -> Plan:
     main = operator.inputs[MAIN]
     into = attrs.evolve(route, consumer=name, columns=tuple(main.schema))
     out = (Route(written, (), route.columns),)
-    stage = StagePlan(name, Stage(name, operator), (read,), 1, bool(main.keys), source.schema, out)
+    stage = StagePlan(
+        name=name,
+        stage=Stage(name, operator),
+        inputs=(read,),
+        level=1,
+        keyed=bool(main.keys),
+        schema=source.schema,
+        routes=out,
+    )
     return attrs.evolve(
         plan,
         sources={read: attrs.evolve(source, routes=(into,))},

@@ -18,8 +18,8 @@ from beamlike.runtime.ingest import ingest
 from beamlike.runtime.messages import Kind, StageMessage, SummaryMessage
 from beamlike.runtime.resharding import take_apart
 from beamlike.runtime.side_tables import with_tables_read
-from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep
-from beamlike.spark.query.control import obey
+from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayStep
+from beamlike.spark.query.control import apply_command
 from beamlike.spark.query.level import Level
 from beamlike.spark.savepoint.loading import Loading
 from stages.state.store import DictStore
@@ -67,9 +67,9 @@ class Query:
             yield self.run([*self.ingested(came), *over]) if chunks or first else self.batch(None)
             first = {}
 
-    def ordered(self, order: Order) -> Batch:
+    def ordered(self, order: ControlCommand) -> Batch:
         """One batch, in which there is an order for the sources."""
-        return self.run(obey(order, self.plan.sources.values(), self.topology, 2))
+        return self.run(apply_command(order, self.plan.sources.values(), self.topology, 2))
 
     def batch(self, chunks: Mapping[str, pl.LazyFrame] | None) -> Batch:
         """One batch: these chunks, or the end of all sources."""

@@ -28,7 +28,15 @@ def described(inputs: Iterable[str], level: int = 1, minutes: int | None = None)
     windows = "Sessions(gap=1m)" if minutes is None else f"FixedWindows(size={minutes}m)"
     choices = {"windows": windows, "trigger": "DefaultTrigger()", "timestamp": "end_of_window"}
     keys = ["user"] if minutes is None else []
-    return StageDescription(inputs, level, keys, {"n": "count()"}, choices, spacing, 0, ["watermark"])
+    return StageDescription(
+        inputs=inputs,
+        level=level,
+        keys=keys,
+        aggregates={"n": "count()"},
+        choices=choices,
+        spacing=spacing,
+        clocks=["watermark"],
+    )
 
 
 FLAGSHIP = RunDescription(
@@ -69,7 +77,7 @@ def flagship(*, held: bool, start: int = NOON, batches: int = 60, ended: bool = 
         for name in FLAGSHIP.stages:
             stages[name] = _stage(name, number, now, start, marks, held, before)
             marks[name] = stages[name].output
-        record = BatchRecord(number, now, sources, stages, now + SECOND, {"averages": 1})
+        record = BatchRecord(number, now, sources, stages, finished=now + SECOND, sinks={"averages": 1})
         history.add(record.following(before))
     return history
 
@@ -140,8 +148,8 @@ def wide(*, each: int = 20, batches: int = 100, start: int = 0) -> History:
                 upstream[holder].watermark,
                 marks[name],
                 holder,
-                10,
-                panes,
+                elements=10,
+                panes=panes,
                 finished=now + 9_000,
                 upstream=upstream,
             )

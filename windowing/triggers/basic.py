@@ -1,4 +1,4 @@
-"""Triggers that ask for one thing: the end of the window, a number of elements, anything at all, or nothing ever."""
+"""Triggers with a single condition: the end of the window, a number of elements, any element, or none."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Always(Trigger):
 
 @attrs.frozen(repr=False)
 class Never(Trigger):
-    """Never emits: what has come is in the last pane, when the window is collected.
+    """Never emits: all elements are in the last pane, when the window is collected.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Never())
@@ -88,10 +88,13 @@ def _at_least_one(owner: object, attribute: attrs.Attribute[int], value: object)
 
 @attrs.frozen(repr=False)
 class AfterCount(Finishing):
-    """Emits once, when at least `count` elements have come since the last pane; more may, as bundles are whole.
+    """Emits once, when at least `count` elements have arrived since the last pane; more may, as bundles are whole.
 
-    `count` is a whole number of at least 1. It finishes with its pane: put it into `Repeatedly`, or into
-    `AfterWatermark`, so that later elements are not dropped.
+    It finishes with its pane: put it into `Repeatedly`, or into `AfterWatermark`, so that later elements are not
+    dropped.
+
+    Args:
+        count: A whole number of at least 1.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(2)))
@@ -134,11 +137,14 @@ def _percentile(owner: AfterWatermark, attribute: attrs.Attribute[Any], value: o
 
 @attrs.frozen(repr=False)
 class AfterWatermark(Trigger):
-    """Emits when the watermark passes the end of the window; before that as `early`, after it as `late` say.
+    """Emits when the watermark passes the end of the window; before that as `early` does, after it as `late` does.
 
-    Both are triggers, and repeated. Without `late` it finishes at the end of the window. With `percentile=66`, a
-    whole number from 1 to 99, it looks at the watermark of that share of the input instead, which passes the end of
-    the window sooner; the strategy of every source must have it in its `percentiles`.
+    Args:
+        early: A trigger for panes before the end of the window, which is repeated; by default there are none.
+        late: A trigger for panes after the end of the window, which is repeated. Without one, the trigger finishes at
+            the end of the window.
+        percentile: A whole number from 1 to 99, to use the watermark of that share of the input, which passes the end
+            of the window sooner; the strategy of every source must have it in its `percentiles`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> trigger = bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1))

@@ -1,4 +1,4 @@
-"""Triggers that are made of any number of others, side by side."""
+"""Triggers that consist of any number of others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _listed(triggers: tuple[Trigger, ...]) -> str:
 
 @attrs.frozen(repr=False, init=False)
 class _OfMany(Finishing):
-    """Of any number of triggers, side by side."""
+    """The base of triggers of any number of others."""
 
     triggers: tuple[Trigger, ...] = attrs.field(validator=_are_triggers, repr=_listed)
 
@@ -186,7 +186,7 @@ class AfterEach(_OfMany):
         return Repeatedly(AfterAny(*self._of_continuations()))
 
     def _current(self, env: Env, at: str) -> list[pl.Expr]:
-        """Of each trigger, whether it is the first that has not finished."""
+        """True, for each trigger, if it is the first that has not finished."""
         current, prior = [], EVERYWHERE
         for done in each_finished(self, env, at):
             current.append(prior & ~done)

@@ -16,8 +16,8 @@ from beamlike.plan.model import Plan
 from beamlike.runtime.checkpoint import CheckpointFolder, require_fitting, saved_manifest
 from beamlike.runtime.dead_letter_limit import Counted
 from beamlike.runtime.digests import other_streams
+from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayStep, command_text
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
-from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep, order_text
 from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
@@ -106,14 +106,14 @@ class Checkpoint(CheckpointFolder):
 
     def end(self, sources: tuple[str, ...]) -> None:
         """Says that these sources are at their end: the next batch closes what only they held open."""
-        self.files.write(f"{self.control()}/{END}", order_text(EndSources(tuple(sorted(sources)))))
+        self.files.write(f"{self.control()}/{END}", command_text(EndSources(tuple(sorted(sources)))))
 
     def end_at_once(self, sources: Iterable[str]) -> None:
         """Says that these sources are at their end with what the first batch takes, if that was not said before."""
         before = self._ended()
         new = sorted({*sources} - {*before})
         if new:
-            order = order_text(EndSources(tuple(new)))
+            order = command_text(EndSources(tuple(new)))
             self.files.write(f"{self.control()}/whole-{len(before):06d}.json", order, _FIRST_TIME)
             self.files.write(f"{self.control()}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
 
@@ -129,7 +129,7 @@ class Checkpoint(CheckpointFolder):
                 and int(name.removeprefix(_TICK).partition(".")[0]) + _TICKS_KEPT <= done
             ):
                 self.files.remove(f"{self.control()}/{name}")
-        order = order_text(EndSources(()))
+        order = command_text(EndSources(()))
         self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, _FIRST_TIME)
 
     def has_ended(self, source: str) -> bool:
@@ -160,10 +160,10 @@ class Checkpoint(CheckpointFolder):
         if saved not in (None, digest):
             raise other_streams(self.path)
         if saved is None:
-            orders: list[Order] = [*map(PlayStep, range(steps)), EndSources(tuple(sorted(sources)))]
+            orders: list[ControlCommand] = [*map(PlayStep, range(steps)), EndSources(tuple(sorted(sources)))]
             for number, order in enumerate(orders):
                 name = f"{self.control()}/{number:06d}.json"
-                self.files.write(name, order_text(order), _FIRST_TIME + number)
+                self.files.write(name, command_text(order), _FIRST_TIME + number)
             self.files.write(done, digest)
 
 

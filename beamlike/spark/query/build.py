@@ -14,25 +14,25 @@ from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.envelope import Topology
-from beamlike.spark.query.desks import TaskDesks
 from beamlike.spark.query.ingest import control_envelopes, source_envelopes
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.listing import Listing
 from beamlike.spark.query.operators import apply_level
 from beamlike.spark.query.parts import PartWriter, write_in_tasks
 from beamlike.spark.query.planner import Planner
+from beamlike.spark.query.task_activity import TaskTrackers
 
 
 def envelopes(
     session: SparkSession,
     plan: Plan,
     topology: Topology,
+    *,
     listings: Mapping[str, Listing | Planner],
     control: str,
     writer: PartWriter,
     started: int,
-    desks: TaskDesks,
-    *,
+    trackers: TaskTrackers,
     drains: bool,
 ) -> DataFrame:
     """All sources as envelopes, through one operator per level: what comes out at the end is for the driver.
@@ -40,18 +40,20 @@ def envelopes(
     The run `drains` if its end may come before that of its input.
     """
     sources = tuple(plan.sources.values())
-    streams = [control_envelopes(session, control, sources, topology, desks)]
+    streams = [control_envelopes(session, control, sources, topology, trackers)]
     if steps_of(plan) is None:  # test streams are played by control alone
-        streams = source_envelopes(session, sources, topology, listings, desks, writer) + streams
+        streams = (
+            source_envelopes(session, sources, topology, listings, trackers=trackers, writer=writer) + streams
+        )
     stream = reduce(DataFrame.unionAll, streams)
     for number, names in enumerate(plan.levels, start=1):
-        level = Level.of(plan, names, topology, started, drains=drains)
+        level = Level.of(plan, names, topology, started, drains=drains, keys=trackers.keys)
         last = number == len(plan.levels)
         # Reports carry the time on to later levels.
         ticks = number == 1 and needs_processing_time(plan)
-        noted = partial(desks.task, number)
-        stream = apply_level(stream, level, writer if last else None, ticks=ticks, noted=noted)
-    return stream if plan.levels else write_in_tasks(stream, writer, topology.labels, desks)
+        tracked = partial(trackers.task, number)
+        stream = apply_level(stream, level, writer if last else None, ticks=ticks, tracked=tracked)
+    return stream if plan.levels else write_in_tasks(stream, writer, topology.labels, trackers)
 
 
 def reads_rows(plan: Plan) -> bool:

@@ -7,35 +7,39 @@ from collections.abc import Iterable, Iterator
 from beamlike.io.sources import ReadInSteps
 from beamlike.plan.model import SourcePlan
 from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
-from beamlike.runtime.ingest import Ingested, ingest_step
+from beamlike.runtime.ingested import Ingested
 from beamlike.runtime.messages import SourceMessage, SummaryMessage
-from beamlike.spark.checkpoint.orders import Order, PlayStep
+from beamlike.runtime.reading import ingest_step
+from beamlike.runtime.source_turns import columns_left_out
+from beamlike.spark.checkpoint.commands import ControlCommand, PlayStep
 
 
-def obey(order: Order, sources: Iterable[SourcePlan], topology: Topology, now: int) -> Iterator[Envelope]:
+def apply_command(
+    command: ControlCommand, sources: Iterable[SourcePlan], topology: Topology, now: int
+) -> Iterator[Envelope]:
     """What the sources send on an order. `now` is the processing time (us) where they have none of their own."""
     for source in sources:
-        if isinstance(order, PlayStep):
-            yield from _play(source, topology, order.step)
-        elif source.name in order.end:
+        if isinstance(command, PlayStep):
+            yield from _play(source, topology, command.step)
+        elif source.name in command.end:
             stream = source.source
             time = stream.processing_time if isinstance(stream, ReadInSteps) else now
-            yield from tell(source, topology, Ingested({}, {}), time, ended=True)
+            yield from messages(source, topology, Ingested({}, {}), time, ended=True)
 
 
 def _play(source: SourcePlan, topology: Topology, number: int) -> Iterator[Envelope]:
     ingested, now = ingest_step(source, number)
     for consumer, frame in ingested.frames.items():
         yield from topology.data(consumer, frame, f"{source.name}:0")
-    yield from tell(source, topology, ingested, now)
+    yield from messages(source, topology, ingested, now)
 
 
-def tell(
+def messages(
     source: SourcePlan, topology: Topology, ingested: Ingested, now: int, *, ended: bool = False
 ) -> Iterator[Envelope]:
     """The summary for every shard of every stage that reads the source, and with its counts for the driver."""
     summary = SummaryMessage(ingested.summary, ended, now)
     for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.stages}):
         yield from topology.broadcast(consumer, source.name, summary)
-    told = SourceMessage.of(ingested, now, ended=ended)
-    yield note(topology.label_of(source.name), RECORDS, source.name, told)
+    message = SourceMessage.of(ingested, now, ended=ended, left_out=columns_left_out(source.source))
+    yield note(topology.label_of(source.name), RECORDS, source.name, message)

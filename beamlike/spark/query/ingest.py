@@ -22,7 +22,7 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import pieces_of, read_planned
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import (
-    Decoding,
+    HasDecode,
     Planned,
     ReadBySpark,
     ReadFromMemory,
@@ -32,13 +32,14 @@ from beamlike.io.sources import (
 )
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.envelope import DDL, Topology, to_arrow
-from beamlike.runtime.ingest import Chunk, Ingested, ingest
-from beamlike.spark.checkpoint.orders import read_order
-from beamlike.spark.query.control import obey, tell
-from beamlike.spark.query.desks import NOWHERE, TaskDesks
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Chunk, Ingested
+from beamlike.spark.checkpoint.commands import read_command
+from beamlike.spark.query.control import apply_command, messages
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
 from beamlike.spark.query.parts import NO_PARTS, PartWriter, SourceParts, TaskParts
-from beamlike.spark.query.planner import Noted, NotedPart, Planner
+from beamlike.spark.query.planner import LoggedPart, LoggedPlan, Planner
+from beamlike.spark.query.task_activity import NO_TRACKERS, TaskTrackers
 from beamlike.spark.session.workers import settled
 from stages.progress.splits import SourceSummary, known, read_to_end
 from stages.strategies.validators import SourceFile
@@ -70,7 +71,8 @@ def source_envelopes(
     sources: Iterable[SourcePlan],
     topology: Topology,
     listings: Mapping[str, Listing | Planner],
-    desks: TaskDesks = NOWHERE,
+    *,
+    trackers: TaskTrackers = NO_TRACKERS,
     writer: PartWriter = NO_PARTS,
 ) -> list[DataFrame]:
     """Streams of envelopes, in the order of the sources: one for all file sources that follow each other.
@@ -83,9 +85,9 @@ def source_envelopes(
     for number, plans in enumerate(streams):
         parts = writer.at_sources(len(topology.labels) + number, len(streams))
         if len(plans) > 1 or set(plans) <= set(listings):
-            made.append(_file_envelopes(plans, topology, listings, desks, parts))
+            made.append(_file_envelopes(plans, topology, listings, trackers, parts))
         else:
-            made += [_row_envelopes(session, plan, topology, desks, parts) for plan in plans.values()]
+            made += [_row_envelopes(session, plan, topology, trackers, parts) for plan in plans.values()]
     return made
 
 
@@ -104,7 +106,7 @@ def _file_envelopes(
     plans: Mapping[str, SourcePlan],
     topology: Topology,
     listings: Mapping[str, Listing | Planner],
-    desks: TaskDesks,
+    trackers: TaskTrackers,
     parts: SourceParts,
 ) -> DataFrame:
     """Spark only has lists of the files; the tasks read these, so rows never pass the JVM.
@@ -114,7 +116,7 @@ def _file_envelopes(
     files = reduce(DataFrame.unionAll, [_listed(listings[name]) for name in plans])
     # In turn from one partition: each task gets as many parts, and of a file that is alone each gets some.
     spread = files.coalesce(1).repartition(files.sparkSession.sparkContext.defaultParallelism)
-    return spread.mapInArrow(settled(desks.noted(_ingest_files(plans, topology, parts))), DDL)
+    return spread.mapInArrow(settled(trackers.tracked(_ingest_files(plans, topology, parts))), DDL)
 
 
 def _listed(listing: Listing | Planner) -> DataFrame:
@@ -123,7 +125,7 @@ def _listed(listing: Listing | Planner) -> DataFrame:
 
 
 def _row_envelopes(
-    session: SparkSession, plan: SourcePlan, topology: Topology, desks: TaskDesks, parts: SourceParts
+    session: SparkSession, plan: SourcePlan, topology: Topology, trackers: TaskTrackers, parts: SourceParts
 ) -> DataFrame:
     with naming_source(plan.name):
         rows: DataFrame = cast(ReadBySpark, plan.source).read_by_spark(session)
@@ -132,7 +134,7 @@ def _row_envelopes(
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
         )
     ingest_rows = _ingest_rows(plan, topology, parts)
-    return rows.select("*", _now()).mapInArrow(settled(desks.noted(ingest_rows)), DDL)
+    return rows.select("*", _now()).mapInArrow(settled(trackers.tracked(ingest_rows)), DDL)
 
 
 def _now() -> Column:
@@ -152,7 +154,7 @@ class _Task:
 
     def send(self, chunk: Chunk, origin: str, sequence: int) -> pa.RecordBatch | None:
         ingested = ingest(self.plan, chunk, self.now)
-        self.total = self.total.told_with(ingested, self.plan)
+        self.total = self.total.merged_without_rows(ingested, self.plan)
         sent = {name: self.topology.lift(name, frame) for name, frame in ingested.frames.items()}
         envelopes = [
             envelope
@@ -162,13 +164,13 @@ class _Task:
         ]
         return to_arrow(envelopes) if envelopes else None
 
-    def tell(self, summary: SourceSummary) -> None:
+    def add(self, summary: SourceSummary) -> None:
         """What is known besides the rows."""
-        self.total = self.total.told_with(Ingested({}, summary), self.plan)
+        self.total = self.total.merged_without_rows(Ingested({}, summary), self.plan)
 
     def close(self) -> pa.RecordBatch:
         """What the task has to tell of all that it has sent."""
-        return to_arrow(list(tell(self.plan, self.topology, self.total, self.now)))
+        return to_arrow(list(messages(self.plan, self.topology, self.total, self.now)))
 
 
 def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: SourceParts) -> Ingest:
@@ -191,10 +193,10 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: So
 def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
     """What a task sends of an entry of a list."""
     if isinstance(listed, KnownFiles):
-        task.tell(known(listed.known))
-    elif isinstance(listed, Noted):
+        task.add(known(listed.known))
+    elif isinstance(listed, LoggedPlan):
         yield from _ingest_planned(task, listed)
-    elif isinstance(listed, NotedPart):
+    elif isinstance(listed, LoggedPart):
         yield from _ingest_planned_part(task, listed)
     elif isinstance(listed, FilePart):
         yield from _ingest_part(task, listed)
@@ -213,10 +215,10 @@ def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
             yield batch
     if isinstance(task.plan.watermark.per_split, SourceFile):
         # A batch has all parts of a file.
-        task.tell(read_to_end(file))
+        task.add(read_to_end(file))
 
 
-def _ingest_planned(task: _Task, noted: Noted) -> Iterator[pa.RecordBatch]:
+def _ingest_planned(task: _Task, noted: LoggedPlan) -> Iterator[pa.RecordBatch]:
     """What a task sends of a batch that its source has planned, but for its parts."""
     if noted.input is None and noted.watermark is None:
         return
@@ -226,7 +228,7 @@ def _ingest_planned(task: _Task, noted: Noted) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _ingest_planned_part(task: _Task, listed: NotedPart) -> Iterator[pa.RecordBatch]:
+def _ingest_planned_part(task: _Task, listed: LoggedPart) -> Iterator[pa.RecordBatch]:
     """What a task sends of a part of such a batch."""
     origin = f"{task.plan.name}:{listed.noted:012d}"
     pieces = pieces_of(cast(ReadInParts, task.plan.source), listed.what, CHUNK_ROWS)
@@ -260,7 +262,7 @@ def _ingest_rows(plan: SourcePlan, topology: Topology, parts: SourceParts) -> In
 
 def _rows_of(plan: SourcePlan, frame: pl.DataFrame) -> Chunk:
     """What Spark gives, as rows of the source. A schema that was declared may be wider than Spark's."""
-    if isinstance(plan.source, Decoding):
+    if isinstance(plan.source, HasDecode):
         return plan.source.decode(frame.drop(NOW))
     return frame.lazy().select(pl.col(name).cast(dtype) for name, dtype in plan.raw.items())
 
@@ -270,17 +272,17 @@ def control_envelopes(
     directory: str,
     sources: tuple[SourcePlan, ...],
     topology: Topology,
-    desks: TaskDesks,
+    trackers: TaskTrackers,
 ) -> DataFrame:
     """Control is a source too: orders as lines of JSON, one file a batch, recorded and replayed."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
-                yield to_arrow(list(obey(read_order(line), sources, topology, now)))
+                yield to_arrow(list(apply_command(read_command(line), sources, topology, now)))
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
-    return lines.select("value", _now()).mapInArrow(settled(desks.noted(run)), DDL)
+    return lines.select("value", _now()).mapInArrow(settled(trackers.tracked(run)), DDL)
 
 
 def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:

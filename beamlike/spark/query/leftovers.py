@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pyspark import TaskContext
 
 from beamlike.io.base import Sink
-from beamlike.io.sinks import InTwoSteps
+from beamlike.io.sinks import TwoPhase
 
 _LOG = logging.getLogger("beamlike")
 
@@ -18,9 +18,9 @@ def is_again(context: TaskContext | None) -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def tell_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
+def warn_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
     """Where Spark runs copies of slow tasks, says which files may be those of an attempt that does not count."""
-    places = {sink.shown_early() for sink in sinks if isinstance(sink, InTwoSteps)}
+    places = {sink.shown_early() for sink in sinks if isinstance(sink, TwoPhase)}
     remote = sorted(place for place in places if place is not None)
     if speculation == "true" and remote:
         told = (

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
 
 import attrs
 import polars as pl
 
+from beamlike.errors import RunError
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import addressed
+from beamlike.records.seen_keys import write_seen
 from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.messages import Kind, ReportMessage, StageMessage, SummaryMessage
@@ -23,9 +26,9 @@ from stages.strategies.base import WatermarkStrategy
 from windowing.time import MIN_TIME
 
 
-@attrs.frozen
-class Mail:
-    """What one shard of a stage has got in a batch: rows, by input and who sent them, and what upstream has said."""
+@attrs.frozen(eq=False)
+class ShardInbox:
+    """The input of one shard of a stage in a batch: rows by input, each with its sender, and messages from upstream."""
 
     frames: Mapping[str, list[tuple[str, pl.DataFrame]]]
     arrived: Arrived
@@ -33,8 +36,11 @@ class Mail:
     @classmethod
     def read(
         cls, envelopes: Iterable[Envelope], strategies: Mapping[str, WatermarkStrategy], now: int | None
-    ) -> Mail:
-        """In a fixed order, so that a replayed batch gives the same bytes. `now`: where Spark tells the time."""
+    ) -> ShardInbox:
+        """Reads envelopes in a fixed order, so that a replayed batch gives the same bytes.
+
+        `now`: the processing time (us), if Spark has passed one. Raises `RunError` for a message of another kind.
+        """
         frames: dict[str, list[tuple[str, pl.DataFrame]]] = {}
         summaries: dict[str, SourceSummary] = {}
         reports, ended, times = dict[str, Report](), set[str](), dict[str, int]()
@@ -44,29 +50,41 @@ class Mail:
                 _, role = addressed(envelope.target)
                 frames.setdefault(role, []).append((sender(envelope.origin), envelope.frame()))
                 continue
-            origin, told = envelope.origin, envelope.message()
-            assert isinstance(told, ReportMessage | SummaryMessage)
-            latest = max(latest, told.now)
-            if isinstance(told, ReportMessage):
-                reports[origin] = told.report
+            origin, message = envelope.origin, _message_for_stage(envelope)
+            latest = max(latest, message.now)
+            if isinstance(message, ReportMessage):
+                reports[origin] = message.report
                 continue
-            # Of all tasks of a source together: a strategy takes a batch as one.
-            summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), told.summary)
-            times[origin] = max(times.get(origin, MIN_TIME), told.now)
-            if told.ended:
+            # The tasks of a source are merged: a strategy sees a batch as a whole.
+            summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), message.summary)
+            times[origin] = max(times.get(origin, MIN_TIME), message.now)
+            if message.ended:
                 ended.add(origin)
         return cls(frames, Arrived(summaries, frozenset(ended), reports, latest, times=times))
 
 
+def _message_for_stage(envelope: Envelope) -> ReportMessage | SummaryMessage:
+    """The message in an envelope for a stage. Raises `RunError` for one that a stage cannot read."""
+    if envelope.kind in (Kind.REPORT, Kind.SUMMARY):
+        message = envelope.message()
+        if isinstance(message, ReportMessage | SummaryMessage):
+            return message
+    raise RunError(
+        f"{envelope.origin!r} sent {envelope.target!r} a message of kind {envelope.kind!r}, but a stage reads only "
+        f"{Kind.REPORT.value!r} and {Kind.SUMMARY.value!r}: driver and executors must have the same version of beamlike"
+    )
+
+
 @attrs.frozen
 class Level:
-    """All stages of one level, and how their panes go on."""
+    """The stages of one level on all shards, and the routes of their panes."""
 
     stages: tuple[StagePlan, ...]
     strategies: Mapping[str, WatermarkStrategy]
     topology: Topology
-    started: int = MIN_TIME
-    drains: bool = False
+    started: int = attrs.field(default=MIN_TIME, kw_only=True)
+    drains: bool = attrs.field(default=False, kw_only=True)
+    keys: str | None = attrs.field(default=None, kw_only=True)
 
     @classmethod
     def of(
@@ -77,13 +95,16 @@ class Level:
         started: int = MIN_TIME,
         *,
         drains: bool = False,
-    ) -> Level:
-        """`started`: when the run began (us); the time before is not held against silent sources.
+        keys: str | None = None,
+    ) -> Self:
+        """Creates the level of the stages with these names.
 
-        The run `drains` if its end may come before that of its input.
+        `started`: the start of the run (us), before which silence of a source does not count. `drains`: the run may end
+        before its input does. `keys`: the folder for the keys that the stages receive, if they are recorded.
         """
         strategies = {name: source.watermark for name, source in plan.sources.items()}
-        return cls(tuple(plan.stages[name] for name in names), strategies, topology, started, drains)
+        stages = tuple(plan.stages[name] for name in names)
+        return cls(stages, strategies, topology, started=started, drains=drains, keys=keys)
 
     def stages_on(self, label: int) -> list[StagePlan]:
         """The stages that have a part on the shard with this label."""
@@ -93,9 +114,10 @@ class Level:
     def run(
         self, label: int, envelopes: Iterable[Envelope], store: StateStore, now: int | None = None
     ) -> Iterator[Envelope]:
-        """One batch on the shard with this label: what is for other levels passes, the stages take their step.
+        """Runs a batch on the shard with this label: passes on envelopes for other levels, and steps the stages.
 
-        Without `now`, the stages that got something do; with it, all on this shard do, at that processing time.
+        Without `now`, the stages that received something take their step; with it, all stages on this shard do, at
+        that processing time.
         """
         shard = self.topology.labels.index(label)
         mine: dict[str, list[Envelope]] = {stage.name: [] for stage in self.stages}
@@ -114,15 +136,24 @@ class Level:
     ) -> Iterator[Envelope]:
         sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
         origins = {name: self.topology.origins(name) for name in plan.inputs if name not in sources}
-        shards = len(self.topology.labels)
-        task = StageTask(plan, sources, origins, shard, shards, self.started, self.drains)
-        mail = Mail.read(arrived, sources, now)
-        inputs = task.receive(load_inputs(plan.name, store), mail.arrived)
+        task = StageTask(
+            plan,
+            sources,
+            origins,
+            shard=shard,
+            shards=len(self.topology.labels),
+            started=self.started,
+            drains=self.drains,
+        )
+        inbox = ShardInbox.read(arrived, sources, now)
+        inputs = task.receive(load_inputs(plan.name, store), inbox.arrived)
         keep_inputs(plan.name, store, inputs)
-        turn = task.step(inputs, mail.frames, store)
+        turn = task.step(inputs, inbox.frames, store)
+        if turn.keys is not None:
+            write_seen(self.keys, turn.keys)
         yield from self._send(plan, shard_name(plan.name, shard), turn)
         record, read = turn.record(self._finished(inputs.now)), task.source_records(inputs)
-        told = StageMessage(record, read, turn.letters, inputs.now)
+        told = StageMessage(record, read, turn.dead_letters, inputs.now)
         yield note(self.topology.labels[shard], RECORDS, plan.name, told)
 
     def _send(self, plan: StagePlan, origin: str, turn: StageTurn) -> Iterator[Envelope]:

@@ -20,12 +20,12 @@ from pyspark.sql import functions as F
 
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.refreshed import ReadingsAsFiles
-from beamlike.io.sources import Found, Planned, ReadInFiles
+from beamlike.io.sources import FoundFile, Planned, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
-from beamlike.spark.query.notes import BEFORE, Notes
-from beamlike.spark.query.planner import Noted, NotedPart, Planner
+from beamlike.spark.query.driver_log import BEFORE, DriverLog
+from beamlike.spark.query.planner import LoggedPart, LoggedPlan, Planner
 from beamlike.system.seals import sealed_lines, unsealed, unsealed_lines
 from stages.facts import SPARSE, from_facts, to_facts
 from stages.strategies.validators import SourceFile
@@ -72,7 +72,7 @@ class KnownFiles:
     known: tuple[str, ...]
 
 
-Entry = FilePart | KnownFiles | Noted | NotedPart
+Entry = FilePart | KnownFiles | LoggedPlan | LoggedPart
 
 
 def read_entry(line: str) -> Entry:
@@ -86,7 +86,7 @@ def _entry(facts: Any) -> Entry:
 
 
 @attrs.define(slots=False)
-class Lists(Notes):
+class Lists(DriverLog):
     """The files of a source that a run has found: lists of them, each named by the number of its first file."""
 
     kind: ClassVar[str] = "files"
@@ -246,6 +246,10 @@ class Listing(Lists):
             self._write(new[first : first + size], known)
         return bool(new)
 
+    def changed(self) -> dict[str, str]:
+        """Returns the files that changed since the last call, as `Changes.report` does."""
+        return {} if self._changes is None else self._changes.report()
+
     def _fold_read(self) -> None:
         """Folds the lists that no batch needs any more, if these are enough."""
         read = self.read_by(last_batch(self.checkpoint, "commits"))
@@ -256,7 +260,7 @@ class Listing(Lists):
         # Where a batch takes few lists, they are looked at again when there are as many more.
         self._lists = len(names) if len(names) < 2 * FOLDED else FOLDED
 
-    def _write(self, files: Sequence[Found], known: Sequence[KnownFiles]) -> None:
+    def _write(self, files: Sequence[FoundFile], known: Sequence[KnownFiles]) -> None:
         first = len(self.known)
         entries: list[FilePart | KnownFiles] = [*known]
         for number, file in enumerate(files, start=first):
@@ -265,7 +269,7 @@ class Listing(Lists):
         self._lists += 1
         self.known.update({file.path: number for number, file in enumerate(files, start=first)})
 
-    def _parts(self, number: int, file: Found) -> list[FilePart]:
+    def _parts(self, number: int, file: FoundFile) -> list[FilePart]:
         """Each part of the file: one, or as many as its size asks for."""
         parts = max(1, -(-file.size // PART_BYTES)) if self.source.splits else 1
         stamp = attrs.asdict(Stamp.of(file))
@@ -317,6 +321,11 @@ class Listings:
         """Notes what was there and did not fit into the batch before, and says whether there is anything to read."""
         found = [planner.look_on() for planner in self.waiting]
         return any(found)
+
+    def changed(self) -> dict[str, dict[str, str]]:
+        """Returns, by source, the files that changed since the last call."""
+        files = {name: one for name, one in self.sources.items() if isinstance(one, Listing)}
+        return {name: found for name, listing in files.items() if (found := listing.changed())}
 
     def close(self) -> None:
         """The run is over; what is committed by now is told."""

@@ -20,14 +20,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from beamlike.runtime.envelope import ARROW, DDL, Envelope
-from beamlike.spark.query.desks import query_of
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.parts import PartWriter
+from beamlike.spark.query.task_activity import query_of
 from beamlike.spark.session.workers import settle
 from stages.state.chunks import is_chunk
-
-Noted = Callable[[], AbstractContextManager[None]]
-"""A task notes what it is at meanwhile."""
 
 _FRAME_BYTES = 64_000_000
 
@@ -68,17 +65,18 @@ def _met(query: str | None, level: str, label: int) -> set[str]:
     return set()
 
 
+Tracked = Callable[[], AbstractContextManager[None]]
+"""A context manager around the run of a task, which tracks its activity."""
+
+
 @attrs.frozen
 class LevelOperator:
-    """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes.
-
-    `noted`: the task notes what it is at meanwhile.
-    """
+    """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes."""
 
     level: Level
     writer: PartWriter | None
     ticks: bool
-    noted: Noted = nullcontext
+    tracked: Tracked = nullcontext
 
     def rows(
         self,
@@ -115,7 +113,7 @@ class LevelOperator:
         sent = self.level.run(label, arrived, MapStateStore(state, met), now)
         if self.writer is not None:
             sent = self.writer.write(sent, self.level.topology.labels.index(label))
-        with self.noted():
+        with self.tracked():
             yield from _frames(sent)
         settle(type(self).__name__)
 
@@ -185,14 +183,14 @@ def apply_level(
     writer: PartWriter | None,
     *,
     ticks: bool,
-    noted: Noted = nullcontext,
+    tracked: Tracked = nullcontext,
 ) -> DataFrame:
-    """The stream of envelopes after one level; the last one has a writer. Its tasks are `noted` while they run.
+    """The stream of envelopes after one level; the last one has a writer. `tracked`: tracks its tasks.
 
     With `ticks`, processing time passes in it also without input: Spark then runs batches all the time.
     """
     return envelopes.groupBy("shard").transformWithStateInPandas(
-        on_demand(LevelOperator(level, writer, ticks, noted)),
+        on_demand(LevelOperator(level, writer, ticks, tracked)),
         outputStructType=DDL,
         outputMode="Append",
         timeMode="ProcessingTime" if ticks else "None",

@@ -14,14 +14,14 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from beamlike.io.base import Part, Sink, WrittenInFrames, output_frame
-from beamlike.io.sinks import InTwoSteps, written_by_tasks
+from beamlike.io.sinks import TwoPhase, written_by_tasks
 from beamlike.runtime.envelope import DDL, RECORDS, Envelope, note, to_arrow
 from beamlike.runtime.messages import AgainMessage, SinkMessage
 from beamlike.runtime.sinks import writing
-from beamlike.spark.query.desks import TaskDesks, batch_of
 from beamlike.spark.query.leftovers import is_again
+from beamlike.spark.query.task_activity import TaskTrackers, batch_of
 from beamlike.spark.session.workers import settled
-from beamlike.system.in_hand import at
+from beamlike.system.activity import activity
 
 
 @attrs.frozen
@@ -39,7 +39,7 @@ class PartWriter:
 
     def at_sources(self, first: int, step: int) -> SourceParts:
         """For the tasks of a stream of sources, whose parts have every number from `first` that is a `step` away."""
-        direct = {name for name, sink in self.sinks.items() if isinstance(sink, InTwoSteps)}
+        direct = {name for name, sink in self.sinks.items() if isinstance(sink, TwoPhase)}
         return SourceParts(self, frozenset(direct), first, step)
 
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
@@ -65,8 +65,8 @@ class PartWriter:
         sink, part = self.sinks[name], Part(self.run, _batch(), task, name)
         frame = output_frame(pl.concat(frames))
         files: Mapping[str, str] = {}
-        with at("sink", name), writing(sink, name, part.batch):
-            if isinstance(sink, InTwoSteps):
+        with activity("sink", name), writing(sink, name, part.batch):
+            if isinstance(sink, TwoPhase):
                 files = sink.prepare(frame, part)
             else:
                 sink.write(frame, part)
@@ -128,7 +128,7 @@ NO_PARTS: Final = PartWriter({}, "")
 
 def _anywhere(sink: WrittenInFrames) -> WrittenInFrames:
     """The sink with its path as the driver means it: executors have working directories of their own."""
-    return sink.from_anywhere() if isinstance(sink, InTwoSteps) else sink
+    return sink.from_anywhere() if isinstance(sink, TwoPhase) else sink
 
 
 def _batch() -> int:
@@ -140,7 +140,7 @@ def _batch() -> int:
 
 
 def write_in_tasks(
-    envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], desks: TaskDesks
+    envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], trackers: TaskTrackers
 ) -> DataFrame:
     """An operator that only writes: for a query without levels, whose last level would do it.
 
@@ -156,4 +156,4 @@ def write_in_tasks(
         for label, sent in arrived.items():
             yield to_arrow(list(writer.write(sent, labels.index(label))))
 
-    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(desks.noted(write, 1)), DDL)
+    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(trackers.tracked(write, 1)), DDL)

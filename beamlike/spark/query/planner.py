@@ -12,20 +12,20 @@ from pyspark.sql import DataFrame
 
 from beamlike.errors import CheckpointError, naming_source
 from beamlike.io.in_process import CHUNK_ROWS
-from beamlike.io.planned import PlannedIntake
-from beamlike.io.sources import Planned, Position, ReadInParts, Taken, ToldOfCommits
+from beamlike.io.planned import PlannedReader
+from beamlike.io.sources import AcceptsCommits, Planned, PlannedBatch, Position, ReadInParts
 from beamlike.plan.model import SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
-from beamlike.spark.query.notes import BEFORE, Notes, note_name
-from beamlike.system.in_hand import at
+from beamlike.spark.query.driver_log import BEFORE, DriverLog, note_name
+from beamlike.system.activity import activity
 from beamlike.system.path_names import file_name
 from beamlike.system.seals import sealed_lines, unsealed_lines
 from stages.facts import from_facts, to_facts
 
 
 @attrs.frozen
-class Noted:
+class LoggedPlan:
     """A batch that was planned, and its number; `position` is all of where the source is after it.
 
     The first line of a note. Those of its parts follow, if it has any, and `input` is None then.
@@ -37,9 +37,9 @@ class Noted:
     watermark: int | None
 
     @property
-    def taken(self) -> Taken:
+    def taken(self) -> PlannedBatch:
         """As the source has planned it."""
-        return Taken(self.input, self.position, watermark=self.watermark)
+        return PlannedBatch(self.input, self.position, watermark=self.watermark)
 
     @property
     def file(self) -> str:
@@ -48,7 +48,7 @@ class Noted:
 
 
 @attrs.frozen
-class NotedPart:
+class LoggedPart:
     """A part of the batch of this number, and its place among them."""
 
     noted: int
@@ -56,16 +56,16 @@ class NotedPart:
     what: Any
 
 
-class NotedBatches(Notes):
+class PlanLog(DriverLog):
     """The batches of a source that a run has planned."""
 
     kind: ClassVar[str] = "batches"
 
-    def last(self, batch: int) -> Noted | None:
+    def last(self, batch: int) -> LoggedPlan | None:
         """The last one that Spark had taken by the end of a batch; None before there is one."""
         return self._last(self.read_by(batch))
 
-    def _last(self, read: Mapping[str, str]) -> Noted | None:
+    def _last(self, read: Mapping[str, str]) -> LoggedPlan | None:
         """The last one of those that were read. Raises `CheckpointError` where it is gone."""
         self._require_notes_of_now()
         before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
@@ -86,16 +86,16 @@ class NotedBatches(Notes):
                 "with it and restore that with this one"
             )
 
-    def noted(self, name: str) -> Noted:
+    def noted(self, name: str) -> LoggedPlan:
         """What the note of this name says, with all parts."""
         return self._parsed(self.checkpoint.files.read(f"{self.folder}/{name}") or "", name)
 
-    def _parsed(self, text: str, name: str) -> Noted:
+    def _parsed(self, text: str, name: str) -> LoggedPlan:
         try:
             first, *parts = unsealed_lines(text)
-            noted = from_facts(Noted, first)
+            noted = from_facts(LoggedPlan, first)
             return (
-                attrs.evolve(noted, input=[from_facts(NotedPart, part).what for part in parts])
+                attrs.evolve(noted, input=[from_facts(LoggedPart, part).what for part in parts])
                 if parts
                 else noted
             )
@@ -104,18 +104,18 @@ class NotedBatches(Notes):
                 f"the note {self.folder}/{name} is not whole, or not what was written"
             ) from None
 
-    def keep(self, last: Noted) -> None:
+    def keep(self, last: LoggedPlan) -> None:
         """Notes that it is done, and all before it."""
         self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines([to_facts(last)]))
 
     def begin_from(self, position: Position) -> None:
         """Of a new checkpoint: the source is there."""
         self.checkpoint.files.make(self.folder)
-        self.keep(Noted(0, None, dict(position), None))
+        self.keep(LoggedPlan(0, None, dict(position), None))
 
 
 @attrs.define(slots=False)
-class Planner(NotedBatches):
+class Planner(PlanLog):
     """Has batches planned; Spark takes one note in a batch.
 
     Where the source is told of commits, the next one is planned when the one before is committed; others are planned as
@@ -124,9 +124,9 @@ class Planner(NotedBatches):
 
     source: Planned
     whole: bool = False
-    _intake: PlannedIntake = attrs.field(init=False)
+    _reader: PlannedReader = attrs.field(init=False)
     _number: int = attrs.field(default=0, init=False)
-    _due: list[Noted] = attrs.field(factory=list, init=False)
+    _due: list[LoggedPlan] = attrs.field(factory=list, init=False)
     _more: bool = attrs.field(default=True, init=False)
     _turn: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
@@ -141,15 +141,15 @@ class Planner(NotedBatches):
     @property
     def waits(self) -> bool:
         """Whether the next batch is planned when the one before is committed."""
-        return isinstance(self.source, ToldOfCommits) and not self.whole
+        return isinstance(self.source, AcceptsCommits) and not self.whole
 
     def _go_on(self) -> None:
         read = self.read_by(last_batch(self.checkpoint, "commits"))
         self.require_here(read)
         last = self._last(read)
         rows = sys.maxsize if isinstance(self.source, ReadInParts) else CHUNK_ROWS
-        with at("source", self.name), naming_source(self.name):
-            self._intake = PlannedIntake(self.source, {} if last is None else last.position, rows)
+        with activity("source", self.name), naming_source(self.name):
+            self._reader = PlannedReader(self.source, {} if last is None else last.position, rows)
         there = sorted(self.checkpoint.files.names(self.folder))
         if last is not None:
             # Who was killed right after the commit has not told of it.
@@ -164,16 +164,16 @@ class Planner(NotedBatches):
                 raise self.checkpoint.damaged(f"the note {self.folder}/{note_name(self._number)} is gone")
             self._add(self.noted(name))
 
-    def _add(self, noted: Noted) -> None:
+    def _add(self, noted: LoggedPlan) -> None:
         self._due.append(noted)
         self._number += 1
-        self._intake.go_on_from(noted.taken)
+        self._reader.go_on_from(noted.taken)
 
-    def _done(self, batches: Sequence[Noted], names: Iterable[str]) -> None:
+    def _done(self, batches: Sequence[LoggedPlan], names: Iterable[str]) -> None:
         """Tells of batches that are committed, notes that, and removes the notes of these names."""
-        with at("source", self.name), naming_source(self.name):
+        with activity("source", self.name), naming_source(self.name):
             for noted in batches:
-                self._intake.committed(noted.taken)
+                self._reader.committed(noted.taken)
         for last in batches[-1:]:
             # Of what may have to be told once more, all is kept.
             self.keep(last if self.waits else attrs.evolve(last, input=None))
@@ -207,24 +207,24 @@ class Planner(NotedBatches):
 
     def _plan(self) -> bool:
         """Has the next batch planned, if there is one."""
-        with at("source", self.name), naming_source(self.name):
-            taken = self._intake.new()
+        with activity("source", self.name), naming_source(self.name):
+            taken = self._reader.new()
         self._more = taken is not None and taken.more
         if taken is None:
             return False
         noted = self._noted(taken)
         parts = noted.input if isinstance(self.source, ReadInParts) else None
-        lines: list[Noted | NotedPart] = [noted]
+        lines: list[LoggedPlan | LoggedPart] = [noted]
         if parts is not None:
             first = attrs.evolve(noted, input=None)
-            lines = [first, *(NotedPart(noted.planned, place, part) for place, part in enumerate(parts))]
+            lines = [first, *(LoggedPart(noted.planned, place, part) for place, part in enumerate(parts))]
         self.put(noted.planned, sealed_lines(map(to_facts, lines)))
         self._add(noted)
         return taken.more or taken.input is not None
 
-    def _noted(self, taken: Taken) -> Noted:
-        position = {**self._intake.position, **taken.position}
-        return Noted(self._number, taken.input, position, cast("int | None", taken.watermark))
+    def _noted(self, taken: PlannedBatch) -> LoggedPlan:
+        position = {**self._reader.position, **taken.position}
+        return LoggedPlan(self._number, taken.input, position, cast("int | None", taken.watermark))
 
     def look_on(self) -> bool:
         """The same, if the batch before has left something."""
@@ -234,7 +234,7 @@ class Planner(NotedBatches):
         """The run is over."""
         if self.waits:
             self.settle()
-        self._intake.close()
+        self._reader.close()
 
     def read(self) -> DataFrame:
         """A stream of lines: the first of each note, and its parts."""

@@ -21,10 +21,11 @@ from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch_sinks import Leftovers, take_back
 from beamlike.runtime.build_records import with_letters
 from beamlike.runtime.envelope import RECORDS, Envelope
+from beamlike.runtime.ingested import SourceTurn
 from beamlike.runtime.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
 from beamlike.runtime.sinks import writing
-from beamlike.runtime.source_turns import SourceTurn, SourceTurns
-from beamlike.system.in_hand import Desk, at, seated
+from beamlike.runtime.source_turns import SourceTurns
+from beamlike.system.activity import ActivityTracker, activity, tracked_by
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
@@ -33,13 +34,15 @@ Note = tuple[str, Message]
 """What a task tells the driver: of which source, stage or sink, and what."""
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class BatchWriter:
-    """The `foreachBatch` function of a run; `on_batch` gets the record of each batch. `latest`: the last before it.
+    """The `foreachBatch` function of a run.
 
-    `clock` gives the processing time (us) at which a batch is done; None where time is simulated. `desk` is where the
-    driver keeps what it is at. `leftovers` shows the files of a batch, and removes those of attempts that do not count.
-    `may_replay`: the first batch may have been begun by an earlier run.
+    `on_batch` receives the record of each batch, and `latest` is the record of the batch before the first one. `clock`
+    gives the processing time (us) at which a batch is done; None if time is simulated. `tracker` has the activity of
+    the driver. `leftovers` publishes the files of a batch, and removes those of attempts that do not count.
+    `may_replay`: an earlier run may have begun the first batch.
+    `changed` returns, by source, the files that changed since the last call, as in `SourceRecord`.
     """
 
     plan: Plan
@@ -47,9 +50,10 @@ class BatchWriter:
     on_batch: Callable[[BatchRecord], None]
     latest: BatchRecord | None
     clock: Callable[[], int] | None
-    desk: Desk
+    tracker: ActivityTracker
     leftovers: Leftovers
     may_replay: bool
+    changed: Callable[[], Mapping[str, Mapping[str, str]]]
     writing: bool = attrs.field(default=False, init=False)
     """True from when sinks may have got something of the batch in hand."""
     _sources: SourceTurns = attrs.field(init=False)
@@ -63,10 +67,10 @@ class BatchWriter:
         self._sources = SourceTurns(self.plan, inputs)
 
     def __call__(self, envelopes: DataFrame, batch: int) -> None:
-        with seated(self.desk):
-            self.desk.begin(batch)
+        with tracked_by(self.tracker):
+            self.tracker.begin(batch)
             self._take(envelopes, batch)
-            self.desk.end()
+            self.tracker.end()
 
     def _take(self, envelopes: DataFrame, batch: int) -> None:
         self.writing = not self.leftovers.hides
@@ -77,7 +81,7 @@ class BatchWriter:
         for name, sink in self.plan.sinks.items():
             frames = [envelope.frame() for envelope in arrived if envelope.target == name]
             if frames:
-                with at("sink", name):
+                with activity("sink", name):
                     self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
             else:
@@ -118,18 +122,19 @@ class BatchWriter:
                 rows[name] = rows.get(name, 0) + told.rows
         known = self.latest.stages if self.latest else {}
         lost = DeadLetterCounts.of_all(told.lost for told in of_sources)
-        made = DeadLetterCounts.of_all(told.letters for told in of_both)
+        made = DeadLetterCounts.of_all(told.dead_letters for told in of_both)
+        changed = self.changed()
         record = BatchRecord(
             batch,
             now,
-            {name: self._source(name, notes, now) for name in self.plan.sources},
+            {name: self._source(name, notes, now, changed.get(name, {})) for name in self.plan.sources},
             {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
-            now if self.clock is None else max(now, self.clock()),
-            rows,
+            finished=now if self.clock is None else max(now, self.clock()),
+            sinks=rows,
         )
         return with_letters(record, lost, made).following(self.latest)
 
-    def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
+    def _source(self, name: str, notes: list[Note], now: int, changed: Mapping[str, str]) -> SourceRecord:
         """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
         mine = [told for origin, told in notes if origin == name and isinstance(told, SourceMessage)]
         before = self.latest.sources.get(name) if self.latest else None
@@ -141,7 +146,8 @@ class BatchWriter:
             record = before or SourceRecord(MIN_TIME)
         else:
             record = self._seen(name, mine, now)
-        return self._sources.tell(name, record, SourceTurn.of_all(told.turn for told in mine), before)
+        turn = attrs.evolve(SourceTurn.of_all(told.turn for told in mine), changed=changed)
+        return self._sources.tell(name, record, turn, before)
 
     def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
         """Where a source is that only sinks read: if nothing came it stays where it was, or becomes idle."""

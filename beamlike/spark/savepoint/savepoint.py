@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute, uri
-from beamlike.io.sources import PlacedOnSpark, Planned, ReadInFiles
+from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
 from beamlike.plan.manifest import needs_processing_time, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
@@ -35,7 +35,7 @@ from beamlike.spark.query.build import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.operators import apply_level
-from beamlike.spark.query.planner import NotedBatches
+from beamlike.spark.query.planner import PlanLog
 from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
@@ -88,7 +88,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
             continue
         # Older manifests tell of parts.
         if {"batches planned by", "parts planned by"} & manifest["sources"][name].keys():
-            last = NotedBatches(source, name).last(batch)
+            last = PlanLog(source, name).last(batch)
             saved.positions[name] = {} if last is None else last.position
             number += 1
             continue
@@ -240,8 +240,8 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
             lines.append(NO_OFFSET)
             continue
         if isinstance(source.source, Planned):
-            NotedBatches(target, name).begin_from(saved.positions.get(name, {}))
-            put_back.append(NotedBatches(target, name).before)
+            PlanLog(target, name).begin_from(saved.positions.get(name, {}))
+            put_back.append(PlanLog(target, name).before)
             lines.append(NO_OFFSET)
             continue
         if name in saved.positions:
@@ -257,7 +257,7 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
 
 def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str]:
     """The lines for a source that was read in process."""
-    if not isinstance(source.source, PlacedOnSpark):
+    if not isinstance(source.source, HasSparkOffsets):
         kind = type(source.source).__name__
         raise CheckpointError(
             f"source {name!r}: {kind} does not say where Spark reads on from where it was in process: it has no "

@@ -14,7 +14,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.io import Part
-from beamlike.io.sinks import Feed, Place
+from beamlike.io.sinks import Place, SinkInput
 
 LINES = ["ada 1 5", "bob 2 2", "ada 30 1", "ada 70 9"]
 TOTALS = [("ada", 0, 6), ("ada", 60, 9), ("bob", 0, 2)]
@@ -103,7 +103,7 @@ class Ledger:
     def place(self) -> Place:
         return Place("ledger", self.folder, key=("ledger", self.folder), path=self.folder, names=("page",))
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         return attrs.evolve(self, columns=rows.key_columns)
 
     def check(self) -> None:
@@ -206,7 +206,7 @@ def test_it_runs_on_spark(kind: Any, journal: Journal, ledger: Ledger, spark: An
 
 
 def test_what_only_spark_can_do_is_refused_in_process(journal: Journal, ledger: Ledger) -> None:
-    with pytest.raises(bl.PlanError, match=r"step 'plays'.*only Spark can read it"):
+    with pytest.raises(bl.PlanError, match=r"step 'plays'.*only Spark can read this source"):
         totals(OnlySpark(journal), out=ledger).run()
     with pytest.raises(bl.PlanError, match=r"step 'cast'.*only Spark can write it"):
         totals(journal, cast=Broadcast("out")).run()

@@ -20,7 +20,9 @@ from beamlike.logical.watermark import require_alignable
 from beamlike.plan.manifest import describe as manifest
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.route import Route, join
-from beamlike.runtime.ingest import Ingested, ingest, ingest_step
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Ingested
+from beamlike.runtime.reading import ingest_step
 from tests.support.pipelines import SCHEMA, Declared, frame
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
@@ -224,7 +226,7 @@ def test_an_element_happens_when_it_comes_in() -> None:
     source = source_of(read(bl.IngressTimestamps(), timestamp=None))
     got = take(source, frame(3, 1).drop(EVENT_TIME), now=7 * SECOND)
     assert got.frames["out"][EVENT_TIME].to_list() == [7 * SECOND] * 2
-    assert (got.elements, got.dead_letters) == (2, 0)
+    assert (got.elements, got.lost.total) == (2, 0)
 
 
 def test_a_stream_in_process_has_windows_of_the_time_at_which_rows_came() -> None:
@@ -284,7 +286,7 @@ def test_a_consumer_of_rows_and_dead_letters_gets_both() -> None:
     rows = frame(0, 1).drop(EVENT_TIME).with_columns(at=pl.Series([None, 5], dtype=pl.Datetime("us", "UTC")))
     got = take(attrs.evolve(source, routes=routes), rows)
     assert got.frames["all"]["error"].to_list() == ["user 1", "event time column 'at' is null"]
-    assert (got.elements, got.dead_letters) == (1, 1)
+    assert (got.elements, got.lost.total) == (1, 1)
 
 
 def planned_steps(rows: bl.Collection) -> Any:

@@ -18,9 +18,9 @@ from beamlike.observe.waiting.explain import why
 from beamlike.observe.watch import watch
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
-from beamlike.records.slips import RunSlip
+from beamlike.records.status_files import RunStatusFile
 from beamlike.system import locks
-from beamlike.system.in_hand import Desk
+from beamlike.system.activity import ActivityTracker
 from tests.beamlike.observe.test_report import Page
 from tests.beamlike.observe.test_system_lag import SECOND, Clock
 from tests.support.histories import PLAN, history, waiting
@@ -136,16 +136,16 @@ def test_a_run_that_was_killed_is_told_with_what_it_was_in(tmp_path: Path) -> No
     ran(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:6]))
-    slip = RunSlip.take(path)
-    desk = Desk(Clock(START), slip.write)
-    desk.begin(5)
-    desk.enter("stage", "counted")
-    assert why(History.open(path))[0].endswith("; the run goes on")
-    slip._file.close()  # as the end of a process does it
+    status = RunStatusFile.take(path)
+    tracker = ActivityTracker(Clock(START), status.write)
+    tracker.begin(5)
+    tracker.enter("stage", "counted")
+    assert why(History.open(path))[0].endswith("; the run is running")
+    status._file.close()  # as the end of a process does it
     told = History.open(path)
     assert why(told)[0] == "after batch 4, at 2026-01-01T00:00:20Z; the run was killed"
     assert why(told)[1] == "it was in batch 5, in stage `counted`"
-    assert "nothing moves until the run goes on" in why(told)[-1]
+    assert "nothing moves until the run is resumed" in why(told)[-1]
     assert verdict_of(told).startswith(
         "The run was killed, after batch 4. It was in batch 5, in stage counted"
     )
@@ -153,15 +153,15 @@ def test_a_run_that_was_killed_is_told_with_what_it_was_in(tmp_path: Path) -> No
 
 
 def test_a_first_batch_that_hangs_shows(tmp_path: Path) -> None:
-    slip = RunSlip.take(tmp_path / "run.jsonl")
+    status = RunStatusFile.take(tmp_path / "run.jsonl")
     told = History(PLAN, in_hand=None, alive=True)
-    desk = Desk(Clock(START), slip.write)
-    desk.begin(0)
-    desk.enter("source", "mobile")
-    told.in_hand = desk.in_hand
-    said = "batch 0 has been at it for 1m: source `mobile`, for 1m"
+    tracker = ActivityTracker(Clock(START), status.write)
+    tracker.begin(0)
+    tracker.enter("source", "mobile")
+    told.in_hand = tracker.in_hand
+    said = "batch 0 has been running for 1m: source `mobile`, for 1m"
     assert said in why(told, now=START + 60 * SECOND)
-    slip.remove()
+    status.remove()
 
 
 @pytest.mark.parametrize("others", [False, True], ids=["it is gone", "it is another run's"])
@@ -169,24 +169,24 @@ def test_a_slip_that_is_removed_while_it_is_taken_is_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool
 ) -> None:
     path = tmp_path / "run.jsonl"
-    first, lock, taken = RunSlip.take(path), locks._lock, list[RunSlip]()
+    first, lock, taken = RunStatusFile.take(path), locks._lock, list[RunStatusFile]()
 
     def late(file: IO[bytes]) -> bool:
         """Between opening and locking the run that had it ends, and perhaps another one begins."""
         monkeypatch.undo()
         first.remove()
         if others:
-            taken.append(RunSlip.take(path))
+            taken.append(RunStatusFile.take(path))
         return lock(file)
 
     monkeypatch.setattr(locks, "_lock", late)
     with pytest.raises(RecordsInUse) if others else contextlib.nullcontext():
-        taken.append(RunSlip.take(path))
+        taken.append(RunStatusFile.take(path))
     with pytest.raises(RecordsInUse):
-        RunSlip.take(path)
+        RunStatusFile.take(path)
     (second,) = taken
     second.remove()
-    RunSlip.take(path).remove()
+    RunStatusFile.take(path).remove()
 
 
 def test_a_second_run_in_process_does_not_go_on_with_the_records_of_the_first(tmp_path: Path) -> None:

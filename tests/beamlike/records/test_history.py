@@ -27,18 +27,18 @@ SOURCES = st.builds(
     TIMES,
     COUNTS,
     COUNTS,
-    st.booleans(),
-    st.none() | st.text(max_size=3),
-    st.none() | TIMES,
-    PERCENTILES,
-    st.text(max_size=3),
+    idle=st.booleans(),
+    split=st.none() | st.text(max_size=3),
+    since=st.none() | TIMES,
+    percentiles=PERCENTILES,
+    awaited=st.text(max_size=3),
 )
 STAGES = st.builds(
     StageRecord,
     TIMES,
     TIMES,
     st.text(max_size=3),
-    COUNTS,
+    elements=COUNTS,
     panes=st.dictionaries(st.sampled_from(["early", "late"]), COUNTS),
     dropped=st.dictionaries(st.sampled_from(["closed", "late"]), COUNTS),
     live=COUNTS,
@@ -55,8 +55,8 @@ BATCHES = st.builds(
     TIMES,
     st.dictionaries(st.text(max_size=2), SOURCES, max_size=2),
     st.dictionaries(st.text(max_size=2), STAGES, max_size=2),
-    st.none() | TIMES,
-    st.dictionaries(st.text(max_size=2), COUNTS, max_size=2),
+    finished=st.none() | TIMES,
+    sinks=st.dictionaries(st.text(max_size=2), COUNTS, max_size=2),
 )
 
 

@@ -241,7 +241,8 @@ def test_then_is_associative(uses: list[Uses], cut: int) -> None:
 def record(number: int, uses: Uses) -> BatchRecord:
     errors = {step: unused.error for step, unused in uses.none.items()}
     letters = {step: unused.rows for step, unused in uses.none.items()}
-    return BatchRecord(number, 0, {"rows": SourceRecord(0, 600)}, {}, None, {}, letters, errors, uses=uses)
+    sources = {"rows": SourceRecord(0, 600)}
+    return BatchRecord(number, 0, sources, {}, dead_letters=letters, errors=errors, uses=uses)
 
 
 NONE = Uses((), {"it": Unused(600, "why")})
@@ -280,7 +281,7 @@ def test_shards_do_not_matter_for_which_steps_could_use_a_row() -> None:
         counted.map(lambda row: {"value": 1 / 0}, {"value": float}, name="none").write("b", bl.Memory())
         batches = Query(p.plan(), shards).batches()
         notes = [told for batch in batches for _, told in batch.notes()]
-        return DeadLetterCounts.of_all(told.letters for told in notes).uses
+        return DeadLetterCounts.of_all(told.dead_letters for told in notes).uses
 
     assert (
         known(1)

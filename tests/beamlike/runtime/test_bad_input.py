@@ -22,7 +22,8 @@ import beamlike as bl
 from beamlike.errors import StepError, TooManyDeadLetters
 from beamlike.io.base import Faulty
 from beamlike.records.model import BatchRecord, SourceRecord
-from beamlike.runtime.ingest import Chunk, ingest
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Chunk
 from tests.support.histories import goes_on
 
 SECOND = 1_000_000
@@ -182,7 +183,7 @@ def test_every_row_that_was_read_is_an_element_a_letter_or_left_out(given: list[
     for chunk, texts in zip(chunks, given, strict=True):
         got = ingest(plan, chunk, 0)
         lost = len(texts) if isinstance(texts, tuple) else texts.count("x")
-        assert (got.read, got.dead_letters, got.elements) == (len(texts), lost, texts.count("1"))
+        assert (got.read, got.lost.total, got.elements) == (len(texts), lost, texts.count("1"))
 
 
 # Times in the future
@@ -233,7 +234,7 @@ def test_the_bound_is_after_processing_time_of_the_batch(after: list[int], hours
     read.write("out", bl.Memory())
     got = ingest(p.plan().sources["rows"], times.lazy(), NOW)
     assert got.elements == sum(time <= hours * HOUR for time in after)
-    assert got.elements + got.dead_letters == got.read == len(after)
+    assert got.elements + got.lost.total == got.read == len(after)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,16 @@ def record(number: int, elements: int, dead: int, parse: int) -> BatchRecord:
     errors = {"rows": "why"} if dead else {}
     errors |= {"parse": "why not"} if parse else {}
     sources = {"rows": SourceRecord(0, elements, dead)}
-    return BatchRecord(number, 0, sources, {}, None, {}, {"parse": parse} if parse else {}, errors)
+    return BatchRecord(
+        number,
+        0,
+        sources,
+        {},
+        finished=None,
+        sinks={},
+        dead_letters={"parse": parse} if parse else {},
+        errors=errors,
+    )
 
 
 def test_a_batch_that_is_run_again_counts_once() -> None:

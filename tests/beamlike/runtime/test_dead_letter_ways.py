@@ -158,7 +158,7 @@ def test_between_operators_dead_letters_go_where_they_go_in_process(shards: int)
     }
     assert found == {"lost": {"parse": 2}, UNCLAIMED: {"unclaimed": 3, "parse late": 1}}
     notes = [told for batch in batches for _, told in batch.notes()]
-    told = DeadLetterCounts.of_all(told.letters for told in notes)
+    told = DeadLetterCounts.of_all(told.dead_letters for told in notes)
     assert told.counts == {"parse": 2, "unclaimed": 3, "parse late": 1}
     assert told.errors["unclaimed"] == "ZeroDivisionError: integer division or modulo by zero"
 

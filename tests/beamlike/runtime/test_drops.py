@@ -9,7 +9,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord, StageRecord
-from beamlike.runtime.drops import Drops, dropped_rows
+from beamlike.runtime.drops import DroppedCounts, dropped_rows
 from beamlike.runtime.summary import lost_rows
 
 ROWS = {"user": str, "at": int}
@@ -78,12 +78,14 @@ def test_more_than_a_hundredth_is_logged(late: int, told: int, caplog: pytest.Lo
 
 
 def batch(number: int, placed: int, late: int) -> BatchRecord:
-    stage = StageRecord(0, 0, "nothing", placed, {}, {"late": late} if late else {}, placed=placed)
+    stage = StageRecord(
+        0, 0, "nothing", elements=placed, panes={}, dropped={"late": late} if late else {}, placed=placed
+    )
     return BatchRecord(number, 0, {}, {"totals": stage})
 
 
 def test_it_is_logged_again_when_it_has_doubled(caplog: pytest.LogCaptureFixture) -> None:
-    drops = Drops(totals([1]).plan())
+    drops = DroppedCounts(totals([1]).plan())
     with caplog.at_level(logging.WARNING, "beamlike"):
         for number in range(100):
             drops.take(batch(number, 1_000, 100))
@@ -98,7 +100,7 @@ def test_it_is_logged_again_when_it_has_doubled(caplog: pytest.LogCaptureFixture
 def test_small_batches_are_looked_at_together_and_a_long_quiet_time_hides_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    drops = Drops(totals([1]).plan())
+    drops = DroppedCounts(totals([1]).plan())
     for number in range(10_000):
         drops.take(batch(number, 10, 0))
     for number in range(10_000, 10_100):
@@ -109,12 +111,12 @@ def test_small_batches_are_looked_at_together_and_a_long_quiet_time_hides_nothin
 
 def test_a_reason_that_only_its_operator_knows_is_told_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     plan = totals([1]).plan()
-    stage = StageRecord(0, 0, "nothing", 2, {}, {"gone stale": 2}, placed=2)
+    stage = StageRecord(0, 0, "nothing", elements=2, panes={}, dropped={"gone stale": 2}, placed=2)
     record = BatchRecord(0, 0, {}, {"totals": stage})
     assert list(dropped_rows(plan, [record])) == [
         "2 of 2 elements that totals dropped, by the reason 'gone stale': its .late() gives them as a collection"
     ]
-    drops = Drops(plan)
+    drops = DroppedCounts(plan)
     drops.take(record)
     drops.end()
     assert "(2 gone stale): its .late() gives them as a collection" in caplog.text

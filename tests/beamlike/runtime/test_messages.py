@@ -7,7 +7,7 @@ import pytest
 from beamlike.records.model import SourceRecord, StageRecord, Upstream
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.envelope import note
-from beamlike.runtime.ingest import Ingested
+from beamlike.runtime.ingested import Ingested
 from beamlike.runtime.messages import (
     MESSAGES,
     AgainMessage,
@@ -23,7 +23,7 @@ from stages.progress.reports import Report
 
 COUNTS = DeadLetterCounts({"parse": 2}, {"parse": "last"}, {"parse": "first"}, ("filter",))
 SUMMARY = {"a.csv": {"newest": 7}}
-INGESTED = Ingested({}, SUMMARY, 5, 3, COUNTS, DeadLetterCounts(), {"a.csv": (3, 7)})
+INGESTED = Ingested({}, SUMMARY, read=5, elements=3, lost=COUNTS, newest={"a.csv": (3, 7)})
 STAGE = StageRecord(7, 5, "nothing", upstream={"plays": Upstream(7, idle=True)}, percentiles={66: 9})
 
 SENT: list[Message] = [

@@ -15,7 +15,6 @@ from beamlike.runtime.dead_letter_limit import Counted, DeadLetterLimit
 from beamlike.runtime.observers import Observers
 from beamlike.runtime.outcome import Outcome
 from beamlike.runtime.progress import Progress
-from beamlike.system.in_hand import Desk
 
 
 def plays() -> bl.Pipeline:
@@ -38,9 +37,16 @@ def observers(
     keep: Callable[[Counted], object] = lambda counted: None,
 ) -> Iterator[Observers]:
     plan = plays().plan()
-    outcome = Outcome.open(path, plan, Desk(lambda: 0), fresh=True)
+    outcome = Outcome.open(path, plan, lambda: 0, fresh=True)
     try:
-        yield Observers.of(plan, DeadLetterLimit(0, keep=keep), outcome, Progress("p"), on_batch, lambda: 0)
+        yield Observers.of(
+            plan,
+            DeadLetterLimit(0, keep=keep),
+            outcome=outcome,
+            progress=Progress("p"),
+            on_batch=on_batch,
+            clock=lambda: 0,
+        )
     finally:
         outcome.close("ended")
 

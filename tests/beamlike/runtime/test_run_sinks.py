@@ -48,7 +48,7 @@ def before(tmp_path: Path) -> dict[str, str]:
 
 def replacing(folder: Path) -> RunSinks:
     """A run after it, which has written one row and a dead letter."""
-    sinks = RunSinks.replacing(plan(folder), "p", bl.JSONLines(folder / "letters"), also_letters=True)
+    sinks = RunSinks.replacing(plan(folder), "p", bl.JSONLines(folder / "letters"), also_dead_letters=True)
     sinks.start()
     write(sinks, "out", n=[2])
     write(sinks, UNCLAIMED, **LETTERS)

@@ -10,7 +10,8 @@ import pytest
 
 import beamlike as bl
 from beamlike.plan.model import StagePlan
-from beamlike.runtime.ingest import Ingested, ingest
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Ingested
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from stages.grouping.combiner_lifting import lift
 from stages.operator import MAIN
@@ -68,7 +69,7 @@ def test_the_record_has_what_came_and_when_the_stage_was_done_with_it() -> None:
 def test_dead_letters_of_steps_after_the_stage_are_told_with_it() -> None:
     task, source = plan()
     got = given(source, ("a", 3), ("a", 4), ("a", 5), ("b", 70))
-    letters = turn(task, Inputs(), got, DictStore()).letters
+    letters = turn(task, Inputs(), got, DictStore()).dead_letters
     ((step, count),) = letters.counts.items()
     assert (step, count) == (task.plan.routes[0].steps[-1].name, 1)
     assert letters.used == (task.plan.name,)

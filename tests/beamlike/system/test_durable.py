@@ -14,7 +14,7 @@ from beamlike.io import JSONLines, Part
 from beamlike.records.writer import RecordWriter
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.syncing import SparkFiles
-from beamlike.spark.stopping import Gate
+from beamlike.spark.stopping import BatchGate
 from beamlike.system import durable
 from tests.beamlike.records.test_writer import batch
 from tests.support.histories import PLAN
@@ -191,7 +191,7 @@ def test_what_spark_has_written_is_synced_between_batches_and_each_file_once(
 
 def test_a_batch_is_between_two_syncs_of_what_spark_has_written() -> None:
     told: list[str] = []
-    gate = Gate(lambda rows, number: told.append(f"batch {number}"), lambda: told.append("sync"))
+    gate = BatchGate(lambda rows, number: told.append(f"batch {number}"), lambda: told.append("sync"))
     gate(cast(Any, None), 7)
     assert told == ["sync", "batch 7", "sync"]
 

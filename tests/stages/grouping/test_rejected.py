@@ -162,7 +162,7 @@ def test_between_operators_they_are_what_they_are_in_process(
     left = Counter(step for batch in batches for found in batch.frames(UNCLAIMED) for step in found["step"])
     assert left == {"again": 2}
     notes = [told for batch in batches for _, told in batch.notes()]
-    assert DeadLetterCounts.of_all(told.letters for told in notes).counts == LETTERS
+    assert DeadLetterCounts.of_all(told.dead_letters for told in notes).counts == LETTERS
 
 
 def test_nobody_has_to_ask_for_them_and_then_the_columns_that_it_reads_are_shown(

@@ -19,7 +19,7 @@ from stages.aggregates.totals import Sum
 from stages.operator import MAIN, Spread
 from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
-from stages.state.due_soon import NEAR
+from stages.state.due_soon import HOT
 from stages.state.index import Index
 from stages.state.store import DictStore
 from stages.strategies.histogram import Histogram
@@ -164,7 +164,7 @@ def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_
     with sizes(**PATIENT):
         run = StageRun(windowing)
         steps = [run.step(bundle.elements, bundle.watermark) for bundle in stream[:3]]
-        near = Index.load(run.store, STAGE, CLOCKS).buckets.filter(pl.col(BUCKET) == NEAR)
+        near = Index.load(run.store, STAGE, CLOCKS).buckets.filter(pl.col(BUCKET) == HOT)
         assert near["deadline.watermark"].to_list() == [19]
         steps += [run.step(bundle.elements, bundle.watermark) for bundle in stream[3:]]
     assert shown(steps) == shown(expected)
@@ -297,7 +297,7 @@ def test_arrivals_that_can_wait_are_put_beside_the_rows_without_reading_them(win
         step = run.step([(f"key {number}", 1, 1_900_000) for number in range(0, 5_000, 1_000)], 1_000_010)
     assert step.panes == []
     assert step.live == 5_005
-    assert not [key for key in store.read if not key.startswith(("index", f"rows/{NEAR}/"))]
+    assert not [key for key in store.read if not key.startswith(("index", f"rows/{HOT}/"))]
 
 
 def test_sessions_that_are_due_one_after_another_are_read_in_small_parts() -> None:

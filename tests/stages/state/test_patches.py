@@ -1,4 +1,4 @@
-"""Large buckets of tables visited by key: the same answers however rows lie, an exact index, small writes."""
+"""Large buckets of tables found by key: the same answers however rows lie, an exact index, small writes."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import attrs
 
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 
 
 @attrs.frozen
-class Begun:
+class LoggedBatch:
     """A batch: what it takes of which source, and its processing time (us), which is the same when it is done again.
 
     `started` is when the run began (us) that took it. Sources that are `waiting` are too far ahead. With `ended`, all
@@ -22,9 +22,9 @@ class Begun:
     number: int
     now: int
     started: int
-    taken: Mapping[str, Taken]
-    waiting: tuple[str, ...] = ()
-    ended: bool = False
+    taken: Mapping[str, PlannedBatch]
+    waiting: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    ended: bool = attrs.field(default=False, kw_only=True)
 
     def to_json(self) -> str:
         """As facts."""
@@ -35,16 +35,15 @@ class Begun:
     def from_json(cls, number: int, text: str) -> Self:
         """What `to_json` gave."""
         now, started, taken, waiting, ended = json.loads(text)
-        return cls(
-            number, now, started, {name: _taken(*one) for name, one in taken.items()}, tuple(waiting), ended
-        )
+        planned = {name: _taken(*one) for name, one in taken.items()}
+        return cls(number, now, started, planned, waiting=tuple(waiting), ended=ended)
 
 
-def _facts(taken: Taken) -> list[Any]:
+def _facts(taken: PlannedBatch) -> list[Any]:
     """Most sources announce nothing."""
     facts = [taken.input, taken.position]
     return facts if taken.watermark is None else [*facts, taken.watermark]
 
 
-def _taken(taken: Any, position: Position, watermark: int | None = None) -> Taken:
-    return Taken(taken, position, watermark=watermark)
+def _taken(taken: Any, position: Position, watermark: int | None = None) -> PlannedBatch:
+    return PlannedBatch(taken, position, watermark=watermark)

@@ -1,7 +1,7 @@
-"""Which keys have come to the stages of a run: Bloom filters in files beside its records, for who asks about a key.
+"""Bloom filters of the keys that each stage of a run has received, in files beside its records.
 
-A filter never forgets: a key that it does not know has not come. Of ten thousand keys it takes one for known that is
-not; with a hundred thousand, three in a hundred.
+A filter has no false negatives. Its false-positive rate is 1 in 10,000 for ten thousand keys, and 3 in 100 for a
+hundred thousand.
 """
 
 from __future__ import annotations
@@ -11,20 +11,30 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from beamlike.system.durable import replace
-from beamlike.system.in_hand import desk
 from beamlike.system.seals import NotAsWritten, sealed_bytes, unsealed_bytes
 from stages.keys import hashed
 
 _BITS: Final = 1 << 20
-"""Of all shards of a stage together: 128 kB."""
+"""The bits of all shards of a stage together: 128 kB."""
 _LEAST: Final = 1 << 12
 
 Bits = npt.NDArray[np.uint8]
+
+
+@attrs.frozen(eq=False)
+class SeenKeys:
+    """The keys of the rows that shard `shard` of `shards` of a stage received in a batch, a column each."""
+
+    stage: str
+    rows: pl.DataFrame
+    shard: int = 0
+    shards: int = 1
 
 
 def keys_of(records: str) -> str:
@@ -32,26 +42,23 @@ def keys_of(records: str) -> str:
     return f"{records}.keys"
 
 
-def came(stage: str, rows: pl.DataFrame, keys: tuple[str, ...], shard: int = 0, of: int = 1) -> None:
-    """These rows have come to this of so many shards of the stage, which is noted if anybody wants to know."""
-    here = desk()
-    if here is not None and here.keys is not None and keys and len(rows):
+def write_seen(folder: str | None, keys: SeenKeys) -> None:
+    """Records the keys in the filters of the folder, if it is not None and can be written."""
+    if folder is not None and keys.rows.width and len(keys.rows):
         with suppress(OSError):  # an executor may not reach the folder
-            note_keys(here.keys, stage, rows, keys, shard, of)
+            mark_seen(folder, keys)
 
 
-def note_keys(
-    folder: str, stage: str, rows: pl.DataFrame, keys: tuple[str, ...], shard: int = 0, of: int = 1
-) -> None:
-    """These rows have come to this of so many shards of the stage."""
-    path = os.path.join(folder, f"{quote(stage, safe='')}-{shard}")
+def mark_seen(folder: str, keys: SeenKeys) -> None:
+    """Records the keys in the filter of their shard. Raises `OSError`."""
+    path = os.path.join(folder, f"{quote(keys.stage, safe='')}-{keys.shard}")
     try:
         known = _load(path)
     except NotAsWritten:
-        return  # what had come before is not known any more, so nothing can be said of this stage
+        return  # the keys before are lost, so the damaged filter stays, and answers nothing for this stage
     if known is None:
-        known = np.zeros(max(_LEAST, _BITS >> (of - 1).bit_length()) // 8, np.uint8)
-    new = [places for places in _places(rows, keys, len(known) * 8) if not _are_set(known, places)]
+        known = np.zeros(max(_LEAST, _BITS >> (keys.shards - 1).bit_length()) // 8, np.uint8)
+    new = [places for places in _places(keys.rows, len(known) * 8) if not _are_set(known, places)]
     if not new:
         return
     for places in new:
@@ -61,10 +68,10 @@ def note_keys(
     replace(f"{path}.new", path)
 
 
-def has_come(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
-    """True if the key in the row, which has all key columns and nothing else, has come.
+def might_contain(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
+    """True if the stage may have received the key in `row`, which has all key columns and no others.
 
-    None if that was not noted, or a filter of the stage is damaged.
+    None if the keys were not recorded, or a filter of the stage is damaged.
     """
     if not os.path.isdir(folder):
         return None
@@ -78,7 +85,7 @@ def has_come(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
 
 
 def damaged_keys(folder: str) -> list[str]:
-    """The filters in the folder that are not what was written."""
+    """The filters in the folder whose content is not what was written."""
     return [path for name in sorted(os.listdir(folder)) if _is_damaged(path := os.path.join(folder, name))]
 
 
@@ -86,12 +93,12 @@ def _is_damaged(path: str) -> bool:
     try:
         _load(path)
     except NotAsWritten:
-        return not path.endswith(".new")  # which a run that was killed has left
+        return not path.endswith(".new")  # left by a run that was killed
     return False
 
 
 def _knows(bits: Bits, row: pl.DataFrame) -> bool:
-    return all(_are_set(bits, places) for places in _places(row, tuple(row.columns), len(bits) * 8))
+    return all(_are_set(bits, places) for places in _places(row, len(bits) * 8))
 
 
 def _are_set(bits: Bits, places: npt.NDArray[np.uint64]) -> bool:
@@ -104,20 +111,20 @@ def _bits(places: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Bits]
     return places >> np.uint64(3), np.uint8(128) >> (places & np.uint64(7)).astype(np.uint8)
 
 
-def _places(rows: pl.DataFrame, keys: tuple[str, ...], bits: int) -> list[npt.NDArray[np.uint64]]:
-    """Two places for each row, of the parts of its hash that do not say on which shard it is."""
-    found = hashed(rows, keys).to_numpy()
+def _places(rows: pl.DataFrame, bits: int) -> list[npt.NDArray[np.uint64]]:
+    """Two bit positions for each row, from parts of its hash that do not decide the shard."""
+    found = hashed(rows, tuple(rows.columns)).to_numpy()
     return [(found >> np.uint64(shift)) & np.uint64(bits - 1) for shift in (42, 20)]
 
 
 def _load(path: str) -> Bits | None:
-    """The filter in a file; None if there is none. Raises `NotAsWritten`."""
+    """The filter in a file; None if there is no file. Raises `NotAsWritten`."""
     try:
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError:
         return None
-    # One of before there were checksums has the size of a filter.
+    # A filter without a checksum, as earlier versions wrote it, has a power of two as its size.
     size = len(content)
     bits = content if size >= _LEAST // 8 and size & (size - 1) == 0 else unsealed_bytes(content)
     return np.frombuffer(bits, np.uint8).copy()

@@ -27,7 +27,7 @@ def note_name(number: int) -> str:
 
 
 @attrs.define(slots=False)
-class Notes:
+class DriverLog:
     """Those of a source, in a folder of their `kind`, each named by a number."""
 
     checkpoint: Checkpoint

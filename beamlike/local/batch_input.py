@@ -10,19 +10,20 @@ import polars as pl
 
 from beamlike.errors import naming_source
 from beamlike.io.refreshed import Refreshed
-from beamlike.local.read_ahead import (
-    Ahead,
+from beamlike.local.prefetch import (
+    Prefetched,
     ingest_all,
-    may_be_read_ahead,
-    not_certain,
-    read_ahead,
+    may_prefetch,
+    must_repeat,
+    prefetch,
     threads_for,
 )
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingest import Chunk, Ingested, ingest_step, read_in_process
-from beamlike.system.in_hand import at
-from beamlike.system.threads import ALONE, Started, Threads
+from beamlike.runtime.ingested import Chunk, Ingested
+from beamlike.runtime.reading import ingest_step, read_in_process
+from beamlike.system.activity import activity
+from beamlike.system.threads import ALONE, StartedTask, Threads
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, must_wait
 from windowing.time import MIN_TIME
@@ -31,22 +32,23 @@ Clock = Callable[[], int]
 """The processing time, in microseconds."""
 
 
-@attrs.frozen
-class Bundle:
+@attrs.frozen(eq=False)
+class BatchInput:
     """What comes in a batch, by source: what was ingested, and the processing time (us) there; or that all end.
 
     `began`: when the runner's clock (us) began with it. Sources that are `waiting` were not asked, as they are too
     far ahead. `started` is when the run began (us) that took it: silence before is held against no source. `over`: the
-    sources that give nothing more although others do.
+    sources that give nothing more although others do. `changed`: their files that changed, as in `SourceRecord`.
     """
 
     ingested: Mapping[str, Ingested]
     times: Mapping[str, int]
     began: int
-    ended: bool = False
-    waiting: frozenset[str] = frozenset()
-    started: int = MIN_TIME
-    over: frozenset[str] = frozenset()
+    ended: bool = attrs.field(default=False, kw_only=True)
+    waiting: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
+    started: int = attrs.field(default=MIN_TIME, kw_only=True)
+    over: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
+    changed: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict, kw_only=True)
 
     def arrived(
         self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None
@@ -64,48 +66,50 @@ class Bundle:
         )
 
 
-def bundles(
+def batch_inputs(
     plan: Plan, rows: int, clock: Clock, inputs: Mapping[str, Inputs], threads: Threads = ALONE
-) -> Iterator[Bundle]:
+) -> Iterator[BatchInput]:
     """Those of a whole run, the last of which is the end. Sources that cannot be read fail at once.
 
     `inputs` has at any time what is known of the sources by then.
     """
     steps = steps_of(plan)
     if steps is not None:
-        return (step_bundle(plan, number, steps, clock) for number in range(steps + 1))
+        return (step_input(plan, number, steps, clock) for number in range(steps + 1))
     again = {name: one.source for name, one in plan.sources.items() if isinstance(one.source, Refreshed)}
     chunks = {
         name: read_in_process(source, rows) for name, source in plan.sources.items() if name not in again
     }
     readings = {name: source.readings(clock) for name, source in again.items()}
-    return _chunk_bundles(plan, chunks, readings, clock, inputs, threads)
+    return _chunk_inputs(plan, chunks, readings, clock, inputs, threads)
 
 
-def step_bundle(plan: Plan, number: int, steps: int, clock: Clock) -> Bundle:
+def step_input(plan: Plan, number: int, steps: int, clock: Clock) -> BatchInput:
     """A step of all test streams, after the last of which is the end."""
     began = clock()
     played = {name: ingest_step(source, number) for name, source in plan.sources.items()}
     ingested = {name: got for name, (got, _) in played.items()}
-    return Bundle(ingested, {name: time for name, (_, time) in played.items()}, began, ended=number == steps)
+    return BatchInput(
+        ingested, {name: time for name, (_, time) in played.items()}, began, ended=number == steps
+    )
 
 
-def _chunk_bundles(
+def _chunk_inputs(
     plan: Plan,
     chunks: dict[str, Iterator[Chunk]],
     readings: Mapping[str, Iterator[pl.LazyFrame | None]],
     clock: Clock,
     inputs: Mapping[str, Inputs],
     threads: Threads,
-) -> Iterator[Bundle]:
+) -> Iterator[BatchInput]:
     """The next chunk of every source that need not wait. When no source has one, all are at the end of time.
 
     Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same. But one that
     is read whole is over then, and one that is read again and again does not keep the others.
     """
-    early, started, worth = may_be_read_ahead(plan), dict[str, Started[Ahead | None]](), threads
+    early, started, worth = may_prefetch(plan), dict[str, StartedTask[Prefetched | None]](), threads
     while True:
-        waiting = ahead(plan, chunks, inputs)
+        waiting = too_far_ahead(plan, chunks, inputs)
         going = [name for name in chunks if name not in waiting]
         found = {name: _next(name, chunks[name], started.pop(name, None)) for name in going}
         found |= {name: _next(name, source) for name, source in readings.items()}
@@ -113,13 +117,13 @@ def _chunk_bundles(
         chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
         now = clock()
         ingested = ingest_all(plan, taken, now, worth)
-        worth, early = threads_for(ingested, threads), early - not_certain(taken)
+        worth, early = threads_for(ingested, threads), early - must_repeat(taken)
         times = dict.fromkeys(plan.sources, now)
         for name in [name for name in chunks if name in early]:
             read = partial(_read_next, plan.sources[name], chunks[name], now)
-            if (one := read_ahead(worth, read)) is not None:
+            if (one := prefetch(worth, read)) is not None:
                 started[name] = one
-        yield Bundle(ingested, times, now, ended=not chunks, waiting=waiting, over=read_whole(plan))
+        yield BatchInput(ingested, times, now, ended=not chunks, waiting=waiting, over=read_whole(plan))
         if not chunks:
             return
 
@@ -129,7 +133,7 @@ def read_whole(plan: Plan) -> frozenset[str]:
     return frozenset(name for name, source in plan.sources.items() if source.whole)
 
 
-def ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> frozenset[str]:
+def too_far_ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> frozenset[str]:
     """The sources that are too far ahead of the slowest of these, which still have something."""
     reports = {name: inputs[name].report(name, []) for name in names if name in inputs}
     drifts = {name: source.watermark.max_drift for name, source in plan.sources.items()}
@@ -137,13 +141,13 @@ def ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> fro
 
 
 def _next(
-    name: str, chunks: Iterator[Chunk | None], started: Started[Ahead | None] | None = None
-) -> Chunk | Ahead | None:
-    """The next chunk, perhaps with what has become of it as it was read ahead."""
-    with at("source", name), naming_source(name):
+    name: str, chunks: Iterator[Chunk | None], started: StartedTask[Prefetched | None] | None = None
+) -> Chunk | Prefetched | None:
+    """The next chunk, perhaps with what has become of it as it was prefetched."""
+    with activity("source", name), naming_source(name):
         return next(chunks, None) if started is None else started.result()
 
 
-def _read_next(source: SourcePlan, chunks: Iterator[Chunk], now: int) -> Ahead | None:
+def _read_next(source: SourcePlan, chunks: Iterator[Chunk], now: int) -> Prefetched | None:
     chunk = next(chunks, None)
-    return None if chunk is None else Ahead.of(source, chunk, now)
+    return None if chunk is None else Prefetched.of(source, chunk, now)

@@ -11,69 +11,69 @@ from typing import IO, Final, TypeVar
 import attrs
 
 from beamlike.errors import RecordsInUse
-from beamlike.system.in_hand import InHand, Work
+from beamlike.system.activity import Activity, CurrentBatch
 from beamlike.system.locks import open_locked
 from stages.facts import from_json, to_json
 
-Now = TypeVar("Now", "RunNow", "TaskNow")
+Now = TypeVar("Now", "RunStatus", "TaskStatus")
 
 _LOOKS: Final = 5
 
 
-def slip_of(records: str) -> str:
+def status_file_of(records: str) -> str:
     """The slip of the run that writes these records. It is there while the run goes on, or if it was killed."""
     return f"{records}.now"
 
 
-def tasks_of(records: str) -> str:
+def task_folder_of(records: str) -> str:
     """The folder with the slips of its tasks, where it has some."""
     return f"{records}.tasks"
 
 
 @attrs.frozen
-class RunNow:
+class RunStatus:
     """What the slip of a run says: its process, whether its clock is simulated, and the batch in hand."""
 
     pid: int
     host: str
     simulated: bool
-    in_hand: InHand | None = None
+    in_hand: CurrentBatch | None = None
 
 
 @attrs.frozen
-class TaskNow:
+class TaskStatus:
     """What the slip of a task says: of which level it is (0: of the sources), and what it is at."""
 
     level: int
-    in_hand: InHand | None = None
+    in_hand: CurrentBatch | None = None
 
 
 @attrs.define(eq=False)
-class RunSlip:
+class RunStatusFile:
     """The slip of a run, which its process has locked. `now` is what it says, as long as nothing is in hand."""
 
     path: str
-    now: RunNow
+    now: RunStatus
     _file: IO[bytes]
 
     @classmethod
-    def take(cls, records: str | os.PathLike[str], *, simulated: bool = False) -> RunSlip:
+    def take(cls, records: str | os.PathLike[str], *, simulated: bool = False) -> RunStatusFile:
         """The slip beside these records. Raises `RecordsInUse` where another run that goes on writes them."""
-        path = slip_of(os.path.abspath(records))
+        path = status_file_of(os.path.abspath(records))
         try:
             file, _ = open_locked(path)
         except BlockingIOError:
-            other = read_slip(RunNow, path)
+            other = read_status(RunStatus, path)
             where = "" if other is None else f", in process {other.pid} on {other.host}"
             raise RecordsInUse(
                 f"the records {os.fspath(records)!r} are those of another run that goes on{where}; stop that first, "
                 "or name another file"
             ) from None
-        slip = cls(path, RunNow(os.getpid(), socket.gethostname(), simulated), file)
+        slip = cls(path, RunStatus(os.getpid(), socket.gethostname(), simulated), file)
         slip.write(None)
         return slip
 
-    def write(self, in_hand: InHand | None) -> None:
+    def write(self, in_hand: CurrentBatch | None) -> None:
         """What is in hand now. Storage that is full does not end a run for that."""
         if not self._file.closed:
             with suppress(OSError):
@@ -87,7 +87,7 @@ class RunSlip:
             self._file.close()
 
 
-def write_slip(path: str, now: TaskNow) -> None:
+def write_status(path: str, now: TaskStatus) -> None:
     """The slip of a task, in a folder that is there."""
     number = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
@@ -96,12 +96,12 @@ def write_slip(path: str, now: TaskNow) -> None:
         os.close(number)
 
 
-def _write(file: int, now: RunNow | TaskNow) -> None:
+def _write(file: int, now: RunStatus | TaskStatus) -> None:
     """In place and at once, so that it costs next to nothing; what is left of a longer one is after the line."""
     os.pwrite(file, to_json(now) + b"\n", 0)
 
 
-def read_slip(kind: type[Now], path: str) -> Now | None:
+def read_status(kind: type[Now], path: str) -> Now | None:
     """What a slip of this kind says; None where there is none, or it is no whole one."""
     for _ in range(_LOOKS):  # it may be written just now
         try:
@@ -114,14 +114,16 @@ def read_slip(kind: type[Now], path: str) -> Now | None:
     return None
 
 
-def with_tasks(in_hand: InHand, records: str, levels: Mapping[str, int]) -> InHand:
+def with_tasks(in_hand: CurrentBatch, records: str, levels: Mapping[str, int]) -> CurrentBatch:
     """With what the tasks of the batch are at. `levels` has the level of each stage.
 
     All tasks of a level have ended when the first of a later one begins.
     """
-    folder = tasks_of(records)
+    folder = task_folder_of(records)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    slips = [slip for name in names if (slip := read_slip(TaskNow, os.path.join(folder, name))) is not None]
+    slips = [
+        slip for name in names if (slip := read_status(TaskStatus, os.path.join(folder, name))) is not None
+    ]
     at_it = [
         (slip.level, slip.in_hand)
         for slip in slips
@@ -136,9 +138,9 @@ def with_tasks(in_hand: InHand, records: str, levels: Mapping[str, int]) -> InHa
     return attrs.evolve(in_hand, works=tuple(_together(works)), done=done)
 
 
-def _together(works: list[Work]) -> list[Work]:
+def _together(works: list[Activity]) -> list[Activity]:
     """What several tasks are at, once, the longest first."""
-    found: dict[tuple[str, str, str], Work] = {}
+    found: dict[tuple[str, str, str], Activity] = {}
     for work in sorted(works, key=lambda work: work.since):
         what = work.kind, work.name, work.inside
         first = found.get(what)

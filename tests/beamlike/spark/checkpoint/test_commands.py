@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from beamlike.spark.checkpoint.orders import EndSources, Order, PlayStep, order_text, read_order
+from beamlike.spark.checkpoint.commands import (
+    ControlCommand,
+    EndSources,
+    PlayStep,
+    command_text,
+    read_command,
+)
 from beamlike.spark.query.listing import Entry, FilePart, KnownFiles, read_entry
 from beamlike.system.seals import NotAsWritten
 
@@ -13,13 +19,13 @@ from beamlike.system.seals import NotAsWritten
     ("text", "order"),
     [('{"end": ["console", "mobile"]}', EndSources(("console", "mobile"))), ('{"step": 3}', PlayStep(3))],
 )
-def test_an_order_has_its_text(text: str, order: Order) -> None:
-    written = order_text(order)
+def test_an_order_has_its_text(text: str, order: ControlCommand) -> None:
+    written = command_text(order)
     assert written.startswith(text[:-1])
-    assert read_order(written) == order
+    assert read_command(written) == order
     with pytest.raises(NotAsWritten, match="a file in beamlike/control is not what was written"):
-        read_order(written.replace("mobile", "mobild").replace("3,", "2,"))
-    assert read_order(text) == order
+        read_command(written.replace("mobile", "mobild").replace("3,", "2,"))
+    assert read_command(text) == order
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ import attrs
 
 from beamlike.io.sources import ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.ingest import Chunk, Ingested, ingest
-from beamlike.system.in_hand import seated
-from beamlike.system.threads import ALONE, Started, Threads
+from beamlike.runtime.ingest import ingest
+from beamlike.runtime.ingested import Chunk, Ingested
+from beamlike.system.activity import tracked_by
+from beamlike.system.threads import ALONE, StartedTask, Threads
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ def threads_for(ingested: Mapping[str, Ingested], threads: Threads) -> Threads:
 
 
 @attrs.frozen(eq=False)
-class Ahead:
+class Prefetched:
     """A chunk of the next batch, and what has become of it with an earlier processing time (us), if that is certain."""
 
     chunk: Chunk
@@ -39,14 +40,14 @@ class Ahead:
     now: int
 
     @classmethod
-    def of(cls, source: SourcePlan, chunk: Chunk, now: int) -> Ahead:
+    def of(cls, source: SourcePlan, chunk: Chunk, now: int) -> Prefetched:
         """Reads it while `now` is the processing time."""
         try:
             got = ingest(source, chunk, now)
         except Exception:
             # Raised again when its batch has begun, unless the time of that makes a difference.
             return cls(chunk, None, now)
-        return cls(chunk, None if got.dead_letters else got, now)
+        return cls(chunk, None if got.lost.total else got, now)
 
     def at(self, now: int) -> Ingested | None:
         """What becomes of it in a batch of this processing time, if that is known; clocks can be set back."""
@@ -54,13 +55,13 @@ class Ahead:
 
 
 def ingest_all(
-    plan: Plan, taken: Mapping[str, Chunk | Ahead], now: int, threads: Threads
+    plan: Plan, taken: Mapping[str, Chunk | Prefetched], now: int, threads: Threads
 ) -> dict[str, Ingested]:
-    """What becomes of the chunks that a batch takes; of those that were read ahead that is known, as a rule."""
-    ahead = {name: got for name, got in taken.items() if isinstance(got, Ahead)}
-    ingested = {name: known for name, got in ahead.items() if (known := got.at(now)) is not None}
+    """What becomes of the chunks that a batch takes; of those that were prefetched that is known, as a rule."""
+    prefetched = {name: got for name, got in taken.items() if isinstance(got, Prefetched)}
+    ingested = {name: known for name, got in prefetched.items() if (known := got.at(now)) is not None}
     tasks = {
-        name: partial(ingest, plan.sources[name], got.chunk if isinstance(got, Ahead) else got, now)
+        name: partial(ingest, plan.sources[name], got.chunk if isinstance(got, Prefetched) else got, now)
         for name, got in taken.items()
         if name not in ingested
     }
@@ -68,12 +69,14 @@ def ingest_all(
     return {name: ingested.get(name) or done[name] for name in taken}
 
 
-def not_certain(taken: Mapping[str, object]) -> frozenset[str]:
-    """The sources of which it was no use to read ahead: some rows were set aside, and so others are likely to be."""
-    return frozenset(name for name, got in taken.items() if isinstance(got, Ahead) and got.ingested is None)
+def must_repeat(taken: Mapping[str, object]) -> frozenset[str]:
+    """The sources of which it was no use to prefetched: some rows were set aside, and so others are likely to be."""
+    return frozenset(
+        name for name, got in taken.items() if isinstance(got, Prefetched) and got.ingested is None
+    )
 
 
-def may_be_read_ahead(plan: Plan) -> frozenset[str]:
+def may_prefetch(plan: Plan) -> frozenset[str]:
     """The sources that give the next batch the same, whether they are asked before it begins or then.
 
     Those are files, unless they have the clock as event time, or other sources or a function of the user's have a say.
@@ -88,11 +91,11 @@ def _has_its_own_way(source: SourcePlan) -> bool:
     return isinstance(source.source, ReadInFiles) and by_itself
 
 
-def read_ahead(threads: Threads, read: Callable[[], T]) -> Started[T] | None:
+def prefetch(threads: Threads, read: Callable[[], T]) -> StartedTask[T] | None:
     """Has it read beside the batch in hand, which does not show as what that is at."""
 
     def unseen() -> T:
-        with seated(None):
+        with tracked_by(None):
             return read()
 
     return threads.start(unseen)

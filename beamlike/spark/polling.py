@@ -16,7 +16,7 @@ _SHORTEST: Final = 0.1  # seconds between two looks
 
 
 @attrs.define(eq=False)
-class Watcher:
+class FilePoller:
     """A thread that looks twice in each interval of the batches, as long as the query is `alive`.
 
     If it cannot, `error` says why, and it calls `give_up`.

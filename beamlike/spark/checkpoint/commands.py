@@ -24,16 +24,16 @@ class PlayStep:
     step: int
 
 
-Order = EndSources | PlayStep
+ControlCommand = EndSources | PlayStep
 
 
-def order_text(order: Order) -> str:
+def command_text(order: ControlCommand) -> str:
     """As it is in its file, such as `{"end": ["mobile"]}` or `{"step": 3}`, with its checksum."""
     return json.dumps(sealed(to_facts(order)))
 
 
-def read_order(text: str) -> Order:
+def read_command(text: str) -> ControlCommand:
     """The order that a file has. Raises `NotAsWritten`."""
     facts = unsealed(json.loads(text), "a file in beamlike/control")
-    order: Order = from_facts(Order, facts)  # type: ignore[arg-type]
+    order: ControlCommand = from_facts(ControlCommand, facts)  # type: ignore[arg-type]
     return order

@@ -7,48 +7,48 @@ from typing import Any, Final, Self
 
 import attrs
 
-from beamlike.io.sources import Intake, Position, Taken
-from beamlike.runtime.ingest import Chunk, Whole
+from beamlike.io.sources import PlannedBatch, Position, Reader
+from beamlike.runtime.ingested import AllChunks, Chunk
 
 _READ: Final = "@whole"
 """In the position of a source of which nothing was read, in place of a file."""
 
 
 @attrs.define
-class WholeIntake:
+class FullReader:
     """Takes a source once, as a whole: what comes to it later is not for the run."""
 
-    intake: Intake
+    reader: Reader
     was_read: bool
-    _next: tuple[Taken, list[Chunk]] | None = attrs.field(default=None, init=False)
+    _next: tuple[PlannedBatch, list[Chunk]] | None = attrs.field(default=None, init=False)
 
     @classmethod
-    def of(cls, position: Position, opened: Callable[[Position], Intake]) -> Self:
+    def of(cls, position: Position, opened: Callable[[Position], Reader]) -> Self:
         """Of a source that is `opened` at a position."""
         own = {entry: value for entry, value in position.items() if entry != _READ}
         return cls(opened(own), bool(position))
 
-    def new(self) -> Taken | None:
+    def new(self) -> PlannedBatch | None:
         """All that there is, which may be nothing; None once that was read."""
         if self.was_read:
             return None
         if self._next is None:
             inputs, chunks, position = list[Any](), list[Chunk](), dict[str, Any]()
-            while (taken := self.intake.new()) is not None:
+            while (taken := self.reader.new()) is not None:
                 inputs.append(taken.input)
                 position.update(taken.position)
-                chunks.append(self.intake.read(taken))
-            self._next = Taken(inputs, position or {_READ: {"number": 0}}), chunks
+                chunks.append(self.reader.read(taken))
+            self._next = PlannedBatch(inputs, position or {_READ: {"number": 0}}), chunks
         return self._next[0]
 
-    def read(self, taken: Taken) -> Whole:
+    def read(self, taken: PlannedBatch) -> AllChunks:
         """The same, also in another run."""
         self.was_read = True
         if self._next is not None and self._next[0].input == taken.input:
             chunks, self._next = self._next[1], None
-            return Whole(chunks)
-        return Whole([self.intake.read(Taken(one, {})) for one in taken.input])
+            return AllChunks(chunks)
+        return AllChunks([self.reader.read(PlannedBatch(one, {})) for one in taken.input])
 
     def close(self) -> None:
         """The run is over."""
-        self.intake.close()
+        self.reader.close()

@@ -1,0 +1,21 @@
+"""The options of a run in process, as its runner has them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from beamlike.local.batch_input import Clock
+from beamlike.runtime.options import RunOptions
+
+
+class LocalOptions(RunOptions, Protocol):
+    """The options of a run in process."""
+
+    @property
+    def chunk_rows(self) -> int: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def run_id(self) -> str | None: ...
