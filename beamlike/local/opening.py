@@ -7,7 +7,6 @@ from typing import Any, Final, Self
 
 import attrs
 
-from beamlike.io import JSONLines
 from beamlike.io.sources import ReadFromMemory
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.control import RunControl
@@ -27,6 +26,7 @@ from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
 from beamlike.runtime.copies import CopyGuard, Reached, require_run
+from beamlike.runtime.dead_letter_folder import CheckpointLetters
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
@@ -95,7 +95,7 @@ class OpenLocalRun:
         plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
-        run_sinks = RunSinks(plan, manifest["run"], JSONLines(checkpoint.dead_letters))
+        run_sinks = RunSinks(plan, manifest["run"], CheckpointLetters(checkpoint.dead_letters))
         manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
             manifest, _reached(journal), options.continue_as, held
         )

@@ -1,11 +1,18 @@
-"""The folder for dead letters without a consumer of a run in process, apart from the folders of concurrent runs."""
+"""The folders for dead letters without a consumer: in a checkpoint, or apart from the folders of concurrent runs."""
 
 from __future__ import annotations
+
+import attrs
 
 from beamlike.io import JSONLines
 from beamlike.io.files.part_files import forget_killed
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import file_name
+
+
+@attrs.frozen(slots=False)
+class CheckpointLetters(JSONLines):
+    """The dead letters in a checkpoint. An error of their storage is an error of the checkpoint's storage."""
 
 
 def dead_letter_folder(pipeline: str, number: int = 1) -> str:

@@ -14,6 +14,8 @@ from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames
 from beamlike.io.sinks import HasCheck, HasStart, Lockable, PerRun
 from beamlike.plan.model import Plan
+from beamlike.runtime.checkpoint import not_stored
+from beamlike.runtime.dead_letter_folder import CheckpointLetters
 from beamlike.system.locks import InUse
 
 
@@ -92,7 +94,7 @@ def start_sink(name: str, sink: Sink, run: str) -> None:
     except (PlanError, SinkError):
         raise
     except Exception as error:
-        raise SinkError(name, f"{describe(sink)} cannot be opened: {what_failed(error)}") from error
+        raise _failure(name, sink, "{} cannot be opened", error) from error
 
 
 def require_in_process(plan: Plan) -> None:
@@ -111,12 +113,21 @@ def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
 
 @contextmanager
 def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
-    """Turns errors of the `with` block into `SinkError`, which names sink and batch."""
+    """Turns errors of the `with` block into `SinkError`, which names sink and batch.
+
+    An error of the storage of dead letters in a checkpoint becomes a `CheckpointError`.
+    """
     try:
         yield
     except Exception as error:
-        what = f"batch {batch} could not be written to {describe(sink)}"
-        raise SinkError(name, f"{what}: {what_failed(error)}") from error
+        raise _failure(name, sink, f"batch {batch} could not be written to {{}}", error) from error
+
+
+def _failure(name: str, sink: Sink, what: str, error: Exception) -> RuntimeError:
+    """The error for a sink of which `what`, with a place for the sink, is true."""
+    if isinstance(sink, CheckpointLetters) and isinstance(error, OSError | pl.exceptions.ComputeError):
+        return not_stored("write", sink.folder, what_failed(error))
+    return SinkError(name, f"{what.format(describe(sink))}: {what_failed(error)}")
 
 
 def what_failed(error: Exception) -> str:

@@ -12,7 +12,6 @@ import attrs
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from beamlike.io import JSONLines
 from beamlike.io.files.paths import uri
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.matching import Fit, fitted
@@ -22,6 +21,7 @@ from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch_sinks import Leftovers
 from beamlike.runtime.copies import CopyGuard, Reached, require_run
+from beamlike.runtime.dead_letter_folder import CheckpointLetters
 from beamlike.runtime.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.digests import digest_of_streams
 from beamlike.runtime.envelope import Topology
@@ -225,7 +225,7 @@ def _sinks(
 
     At its end the run may replace the files of an earlier run, but with an interval it has no end.
     """
-    letters = JSONLines(checkpoint.dead_letters)
+    letters = CheckpointLetters(checkpoint.dead_letters)
     replaces = options.checkpoint is None and not reads_rows(plan)
     if replaces:
         # As in process: a later run has the same name, and so replaces its files.
