@@ -92,7 +92,7 @@ def _pipeline(data: Path) -> bl.Pipeline:
 @click.option("--windows", multiple=True, type=click.IntRange(1), default=[1_000, 100_000, 1_000_000])
 @click.option("--batches", default=100, show_default=True, type=click.IntRange(1))
 @click.option(
-    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Of which the best counts."
+    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Rounds; the best counts."
 )
 def main(windows: Sequence[int], batches: int, rounds: int) -> None:
     """Prints a table."""

@@ -95,7 +95,7 @@ def _run(job: str, data: Path, out: Path) -> None:
 @click.command()
 @click.option("--events", default=5_000_000, show_default=True, type=click.IntRange(1))
 @click.option(
-    "--rounds", default=5, show_default=True, type=click.IntRange(1), help="Of which the best counts."
+    "--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds; the best counts."
 )
 @click.option("--work", default=Path("build/bench"), type=click.Path(file_okay=False, path_type=Path))
 @click.option("--one", nargs=3, hidden=True)

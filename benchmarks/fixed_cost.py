@@ -123,8 +123,12 @@ def measured(engine: str, data: Path) -> Cost:
 
 @click.command()
 @click.option("--batches", default=60, show_default=True, type=click.IntRange(WARM + 2))
-@click.option("--rows", default=100, show_default=True, help="Of a batch, about.", type=click.IntRange(1))
-@click.option("--repeats", default=1, show_default=True, help="Of each, the run with the least CPU counts.")
+@click.option(
+    "--rows", default=100, show_default=True, help="Rows of a batch, about.", type=click.IntRange(1)
+)
+@click.option(
+    "--repeats", default=1, show_default=True, help="Runs of each engine; the one with the least CPU counts."
+)
 @click.option("--only", default=",".join(ENGINES), show_default=True)
 @click.option("--one", nargs=3, hidden=True)
 def main(batches: int, rows: int, repeats: int, only: str, one: tuple[str, str, str] | None) -> None:

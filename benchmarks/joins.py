@@ -113,7 +113,7 @@ _JOBS: dict[str, Callable[[], tuple[Stage, Make]]] = {
 
 
 @click.command()
-@click.option("--rows", default=100_000, show_default=True, help="Of a batch, both sides together.")
+@click.option("--rows", default=100_000, show_default=True, help="Rows of a batch, both sides together.")
 @click.option("--batches", default=5, show_default=True)
 @click.option("--live", multiple=True, type=int, default=(100_000, 1_000_000, 10_000_000), show_default=True)
 @click.option("--jobs", multiple=True, type=click.Choice(list(_JOBS)), default=tuple(_JOBS))

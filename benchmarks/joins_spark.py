@@ -204,7 +204,7 @@ def _took(job: str, engine: str, live: int, rows: int, batches: int, environment
 
 
 @click.command()
-@click.option("--rows", default=100_000, show_default=True, help="Of a batch and side.")
+@click.option("--rows", default=100_000, show_default=True, help="Rows of a batch and side.")
 @click.option("--batches", default=8, show_default=True)
 @click.option("--live", multiple=True, type=int, default=(100_000, 1_000_000), show_default=True)
 @click.option("--environments", default=Path("build/bench-envs"), type=click.Path(path_type=Path))

@@ -102,7 +102,7 @@ def run_batch(data: Path, out: Path, cores: int) -> None:
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--cores", default=2, show_default=True, type=click.IntRange(1))
-@click.option("--batch", is_flag=True, help="As one batch job, not as a stream.")
+@click.option("--batch", is_flag=True, help="Run one batch job instead of a stream.")
 def main(data: Path, out: Path, cores: int, batch: bool) -> None:
     """Run the job over the plays below the folder DATA and write its averages below the folder OUT."""
     (run_batch if batch else run)(data, out, cores)

@@ -216,7 +216,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--only", "wanted", default=",".join(("stage", *JOBS)), callback=_some, help="What to run.")
+@click.option("--only", "wanted", default=",".join(("stage", *JOBS)), callback=_some, help="Parts to run.")
 @click.option("--sensors", type=click.IntRange(1), help="One size for all engines, not those that suit each.")
 @click.option("--small", is_flag=True, help="The stage with a hundredth of everything.")
 @click.option("--work", default=Path("build/bench"), type=_FOLDER, help="For the input, results and logs.")

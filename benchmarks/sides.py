@@ -75,9 +75,11 @@ def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, fl
 
 
 @click.command()
-@click.option("--rows", default=100_000, show_default=True, help="Of a batch.")
+@click.option("--rows", default=100_000, show_default=True, help="Rows of a batch.")
 @click.option("--batches", default=7, show_default=True)
-@click.option("--keys", multiple=True, default=(10_000, 1_000_000), show_default=True, help="Of the side.")
+@click.option(
+    "--keys", multiple=True, default=(10_000, 1_000_000), show_default=True, help="Rows of the side."
+)
 def main(rows: int, batches: int, keys: tuple[int, ...]) -> None:
     """Print a line for each size of the side, for keys that are numbers and such that are text."""
     for count in keys:

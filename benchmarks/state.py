@@ -216,7 +216,7 @@ def _sizes(context: click.Context, option: click.Parameter, value: str) -> tuple
     "workloads",
     multiple=True,
     type=click.Choice(list(WORKLOADS)),
-    help="By default all; with Spark, all but those that end.",
+    help="Kinds of windows. By default all; with Spark, all that do not end.",
 )
 @click.option("--batches", default=20, type=click.IntRange(1), help="Batches that are measured.")
 @click.option(

@@ -26,7 +26,7 @@ from examples.drawing import figures, save
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)
 PATIENCE = timedelta(minutes=30)
-BOUND = timedelta(minutes=1)  # no click arrives after one that is more than this newer
+BOUND = timedelta(minutes=1)  # the greatest delay of a click behind a newer one
 OUTCOMES = {"bought": "#009E73", "abandoned": "#D55E00"}
 
 _CARTS = {"shopper": int, "outcome": str, "items": int, "cents": int}
@@ -165,7 +165,7 @@ def picture(sold: Sold, path: Path) -> None:
 @click.command(context_settings={"show_default": True})
 @click.option("--runner", "on", default="local", type=click.Choice(["local", "spark"]))
 @click.option("--shoppers", default=2_000, type=click.IntRange(2))
-@click.option("--seed", default=7, type=click.IntRange(0), help="Of the generated clicks.")
+@click.option("--seed", default=7, type=click.IntRange(0), help="Seed of the generated clicks.")
 @click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
 def main(on: str, shoppers: int, seed: int, work: Path) -> None:
     """Find abandoned carts and draw their value; exit code 1 if they are not as expected."""
@@ -177,7 +177,7 @@ def main(on: str, shoppers: int, seed: int, work: Path) -> None:
     told = ", ".join(f"{carts:,} {outcome} ({euros:,.0f} euros)" for outcome, carts, euros in worth.rows())
     console.print(f"{len(came):,} clicks of {shoppers:,} shoppers: {told}", highlight=False, soft_wrap=True)
     console.print(
-        "[green]OK[/green] as plain Python has it" if right else "[red]WRONG[/red]: others expected"
+        "[green]OK[/green] the same as in plain Python" if right else "[red]WRONG[/red]: others expected"
     )
     work.mkdir(parents=True, exist_ok=True)
     picture(sold, work / "carts.svg")

@@ -28,8 +28,8 @@ from examples import generate, oracle
 from examples.session_lengths import pipeline
 
 VARIANTS = {
-    bl.END_OF_WINDOW: "a session's length stands at the end of its window",
-    bl.EARLIEST: "a session's length stands at its first play",
+    bl.END_OF_WINDOW: "a session's length has the time of the end of its window",
+    bl.EARLIEST: "a session's length has the time of its first play",
 }
 _SECOND_STAGE = "average"
 _POINTS = 4  # of processing time at which the watermarks are shown
@@ -158,7 +158,7 @@ def show(console: Console, outcome: Outcome) -> None:
 @click.command(context_settings={"show_default": True})
 @click.option("--events", default=1_000_000, type=click.IntRange(1), help="Plays to generate.")
 @click.option("--files", default=10, type=click.IntRange(1), help="Files per source, each a micro-batch.")
-@click.option("--seed", default=7, type=click.IntRange(0), help="Of the generated plays.")
+@click.option("--seed", default=7, type=click.IntRange(0), help="Seed of the generated plays.")
 @click.option("--runner", "on", default="spark", type=click.Choice(["spark", "local"]), help="Where to run.")
 @click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
 def main(events: int, files: int, seed: int, on: str, work: Path) -> None:

@@ -17,14 +17,14 @@ from attrs.validators import ge, instance_of
 
 START = 1_767_268_800_000_000  # 2026-01-01 12:00:00 UTC, microseconds
 GAP = 60_000_000  # of the sessions that the pipeline builds, microseconds
-BOUND = 5_000_000  # no play arrives after one that is more than this newer, microseconds
+BOUND = 5_000_000  # the greatest delay of a play behind a newer one, microseconds
 DELAYS = {"mobile": 3_000_000, "console": 30_000_000}  # from event to the earliest arrival, microseconds
 
 _HOUR = 3_600_000_000
 _PLAYS_PER_SESSION = 20
 _SESSIONS_PER_USER = 5
 _MEAN_PAUSE = 8_000_000  # between two plays of a session, microseconds
-_TIE_EVERY = 100  # with ties, one session of this many holds a pause of exactly GAP
+_TIE_EVERY = 100  # with ties, one session in so many has a pause of exactly GAP
 _RECORD = "parameters.json"
 
 

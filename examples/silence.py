@@ -25,7 +25,7 @@ from examples.drawing import figures, save
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SILENCE = timedelta(minutes=10)
-BOUND = timedelta(seconds=30)  # no reading arrives after one that is more than this newer
+BOUND = timedelta(seconds=30)  # the greatest delay of a reading behind a newer one
 
 _SCHEMA = {"sensor": str, "what": str, "since": datetime}
 _MICROSECOND = timedelta(microseconds=1)
@@ -64,7 +64,7 @@ def _heard(rng: np.random.Generator, number: int, end: int) -> npt.NDArray[np.in
     dies = rng.uniform(0.2, 0.9) * end if rng.random() < 1 / 8 else end
     begins = rng.uniform(0.1, 0.7) * end
     ends = begins + (rng.uniform(5, 40) * _MINUTE if rng.random() < 1 / 5 else 0)
-    if number == 0:  # from one reading to the tenth after it: the timer comes first
+    if number == 0:  # the timer fires before the tenth reading after it
         begins, ends, dies = at[20] + 1, at[30] - 1, end
     return at[((at < begins) | (at > ends)) & (at < dies)]
 
@@ -74,7 +74,7 @@ class Silence(bl.Process):
 
     last = bl.Value(datetime)
     silent = bl.Value(bool, default=False)
-    quiet = bl.EventTimer(at_end="drop")  # that the recording ends is no silence
+    quiet = bl.EventTimer(at_end="drop")  # the end of the recording is not a silence
 
     def __init__(self, after: timedelta) -> None:
         self.after = after
@@ -144,7 +144,7 @@ def picture(heard: pl.DataFrame, told: pl.DataFrame, path: Path, most: int = 24)
 @click.command(context_settings={"show_default": True})
 @click.option("--runner", "on", default="local", type=click.Choice(["local", "spark"]))
 @click.option("--sensors", default=200, type=click.IntRange(1))
-@click.option("--seed", default=7, type=click.IntRange(0), help="Of the generated readings.")
+@click.option("--seed", default=7, type=click.IntRange(0), help="Seed of the generated readings.")
 @click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
 def main(on: str, sensors: int, seed: int, work: Path) -> None:
     """Find silent sensors and draw them; exit code 1 if the alerts are not as expected."""

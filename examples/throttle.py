@@ -151,7 +151,7 @@ def picture(coming: Calls, passed: Passed, path: Path) -> None:
 @click.command(context_settings={"show_default": True})
 @click.option("--runner", "on", default="local", type=click.Choice(["local", "spark"]))
 @click.option("--clients", default=4, type=click.IntRange(1))
-@click.option("--seed", default=7, type=click.IntRange(0), help="Of the generated calls.")
+@click.option("--seed", default=7, type=click.IntRange(0), help="Seed of the generated calls.")
 @click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
 def main(on: str, clients: int, seed: int, work: Path) -> None:
     """Throttle calls and draw them; exit code 1 if they do not pass as expected."""

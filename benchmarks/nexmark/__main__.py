@@ -42,12 +42,14 @@ def run(
 @click.option("--runner", default="local", type=click.Choice(["local", "spark"]))
 @click.option(
     "--out-of-orderness",
-    help="By how much an event may be older than one before it; by default what the files show.",
+    help="Greatest age of an event behind one before it; by default measured in the files.",
 )
-@click.option("--files-per-batch", type=click.IntRange(1), help="Of each kind; by default as many as fit.")
-@click.option("--cores", type=click.IntRange(1), help="Of Spark; by default all.")
+@click.option(
+    "--files-per-batch", type=click.IntRange(1), help="Files of each kind; by default as many as fit."
+)
+@click.option("--cores", type=click.IntRange(1), help="Cores of Spark; by default all.")
 @click.option("--shards", type=click.IntRange(1), help="On Spark; by default as many as cores.")
-@click.option("--chunk-rows", type=click.IntRange(1), help="Of each kind in a batch in process.")
+@click.option("--chunk-rows", type=click.IntRange(1), help="Rows of each kind in a batch in process.")
 def main(
     query: int,
     data: Path,

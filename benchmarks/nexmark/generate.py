@@ -98,7 +98,7 @@ def write(out: Path, arrivals: Arrivals, form: str = "parquet") -> Path:
 @click.option("--start", help="The time of the first event, in ISO 8601; by default 2025-12-31T23:59:07Z.")
 @click.option("--lead", default=0, help="Bids may be for auctions up to so many ids ahead.")
 @click.option("--out-of-order", "share", default=0.0, help="The share of events that arrive late.")
-@click.option("--bound", default="0s", help="By how much they do at most.")
+@click.option("--bound", default="0s", help="Greatest delay of late events.")
 @click.option("--format", "form", default="parquet", type=click.Choice(FORMATS))
 def main(
     out: str,

@@ -177,12 +177,17 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "--rounds",
     default=1,
     type=click.IntRange(1),
-    help="In turns; of each, that with the least CPU time counts.",
+    help="Rounds, in turns; for each query, the run with the least CPU time counts.",
 )
 @click.option("--again", is_flag=True, help="Measure what is known, too.")
 @click.option("--work", default=Path("build/nexmark"), type=_FOLDER, help="For events, answers and logs.")
 @click.option("--environments", default=Path("build/bench-envs"), type=_FOLDER, help="For other frameworks.")
-@click.option("--results", default=RESULTS, type=click.Path(dir_okay=False, path_type=Path), help="As JSON.")
+@click.option(
+    "--results",
+    default=RESULTS,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File of the figures, in JSON.",
+)
 def main(
     events: int,
     engines: tuple[str, ...],

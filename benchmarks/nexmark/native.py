@@ -169,7 +169,7 @@ def run(query: int, data: Path, out: Path, cores: int, bound: str) -> None:
 @click.option("--data", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--cores", default=2, show_default=True, type=click.IntRange(1))
-@click.option("--bound", default="1 second", show_default=True, help="By how much events may be late.")
+@click.option("--bound", default="1 second", show_default=True, help="Bound on the lateness of events.")
 def main(query: str, data: Path, out: Path, cores: int, bound: str) -> None:
     """Run a query over the events below DATA and write the rows of the one about files below OUT."""
     run(int(query), data, out, cores, bound)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# packages.sh [FOLDER [BEAMLIKE]]: makes what a cluster needs beside Spark, in FOLDER (by default, packages).
+# packages.sh [FOLDER [BEAMLIKE]]: makes the files that a cluster needs in addition to Spark, in FOLDER (by default, packages).
 #   beamlike.zip        the code, for --py-files
-#   environment.tar.gz  the packages that it uses, for --archives; made again only if beamlike asks for others
-# BEAMLIKE is what pip takes: "beamlike==0.1.0" or a source tree, by default the newest version.
+#   environment.tar.gz  the packages that it uses, for --archives; made again only if its requirements have changed
+# BEAMLIKE is an argument of pip: "beamlike==0.1.0" or a source tree, by default the newest version.
 # The Python ($PYTHON, by default python3) must be at the same place on the workers: the environment links to it.
 set -eu
 folder=${1:-packages}
@@ -18,7 +18,7 @@ $install --no-deps --no-compile --target code "$beamlike"
 $python -m compileall -q -b -s code code # beside the sources, where Python looks in a zip file
 (cd code && "../$python" -m zipfile -c ../beamlike.zip beamlike stages windowing beamlike-*.dist-info)
 
-# Spark's own Python code comes with the Spark of the workers.
+# Spark's own Python code is in the Spark of the workers.
 PYTHONPATH=code $python -c '
 from importlib.metadata import requires
 print(*(one for one in requires("beamlike") if "extra ==" not in one and "pyspark" not in one), sep="\n")

@@ -83,8 +83,8 @@ class Remainder:
     """The live rows of a bucket that are not in a slice, as far as the index needs them.
 
     `index_row` has their minima: the least hold with its owner, and the least deadlines. `holds` is their histogram of
-    holds, empty if no percentile is in use. `rows` has the rows themselves if they were read and the bucket may have to
-    be rewritten; otherwise None.
+    holds, empty if no percentile is in use. `rows` has the rows themselves if they were read and the bucket may need a
+    rewrite; otherwise None.
     """
 
     index_row: pl.DataFrame

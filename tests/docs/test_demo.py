@@ -118,7 +118,7 @@ def test_the_reports_of_the_demo_can_be_read_in_a_browser(work, variant, tmp_pat
 
 
 def shown(document: str, command: str) -> list[str]:
-    """What a document shows of a command's output."""
+    """The output of a command that a document shows."""
     _, _, after = (ROOT / document).read_text(encoding="utf-8").partition(f"    $ beamlike {command} ")
     block = re.match(r"[^\n]*\n((?:(?:    .*)?\n)+)", after)
     assert block

@@ -81,7 +81,7 @@ def test_commands_and_their_options_are_those_of_the_command_line() -> None:
 
 
 def _dockerfile() -> list[tuple[str, str]]:
-    """Its instructions, each in one line."""
+    """The instructions of the Dockerfile, each in one line."""
     text = re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.M).replace("\\\n", "")
     return [(name, rest) for name, _, rest in (line.partition(" ") for line in text.splitlines())]
 

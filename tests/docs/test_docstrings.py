@@ -74,13 +74,13 @@ WITH_EXAMPLE = [name for name in PUBLIC if name not in NO_EXAMPLE]
 
 
 def docstring(thing: Any) -> str:
-    """Its own docstring; that of a value, such as `bl.LATEST`, is that of its class."""
+    """The docstring of a thing; for a value, such as `bl.LATEST`, that of its class."""
     kinds = type | FunctionType | MethodType | ModuleType
     return inspect.getdoc(thing if isinstance(thing, kinds) else type(thing)) or ""
 
 
 def run(name: str, text: str, names: dict[str, Any]) -> str:
-    """What is wrong with the examples of a docstring; `names` has what they define afterwards."""
+    """Runs the examples of a docstring, and returns their failures; `names` then has the names that they define."""
     test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)

@@ -1,4 +1,4 @@
-"""What users are shown needs nothing that is not theirs: README, docs and examples import public places only."""
+"""README, docs and examples import public places only."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ ALLOWED: Final = {
 
 
 def dangers(text: str) -> set[str]:
-    """What of a module makes objects or code of bytes or text, as `what in function`."""
+    """The calls of a module that make objects or code of bytes or text, as `what in function`."""
     return set(_dangers(ast.parse(text), "the module"))
 
 
@@ -145,7 +145,7 @@ def test_what_only_looks_like_one_is_not(text: str) -> None:
 
 
 class Payload:
-    """Its pickle makes a file when it is loaded."""
+    """An object whose pickle creates a file when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""What the README shows is what happens: its Python is run, and its tables and messages are compared."""
+"""The README shows real output: its Python is run, and its tables and messages are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/security.md says: the tests that it names are there, and what runs on this machine is closed to others."""
+"""The claims of docs/security.md: the tests that it names exist, and local services are closed to other users."""
 
 from __future__ import annotations
 
