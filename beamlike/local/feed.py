@@ -1,4 +1,4 @@
-"""What the batches of a run with a checkpoint take of its sources, and that input once more where one is done again."""
+"""The input of a run with a checkpoint: the plan of each batch, and its rows, which a replayed batch reads again."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from stages.progress.inputs import Inputs
 from stages.strategies.validators import SourceFile
 
 STEPS: Final = "@steps"
-"""Under this name is noted how many steps of test streams were played."""
+"""The name under which the journal stores the number of steps that test streams have played."""
 
 
 @attrs.frozen
 class NextBatch:
-    """What the next batch takes; with `more`, another one can follow at once. With `ended`, all sources are over."""
+    """The input of the next batch. `more`: another batch can follow at once. `ended`: all sources have ended."""
 
     taken: Mapping[str, Taken]
     waiting: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class NextBatch:
 
     @property
     def has_input(self) -> bool:
-        """Whether there is anything to read, and not just a watermark that has moved."""
+        """True if there are rows to read, and not only a watermark that has moved."""
         return any(taken.input is not None for taken in self.taken.values())
 
 
@@ -54,17 +54,17 @@ class InputFeed(Protocol):
     """The input of a run."""
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
-        """What is there now, given what is known of the sources so far."""
+        """The input that is available now, given the current inputs of the sources."""
 
     def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
-        """What comes in a batch. Raises `CheckpointError` where one is done `again` whose input is not there."""
+        """Reads the input of a batch. Raises `CheckpointError` if a replayed batch (`again`) has lost its input."""
 
     @property
     def tells(self) -> bool:
-        """Whether a source wants to know which batches are done."""
+        """True if a source must be informed of the batches that are done."""
 
     def committed(self, batch: LoggedBatch) -> None:
-        """The batch is done, and on disk, as sources are told that want to know."""
+        """Informs such sources that the batch is done and stored."""
 
 
 def open_feed(
@@ -76,14 +76,14 @@ def open_feed(
     threads: Threads,
     held: ExitStack,
 ) -> InputFeed:
-    """That of a plan, in batches of about `rows` rows of each source, from these positions."""
+    """Opens the input of a plan, in batches of about `rows` rows of each source, at these positions."""
     if (steps := steps_of(plan)) is not None:
         return StepInputFeed(plan, steps, clock, position(STEPS).get("step", 0))
     return SourceInputFeed.of(plan, rows, clock, position=position, threads=threads, held=held)
 
 
 def require_resumable(plan: Plan) -> None:
-    """Raises `PlanError` for a source that cannot be read on from where it was."""
+    """Raises `PlanError` for a source that cannot be read on from a position."""
     for name, source in plan.sources.items():
         if steps_of(plan) is None and not isinstance(source.source, Continued):
             raise PlanError(
@@ -95,7 +95,7 @@ def require_resumable(plan: Plan) -> None:
 
 @attrs.frozen(eq=False)
 class _Prefetched:
-    """What the next batch takes of a source, prefetched."""
+    """The prefetched input of a source for the next batch."""
 
     taken: Taken
     prefetched: Prefetched
@@ -103,9 +103,9 @@ class _Prefetched:
 
 @attrs.define(eq=False)
 class SourceInputFeed:
-    """Takes of each source what is new. Of files, the next batch is read beside the one in hand if it is there already.
+    """Reads new rows of each source. Files for the next batch are prefetched while the current batch runs.
 
-    What was prefetched is noted in the journal like the rest, when the batch that takes it begins.
+    Prefetched input is written to the journal like other input, when its batch begins.
     """
 
     plan: Plan
@@ -131,7 +131,7 @@ class SourceInputFeed:
         threads: Threads,
         held: ExitStack,
     ) -> Self:
-        """From these positions; what is open is closed with `held`."""
+        """Opens the sources at these positions; `held` closes them."""
         intakes = dict[str, Intake | FullReadIntake]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Continued)
@@ -144,7 +144,6 @@ class SourceInputFeed:
         return cls(plan, clock, intakes, threads)
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
-        """Of the sources that are not too far ahead."""
         there = dict[str, Taken]()
         for name, intake in self.intakes.items():
             with activity("source", name), naming_source(name):
@@ -159,7 +158,6 @@ class SourceInputFeed:
         return NextBatch(going, tuple(sorted(waiting)), more)
 
     def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
-        """Reads, and makes elements of it."""
         began = self.clock()
         chunks = dict[str, Chunk | Prefetched]()
         for name, taken in batch.taken.items():
@@ -190,11 +188,9 @@ class SourceInputFeed:
 
     @property
     def tells(self) -> bool:
-        """Of sources such as queues."""
         return any(isinstance(intake, ToldOfCommits) for intake in self.intakes.values())
 
     def committed(self, batch: LoggedBatch) -> None:
-        """Of sources such as queues, which can let go of it."""
         for name, taken in batch.taken.items():
             # A savepoint has a batch of another run.
             intake: object = self.intakes.get(name)
@@ -203,7 +199,7 @@ class SourceInputFeed:
                     intake.committed(taken)
 
     def _next(self, name: str, now: int) -> _Prefetched:
-        """What a source gives next, of which there is more."""
+        """Reads the next input of a source that has more."""
         taken = self.intakes[name].new()
         assert taken is not None
         return _Prefetched(taken, Prefetched.of(self.plan.sources[name], self.intakes[name].read(taken), now))
@@ -211,7 +207,7 @@ class SourceInputFeed:
 
 @attrs.define
 class StepInputFeed:
-    """Plays a step of all test streams in each batch, and at last their end."""
+    """Plays a step of all test streams in each batch, and their end in the last one."""
 
     plan: Plan
     steps: int
@@ -219,25 +215,21 @@ class StepInputFeed:
     step: int
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
-        """The next step; nothing after the last."""
         if self.step > self.steps:
             return NextBatch({})
         taken = Taken(self.step, {"step": self.step + 1})
         return NextBatch({STEPS: taken}, more=True, ended=self.step == self.steps)
 
     def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
-        """The step."""
         number = batch.taken[STEPS].input
         self.step = number + 1
         return step_input(self.plan, number, self.steps, self.clock)
 
     @property
     def tells(self) -> bool:
-        """A test stream does not want to know."""
         return False
 
-    def committed(self, batch: LoggedBatch) -> None:
-        """Nor is it told."""
+    def committed(self, batch: LoggedBatch) -> None: ...
 
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:

@@ -1,4 +1,4 @@
-"""A run in process that keeps nothing: from the beginning of its input to the end."""
+"""A run in process without a checkpoint, from the beginning of its input to the end."""
 
 from __future__ import annotations
 
@@ -32,30 +32,29 @@ from stages.progress.inputs import Inputs
 
 @attrs.define(repr=False)
 class LocalRun(Shown):
-    """A run in process, and what it recorded."""
+    """A run in process without a checkpoint, and its records."""
 
     plan: Plan
     runner: LocalOptions
     batches: list[BatchRecord] = attrs.field(factory=list)
     _stopped: bool = False
     dead_letters: str = attrs.field(init=False)
-    """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
+    """The folder for dead letters that no collection of the pipeline receives. It exists only if there are any."""
 
     def __attrs_post_init__(self) -> None:
         self.dead_letters = dead_letter_folder(self.plan.name)
 
     @property
     def last(self) -> BatchRecord | None:
-        """The record of its last batch."""
         return self.batches[-1] if self.batches else None
 
     @property
     def run_id(self) -> str:
-        """The name under which sinks know it."""
+        """The name of the run for its sinks."""
         return self.runner.run_id or self.plan.name
 
     def go(self) -> None:
-        """Batch after batch, until all sources are at their end."""
+        """Runs batches until all sources have ended."""
         inputs, threads = dict[str, Inputs](), Threads()
         # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
         taken = batch_inputs(self.plan, self.runner.chunk_rows, self.runner.clock, inputs, threads)
@@ -88,7 +87,7 @@ class LocalRun(Shown):
             outcome.close("failed")
 
     def _write_all(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
-        """To files beside those of an earlier run, which they replace at the end."""
+        """Writes to files beside those of an earlier run, and replaces these at the end."""
         letters = JSONLines(self.dead_letters)
         sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_dead_letters=True)
         try:
@@ -99,7 +98,7 @@ class LocalRun(Shown):
             sinks.withdraw()
 
     def _publish(self, sinks: RunSinks, outcome: Outcome) -> None:
-        """All is done: whoever interrupts this gets the run, and all files."""
+        """Publishes all output; an interruption is raised afterwards, with the run."""
         try:
             sinks.conclude(outcome, "stopped" if self._stopped else "ended")
         except KeyboardInterrupt:
@@ -148,7 +147,7 @@ class LocalRun(Shown):
 
 
 def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | None) -> None:
-    """Before anything is written."""
+    """Checks the targets of a run before anything is written."""
     require_in_process(plan)
     sources = {name: source.source for name, source in plan.sources.items()}
     letters = "where dead letters go that nobody takes; read another folder, or run in another"

@@ -1,4 +1,4 @@
-"""The local runner: a plan in this process, for tests, notebooks and data that one machine can go through."""
+"""The local runner: it runs a plan in this process, for tests, notebooks, and data for one machine."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class LocalRunner:
             with signals(lambda: live.ask_to_stop("a second signal gives it up")):
                 live.go()
         except KeyboardInterrupt:
-            pass  # the next run does the batch again
+            pass  # the next run repeats the batch
         return live
 
     def start(self, plan: Plan | Planned) -> LiveRun:

@@ -1,4 +1,4 @@
-"""Savepoints of runs in process: as those of a run on Spark that has one shard, so that either takes up the other's."""
+"""Savepoints of runs in process, which are like those of a run on Spark with one shard: each runner can restore both."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
 
 
 def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
-    """Makes a new checkpoint, with which a run of the plan in process goes on. Users call `bl.savepoint.restore`."""
+    """Makes a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     target = LocalCheckpoint.of(checkpoint)
     require_resumable(plan)
     saved = load(absolute(savepoint), target.files)
@@ -108,13 +108,13 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         now = max((load_inputs(name, state).now for name in plan.producers), default=0)
         copy_tables(plan.tables, saved, target, target.files)
         journal.fill(LoggedBatch(0, now, now, {}), state, positions, saved.tally)
-        # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
+        # The first run starts its sinks, under a new name, so it replaces nothing of the saved run.
         target.save(manifest)
     return [*saved.left_out(described)]
 
 
 def _state(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
-    """The state of all old shards as that of one."""
+    """Merges the state of all old shards into one."""
     store, now = DictStore(), Topology.of(plan, (_SHARD,))
     before = Topology(tuple(range(saved.manifest["shards"])), now.inputs)
     kept = [*_values(saved, plan, files)]
@@ -135,7 +135,7 @@ def _state(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
 
 
 def _values(saved: Savepoint, plan: Plan, files: LocalFiles) -> Iterator[tuple[int, str, dict[str, bytes]]]:
-    """By old shard, and source or stage: what it has in the store."""
+    """The stored values of each old shard, by shard and by source or stage."""
     for file in saved.state_files(files):
         try:
             rows = pl.read_parquet(file, hive_partitioning=False).cast(_STATE)
@@ -150,7 +150,7 @@ def _values(saved: Savepoint, plan: Plan, files: LocalFiles) -> Iterator[tuple[i
 
 
 def _seen_by_stages(source: str, plan: Plan, store: DictStore) -> Inputs | None:
-    """What is known of a source that a run on Spark has read: a stage that reads it keeps that."""
+    """The inputs of a source that was read on Spark, where they are stored with a stage that reads it."""
     for name, stage in plan.stages.items():
         known = load_inputs(name, store)
         if source in stage.inputs and source in known.sources:
@@ -160,7 +160,7 @@ def _seen_by_stages(source: str, plan: Plan, store: DictStore) -> Inputs | None:
 
 
 def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, Any]:
-    """Where the source is read on; a new one from its beginning."""
+    """The position at which the source is read on; empty for a new source."""
     if name in saved.positions:
         return saved.positions[name]
     if name not in saved.offsets:

@@ -100,7 +100,7 @@ class BatchSinks:
             for name, sink in self.sinks.items()
             if name in come and isinstance(sink, InTwoSteps)
         }
-        if threads.count == 1 or len(tasks) < 2:  # all threads of polars write one
+        if threads.count == 1 or len(tasks) < 2:  # polars writes a single part with all of its threads
             return {name: task() for name, task in tasks.items()}
         return threads.each(tasks)
 

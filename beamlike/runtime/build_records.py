@@ -91,7 +91,7 @@ def source_record(name: str, inputs: Inputs, strategy: WatermarkStrategy) -> Sou
 
 def _panes(step: StageResult) -> dict[str, int]:
     """The number of panes by timing, and of retracted ones; for rows that are not panes, only their number."""
-    if PANE_RETRACTED not in step.panes.columns:  # which all panes of a grouping have, inside a step
+    if PANE_RETRACTED not in step.panes.columns:  # all panes of a grouping have it, inside a step
         return {"rows": len(step.panes)} if len(step.panes) else {}
     timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(PANE_TIMING))
     return dict(sorted(timings.to_series().value_counts().rows()))

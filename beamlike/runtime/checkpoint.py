@@ -135,7 +135,7 @@ def saved_manifest(path: str) -> dict[str, Any] | None:
     try:
         text = Path(path, OURS, MANIFEST).read_text()
     except (OSError, ValueError):
-        return None  # a new one, or one that cannot be read, about which more is known later
+        return None  # a new one, or one that is checked when it is opened
     return parse(text, f"the checkpoint {path}")
 
 
@@ -168,7 +168,10 @@ def stored(what: str, name: str) -> Iterator[None]:
     """Turns storage errors of the `with` block into `CheckpointError`."""
     try:
         yield
-    except (OSError, pl.exceptions.ComputeError) as error:  # the second is polars' when it writes a file
+    except (
+        OSError,
+        pl.exceptions.ComputeError,
+    ) as error:  # polars raises the second one when it writes a file
         raise not_stored(what, name, error) from error
 
 

@@ -94,7 +94,7 @@ class CopyGuard:
             if latest > reached.begun:
                 knows = f"knows of batch {reached.begun}" if reached.begun >= 0 else "has begun no batch"
                 raise self._is_copy(f"{what} has batch {latest} of the run {run!r}", knows)
-            # A batch that was done again may have given rows before that it did not give again.
+            # A replayed batch may have written rows in an earlier attempt only.
             may_be_empty = latest > reached.done or latest == manifest.get("again")
             if not may_be_empty and rows_given(self.records, latest) == 0:
                 raise self._is_copy(

@@ -93,7 +93,7 @@ class DeadLetterLimit:
     def take(self, record: BatchRecord) -> None:
         """Adds a batch. A replayed batch is counted once. Raises `TooManyDeadLetters`."""
         self.counted = self.counted.then(record)
-        # Each run tells of its first ones. Those of a step before a watermark count, and are told, as the source's.
+        # Each run logs its first ones. Those of a step before a watermark count, and are logged, as the source's.
         for step in sorted(record.errors.keys() & record.set_aside.keys() - self._errors.keys()):
             _LOG.warning(
                 "step %r could not use %s in batch %d, the last one for this reason: %s; they are its dead letters",
@@ -102,12 +102,12 @@ class DeadLetterLimit:
                 record.batch,
                 record.errors[step],
             )
-        # Only what this batch adds can be too much: a run that goes on with a new limit is not stuck at the old one.
+        # Only dead letters of this batch can exceed the limit, so a run can continue with a new limit.
         self._errors = {**self._errors, **record.errors}
         try:
             self._require(record.errors, ENOUGH, ENOUGH)
         finally:
-            if self.counted.last != Counts():  # a batch in which nothing comes changes nothing
+            if self.counted.last != Counts():  # a batch without rows changes nothing
                 self.keep(self.counted)
 
     def end(self) -> None:
@@ -115,7 +115,7 @@ class DeadLetterLimit:
         self._require(self._errors, 0, FEW)
 
     def _require(self, errors: Mapping[str, str], rows: int, of_a_step: int) -> None:
-        """Raises `TooManyDeadLetters` for these counts, judged from the given number of rows of the run, and of a step."""
+        """Raises `TooManyDeadLetters` for these counts, if the run or a step has that many rows."""
         if not errors:
             return
         try:

@@ -13,7 +13,7 @@ from windowing.time import DAY
 
 _LOG = logging.getLogger("beamlike")
 
-_JANUARY: Final = range(-31 * DAY, 31 * DAY)  # a watermark may be behind the times
+_JANUARY: Final = range(-31 * DAY, 31 * DAY)  # a watermark may be behind the event times
 _COARSER: Final = {"ms": "'s'", "us": "'ms' or 's'", "ns": "'us', 'ms' or 's'"}
 """For each declared unit, the units that whole numbers may really have. Seconds have none."""
 

@@ -52,7 +52,7 @@ def _payload(content: bytes | pl.DataFrame) -> bytes:
 
 @attrs.frozen
 class Envelope:
-    """One row between operators. `shard` is the label of a partition; (origin, sequence) orders its payloads.
+    """A row between operators. `shard` is the label of a partition; (origin, sequence) orders its payloads.
 
     Its content is the payload, or the rows, which are packed as a payload when they leave this process.
     """

@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 @attrs.frozen
 class SummaryMessage:
-    """From a task of a source to the stages that read it: its summary, whether the source has ended, and the time (us)."""
+    """A message from a task of a source to stages that read it: its summary, True if it ended, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.SUMMARY
 
@@ -43,7 +43,7 @@ class SummaryMessage:
 
 @attrs.frozen
 class ReportMessage:
-    """From a shard of a stage to the stages that read it: its report, and the time (us)."""
+    """A message from a shard of a stage to the stages that read it: its report, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.REPORT
 
@@ -62,7 +62,7 @@ class SourceCounts:
 
 @attrs.frozen
 class SourceMessage:
-    """From a task of a source to the driver: its summary, and the counts of its rows, at `now` (us)."""
+    """A message from a task of a source to the driver: its summary, and the counts of its rows, at `now` (us)."""
 
     kind: ClassVar[Kind] = Kind.SOURCE
 
@@ -96,7 +96,7 @@ class SourceMessage:
 
 @attrs.frozen
 class StageMessage:
-    """From a shard of a stage to the driver: its record, those of the sources that it reads, and the time (us)."""
+    """A message from a shard of a stage to the driver: its record, those of its sources, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.STAGE
 
@@ -108,7 +108,7 @@ class StageMessage:
 
 @attrs.frozen
 class SinkMessage:
-    """From a task that wrote to a sink to the driver: the number of rows, and the files to publish, with their names."""
+    """A message from a task that wrote to a sink to the driver: the number of rows, and the files to publish."""
 
     kind: ClassVar[Kind] = Kind.SINK
 
@@ -118,7 +118,7 @@ class SinkMessage:
 
 @attrs.frozen
 class AgainMessage:
-    """From a task to the driver: an earlier attempt at the task exists."""
+    """A message from a task to the driver: an earlier attempt at the task exists."""
 
     kind: ClassVar[Kind] = Kind.AGAIN
 

@@ -30,7 +30,7 @@ Name = TypeVar("Name", str, int)
 class Piece(StrEnum):
     """The kind of a payload with a part of an old shard's state."""
 
-    ROWS = "rows"  # and the name of their table
+    ROWS = "rows"  # followed by the name of their table
     FACTS = "facts"
 
 
@@ -72,7 +72,7 @@ def take_apart(
 
 
 def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topology) -> Inputs:
-    """The inputs with sources unchanged, and for each stage upstream the least old report, from each of its new shards."""
+    """The inputs with sources unchanged, and as each new report of a stage upstream the least of the old ones."""
     sources = {name: state for name, state in inputs.sources.items() if name in stage.inputs}
     reports = {
         origin: inputs.report(name, before.origins(name))
@@ -97,7 +97,7 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
         rows,
         Watermarks(min(one.watermarks.input for one in known), min(one.watermarks.output for one in known)),
         Times(_least(one.times.times for one in known)),
-        # The elements of a key have all come to one shard, and those to come get higher numbers.
+        # All elements of a key arrived at one shard, and later ones get higher numbers.
         max(one.arrived for one in known),
     )
     restore(stage.stage, store, saved)
@@ -111,7 +111,7 @@ def _rows(sent: Iterable[Envelope], table: str) -> list[pl.DataFrame]:
 
 
 def _together(inputs: list[Inputs]) -> Inputs:
-    """The inputs of several shards as one. Each batch reports the same to all, so where they differ the least is safe."""
+    """Merges the inputs of several shards. All receive the same reports, so where they differ the least is safe."""
     sources: dict[str, SourceState] = {}
     for known in inputs:
         for name, state in known.sources.items():

@@ -96,7 +96,7 @@ class RunSinks:
     def withdraw(self) -> None:
         """Removes unpublished output of a run that failed. Its dead letters are kept, since they may say why."""
         for name, sink in self._ending().items():
-            with suppress(OSError):  # what failed before is told
+            with suppress(OSError):  # the first failure is reported
                 if name == UNCLAIMED and sink.has_beside(self.run):
                     sink.publish(self.run)
                 sink.forget(self.run)

@@ -43,11 +43,10 @@ class Files(Protocol):
 
 
 def read_tables(plan: Plan, now: int, *, globs: bool = True) -> dict[str, pl.DataFrame]:
-    """Reads the tables of a plan from their sources at this processing time (us), each source once; returns them by
-    name.
+    """Reads the tables of a plan from their sources at this processing time (us); returns them by name.
 
-    Raises `StepError` for a table that is too large, and what its sources raise. Without `globs`, a glob without a
-    match gives no rows.
+    Each source is read once. Raises `StepError` for a table that is too large, and what its sources raise. Without
+    `globs`, a glob without a match gives no rows.
     """
     sources: dict[str, SourcePlan] = {}
     for one in (source for table in plan.tables.values() for source in table.sources):

@@ -123,7 +123,7 @@ def what_failed(error: Exception) -> str:
     """The error as text; of an error with a traceback of another process, the last line."""
     text = without_colours(str(error)).strip()
     if isinstance(error, RunError):
-        return text  # of ours, which says it all
+        return text  # one of ours, whose text is complete
     if "Traceback (most recent call last)" in text:
         text = text.splitlines()[-1]
     return f"{type(error).__name__}: {text}"

@@ -76,7 +76,7 @@ class StageTask:
     def _arrivals(self, role: str, rows: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
         """The arrivals at one input, in order."""
         operator = self.plan.stage.operator
-        # Of the rows of a side that have one key, the last one counts.
+        # If rows of a side have the same key, the last one counts.
         ordered = operator.ordered or role != MAIN
         frames = in_order(self.plan, self.sources, rows, ordered=ordered)
         if role == MAIN:

@@ -1,4 +1,4 @@
-"""The Spark runner: a plan as one streaming query with one checkpoint, whatever its graph looks like."""
+"""The Spark runner: it runs a plan of any shape as one streaming query with one checkpoint."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class SparkRunner:
         except KeyboardInterrupt:
             run.stop(now=True)
         finally:
-            # Whatever ended the wait, no query goes on behind the caller's back.
+            # The query must not outlive this call.
             run.stop()
         return run
 
@@ -156,7 +156,7 @@ class SparkRunner:
 
 @attrs.define(repr=False, kw_only=True)
 class SparkRun(Shown):
-    """A run on Spark: its records, and the means to wait for it and to stop it. It holds the checkpoint's lock."""
+    """A run on Spark: its records, and methods to wait for it and to stop it. The run holds the checkpoint's lock."""
 
     plan: Plan
     runner: SparkRunner
@@ -205,16 +205,14 @@ class SparkRun(Shown):
 
     @property
     def last(self) -> BatchRecord | None:
-        """The record of the last batch on the checkpoint, if it is known."""
         return self.batches[-1] if self.batches else self._opened.run.outcome.last
 
     @property
     def dead_letters(self) -> str:
-        """The folder of the dead letters that no collection of the pipeline takes."""
         return self.checkpoint.dead_letters
 
     def wait(self) -> None:
-        """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
+        """Waits until the available input is processed, and drains the run if its runner does. Raises what failed."""
         try:
             self._take_all()
             if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
@@ -231,7 +229,7 @@ class SparkRun(Shown):
         except KeyboardInterrupt:
             self._opened.run.outcome.close("stopped")
             with suppress(Py4JNetworkError):
-                self._query.is_active()  # so that what follows has a connection
+                self._query.is_active()  # so that later calls have a connection
             raise
         except StreamingQueryException as error:
             self._take_back_end()
@@ -246,7 +244,7 @@ class SparkRun(Shown):
             self._release()
 
     def _take_all(self) -> None:
-        """Waits until the query has taken all input that is there."""
+        """Waits until the query has read all available input."""
         if not self._opened.goes_on:
             self._query.query.awaitTermination()
             if self._poller is not None:
@@ -256,7 +254,7 @@ class SparkRun(Shown):
         listings = self._opened.listings
         while listings.look() if self._opened.drains else listings.look_on():
             self._query.query.processAllAvailable()
-        if listings.waiting:  # of which the last may have moved a watermark only
+        if listings.waiting:  # the last plan may have moved a watermark only
             self._query.query.processAllAvailable()
             listings.look_on()
 
@@ -268,14 +266,14 @@ class SparkRun(Shown):
         self._take_all()
 
     def _take_back_end(self) -> None:
-        """After a drain that failed before sinks got anything: a plain run or a savepoint may follow as well."""
+        """Undoes the end of sources after a failed drain that wrote nothing: a plain run or a savepoint can follow."""
         writer = self._query.gate.batch
         may = self._ending and isinstance(writer, BatchWriter) and not writer.writing
         if may and take_back_end(self.checkpoint):
             self._opened.run.note("draining", holds=False)
 
     def ask_to_stop(self, notice: str = "") -> None:
-        """Has the query stopped once the batch in hand is done; does not wait for that. `notice` is told meanwhile."""
+        """Asks the query to stop after the current batch, without waiting. `notice` is printed at once."""
         self._query.go_to(Phase.STOPPING)
         if self._stopper is None:
             # A thread of its own: a signal may come while this one waits for Java, and then it cannot talk to it.
@@ -291,16 +289,16 @@ class SparkRun(Shown):
         try:
             self._query.finish()
         except Py4JError:
-            # Whoever gives the batch up stops the query meanwhile.
+            # The query was stopped by a call that abandons the batch.
             if self._query.phase is not Phase.GIVEN_UP:
                 raise
         if self._is_whole():
             self._opened.run.note("whole")
 
     def stop(self, *, now: bool = False) -> None:
-        """Stops the query after the batch in hand, and waits for that; called in a batch (`on_batch`), it only asks.
+        """Stops the query after the current batch, and waits for that. A call from `on_batch` only asks for it.
 
-        With `now` the batch in hand is given up, and is done again by the next run on the checkpoint.
+        With `now`, the current batch is abandoned, and the next run on the checkpoint repeats it.
         """
         if now:
             self._query.halt(Phase.GIVEN_UP)
@@ -322,7 +320,7 @@ class SparkRun(Shown):
         return self._query.phase is not Phase.GIVEN_UP and self._query.query.exception() is None
 
     def _release(self) -> None:
-        """Lets others have the checkpoint, if the query is over."""
+        """Releases the checkpoint, if the query is over."""
         if self._poller is not None:
             self._poller.stop()
         if not self._query.is_active():

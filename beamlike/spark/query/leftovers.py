@@ -1,4 +1,4 @@
-"""Attempts at one task of Spark's: whether there was one before, and where one that does not count may be seen."""
+"""Attempts at a Spark task: earlier ones, and the visible files of those that do not count."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LOG = logging.getLogger("beamlike")
 
 
 def is_again(context: TaskContext | None) -> bool:
-    """Whether there was an attempt at this task before."""
+    """True if there was an earlier attempt at this task."""
     return context is not None and context.attemptNumber() > 0
 
 
 def warn_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
-    """Where Spark runs copies of slow tasks, says which files may be those of an attempt that does not count."""
+    """Logs which files may be those of an attempt that does not count, if Spark runs copies of slow tasks."""
     places = {sink.shown_early() for sink in sinks if isinstance(sink, InTwoSteps)}
     remote = sorted(place for place in places if place is not None)
     if speculation == "true" and remote:

@@ -1,4 +1,4 @@
-"""One level of a plan on one shard: envelopes in, envelopes out, state in a store. Knows nothing of Spark."""
+"""A level of a plan on one shard: envelopes in, envelopes out, state in a store. No Spark here."""
 
 from __future__ import annotations
 
@@ -157,9 +157,9 @@ class Level:
         yield note(self.topology.labels[shard], RECORDS, plan.name, told)
 
     def _send(self, plan: StagePlan, origin: str, turn: StageTurn) -> Iterator[Envelope]:
-        """Rows on their ways, and where the shard stands, to every shard of every stage downstream."""
+        """Sends rows to their consumers, and the report of the shard to every shard of every stage downstream."""
         for output, routed in turn.routed.items():
-            # After the panes, for a consumer that takes several.
+            # Sorted after the panes, for a consumer of several outputs.
             way = origin if output == "main" else f"{origin}:{output}"
             for consumer, frame in routed.frames.items():
                 yield from self.topology.data(consumer, frame, way)
@@ -168,5 +168,5 @@ class Level:
             yield from self.topology.broadcast(consumer, origin, told)
 
     def _finished(self, now: int) -> int:
-        """The processing time (us) at which a stage is done; where no run has begun, time is simulated and stands."""
+        """The processing time (us) at which a stage is done. Simulated time does not move meanwhile."""
         return now if self.started == MIN_TIME else max(now, time.time_ns() // 1000)

@@ -1,7 +1,7 @@
-"""What becomes of a batch: its tasks write files, the driver gets the rest, in the one job that runs it.
+"""Writes a batch in the one job that runs it: its tasks write files, and the driver writes the other sinks.
 
-When the job is over, the driver shows the files of the attempts that count. A batch that is replayed writes the same
-parts again, so nothing is doubled, and what it has not is removed.
+After the job, the driver publishes the files of the attempts that count. A replayed batch writes the same parts again,
+so no row is doubled, and files that it does not write again are removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
 
 Note = tuple[str, Message]
-"""What a task tells the driver: of which source, stage or sink, and what."""
+"""A message of a task to the driver, with the name of its source, stage or sink."""
 
 
 @attrs.define(kw_only=True)
@@ -53,7 +53,7 @@ class BatchWriter:
     leftovers: Leftovers
     may_replay: bool
     writing: bool = attrs.field(default=False, init=False)
-    """True from when sinks may have got something of the batch in hand."""
+    """True from when sinks may have received something of the current batch."""
     _sources: SourceTurns = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -91,7 +91,7 @@ class BatchWriter:
         self.on_batch(self.latest)
 
     def _settle(self, batch: int, notes: list[Note]) -> None:
-        """The driver shows the files of tasks, as it alone knows which attempts count."""
+        """Publishes the files of tasks. Only the driver knows which attempts count."""
         parts = defaultdict[str, dict[str, str]](dict)
         for name, told in notes:
             if isinstance(told, SinkMessage):
@@ -101,7 +101,7 @@ class BatchWriter:
 
     @staticmethod
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:
-        """A failure fails the batch, and with it the query: the next run does the batch again."""
+        """Writes to a sink. A failure fails the batch and the query, and the next run repeats the batch."""
         rows = output_frame(frame)
         with writing(sink, part.sink, part.batch):
             if isinstance(sink, WrittenBySpark):
@@ -132,7 +132,7 @@ class BatchWriter:
         return with_letters(record, lost, made).following(self.latest)
 
     def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
-        """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
+        """The record of a source: from a stage that reads it and stores its state, or else from this run."""
         mine = [told for origin, told in notes if origin == name and isinstance(told, SourceMessage)]
         before = self.latest.sources.get(name) if self.latest else None
         records = (told.sources for _, told in notes if isinstance(told, StageMessage))
@@ -146,13 +146,13 @@ class BatchWriter:
         return self._sources.tell(name, record, SourceTurn.of_all(told.turn for told in mine), before)
 
     def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
-        """Where a source is that only sinks read: if nothing came it stays where it was, or becomes idle."""
+        """The record of a source that only sinks read. Without rows it stays where it was, or becomes idle."""
         strategy = self.plan.sources[name].watermark
         summary: SourceSummary = {}
         for told in mine:
             summary = merge(strategy, summary, told.summary)
         ended = frozenset({name} if any(told.ended for told in mine) else ())
-        # The time of a test stream is its own.
+        # A test stream has its own time.
         times = [told.now for told in mine] if self.clock is None else [now]
         arrived = Arrived({name: summary}, ended, now=max(times, default=MIN_TIME))
         return self._sources.receive(name, arrived)
@@ -170,9 +170,9 @@ _FOR_SPARK: Mapping[Any, Any] = {
     pl.Categorical: pl.String,
     pl.Enum: pl.String,
 }
-"""Types that Spark has not, and those that hold their values."""
+"""Types that Spark lacks, each with a type of Spark's for its values."""
 
 
 def on_spark(session: SparkSession, frame: pl.DataFrame) -> DataFrame:
-    """The rows as Spark's, in one partition: it writes one file or so, as they come from the driver anyway."""
+    """The rows as a frame of Spark in one partition, which is written as one file: they come from the driver anyway."""
     return session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)
