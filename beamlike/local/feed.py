@@ -87,7 +87,7 @@ def require_resumable(plan: Plan) -> None:
     for name, source in plan.sources.items():
         if steps_of(plan) is None and not isinstance(source.source, Continued):
             raise PlanError(
-                f"{type(source.source).__name__} cannot be read on from where a run was, as it has no "
+                f"{type(source.source).__name__} cannot be read on from a position, since it has no "
                 "resume(position, rows); leave out checkpoint=, or run on Spark if that can read it",
                 step=name,
             )

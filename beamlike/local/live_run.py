@@ -112,7 +112,7 @@ class LiveRun(Shown):
     def ask_to_stop(self, notice: str = "") -> None:
         """Asks the run to stop after the current batch, without waiting. `notice` is printed at once."""
         if notice and not self._over.is_set():
-            text = f"{self.plan.name}: stopping after the batch in hand; {notice}"
+            text = f"{self.plan.name}: stopping after the current batch; {notice}"
             self._opened.run.progress.tell(text)
         self._control.go_to(Phase.STOPPING)
         self._control.stopping.set()

@@ -70,7 +70,7 @@ def ingest_all(
 
 
 def must_repeat(taken: Mapping[str, object]) -> frozenset[str]:
-    """The sources whose prefetched results cannot be used, and are not likely to be later: some rows were dead letters."""
+    """The sources whose prefetched results cannot be used, and probably never will be: some rows were dead letters."""
     return frozenset(
         name for name, got in taken.items() if isinstance(got, Prefetched) and got.ingested is None
     )

@@ -109,7 +109,7 @@ class LocalRun(Shown):
 
         def stop() -> None:
             self._stopped = True
-            progress.tell(f"{self.plan.name}: stopping after the batch in hand; a second Ctrl-C gives it up")
+            progress.tell(f"{self.plan.name}: stopping after the current batch; a second Ctrl-C abandons it")
 
         try:
             with tracked_by(outcome.tracker), signals(stop, (SIGINT,)):

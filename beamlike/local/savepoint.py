@@ -1,4 +1,4 @@
-"""Savepoints of runs in process, which are like those of a run on Spark with one shard: each runner can restore both."""
+"""Savepoints of runs in process, like those of a run on Spark with one shard: each runner can restore both."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, A
         return source.source.position_of(saved.offsets[name])
     kind = type(source.source).__name__
     raise CheckpointError(
-        f"source {name!r}: {kind} does not say where it is read on in process from where Spark was: it has no "
+        f"source {name!r}: {kind} cannot convert the offsets of Spark to a position in process: it has no "
         "position_of(offsets)"
     )
 

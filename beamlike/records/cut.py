@@ -37,7 +37,7 @@ def cut_after(path: str, batch: int) -> None:
 
 
 def _batches(path: str, wanted: Callable[[int], bool]) -> Iterator[tuple[int, dict[str, object]]]:
-    """The records of the `wanted` batches, the last one first. Only their lines are parsed; damaged ones are skipped."""
+    """The records of the `wanted` batches, the last one first. Damaged lines are skipped."""
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:

@@ -23,12 +23,20 @@ _LOG = logging.getLogger("beamlike")
 
 @attrs.define
 class History:
-    """What a run has recorded: `plan`, its graph, and `batches`, in order, each number once.
+    """The history of a run: its graph, and the records of its batches, in order, each number once.
 
-    A batch that was run again, after a failure or by a new run into the same file, replaces what was recorded of it
-    and of all after it. `closed` is "ended", "stopped" or "failed"; None while the run goes on, or if it was killed.
-    `bad_lines` counts lines of the file that could not be read, and are left out.
-    `History.open(path)` reads one from a records file, a folder with one, or a checkpoint.
+    A batch that was replayed, after a failure or by a new run into the same file, replaces its earlier record and those
+    of all later batches.
+
+    Args:
+        plan: The graph of the run.
+        batches: The records of its batches.
+        closed: "ended", "stopped" or "failed"; None while the run is running, or if it was killed.
+        path: The records file, from which `refresh` reads.
+        in_hand: The current batch, if there is one.
+        alive: True if the process of the run is alive; None if that is unknown.
+        simulated: True if processing time is that of test streams.
+        bad_lines: The number of lines of the file that could not be read, and were skipped.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())

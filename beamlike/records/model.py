@@ -215,13 +215,21 @@ class StageRecord:
 
 @attrs.frozen
 class BatchRecord:
-    """A batch: its number, its processing time (us), every source and stage, and the rows that each sink got.
+    """The record of a batch.
 
-    `finished` is the processing time (us) at which all of it was done. `dead_letters` counts, by step, the rows that
-    stages, and steps after the sources, could not use; those before are counted by their source. `errors` has, for
-    each source and step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself
-    the last, as of those of long ago there may be one record for several. `uses`: which steps could use any of their
-    rows.
+    Args:
+        batch: The number of the batch.
+        processing_time: The processing time of the batch (us).
+        sources: The record of each source.
+        stages: The record of each stage.
+        finished: The processing time (us) at which the whole batch was done.
+        sinks: The number of rows that each sink received.
+        dead_letters: The number of dead letters of each stage, and of each step after the watermark. Dead letters
+            before it are counted by their source.
+        errors: The reason of the last dead letter, for each source and step that made some.
+        batches: The number of batches that the record stands for, of which it is the last: old batches may share a
+            record.
+        uses: The steps that could use any of their rows.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())

@@ -39,7 +39,7 @@ class Present:
         return max(0, self.now - self.in_hand.started)
 
     def output_system_lag(self, stage: str) -> int:
-        """The age (us) of the oldest operation up to the stage's output: that of the current batch, or of the last one."""
+        """The age (us) of the oldest operation up to the stage's output: of the current batch, or of the last one."""
         last = self.batch.output_system_lag(stage) if self.batch and stage in self.batch.stages else 0
         if self.in_hand is None or self.in_hand_for is None:
             return last

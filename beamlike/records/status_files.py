@@ -66,7 +66,7 @@ class RunStatusFile:
             other = read_status(RunStatus, path)
             where = "" if other is None else f", in process {other.pid} on {other.host}"
             raise RecordsInUse(
-                f"the records {os.fspath(records)!r} are those of another run that goes on{where}; stop that first, "
+                f"the records {os.fspath(records)!r} belong to another run that is alive{where}; stop that first, "
                 "or name another file"
             ) from None
         slip = cls(path, RunStatus(os.getpid(), socket.gethostname(), simulated), file)

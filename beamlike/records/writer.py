@@ -153,7 +153,7 @@ def _require_records(path: str) -> None:
     with suppress(FileNotFoundError), open(path, "rb") as file:
         head = file.read(HEAD_BYTES)
         if not (PLAN_LINE.startswith(head) or are_records(head)):
-            raise FileExistsError(f"records={path!r} is a file of something else; name another one")
+            raise FileExistsError(f"records={path!r} is not a records file; name another one")
 
 
 def last_recorded(path: str) -> int:

@@ -62,7 +62,7 @@ class ClockJumps:
         real = "since the run before" if passed is None else f"while {_shown(passed)} passed"
         _LOG.warning(
             "batch %d: the clock of this machine went ahead by %s, to %s, %s; %s. Processing time never goes back: if "
-            "the clock was wrong and is set right, it stands still until the clock is there again.",
+            "the clock was wrong and is set right, it does not move until the clock has caught up.",
             *(
                 batch,
                 _shown(by),

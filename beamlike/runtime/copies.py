@@ -106,7 +106,7 @@ class CopyGuard:
             f"{found}, but the checkpoint {self.checkpoint.path} {known}: it is an older copy, or a copy of it has run "
             "since. If the checkpoint that the rows come from is still there, go on with that one. Otherwise go on "
             "from this one as a run of another id: continue_as='NEW' of the runner, or --continue-as NEW. That removes "
-            "the rows of later batches from sinks that can do it, and tells which rows are doubled in others"
+            "the rows of later batches from sinks that can do it, and logs which rows are doubled in others"
         )
 
     def _renamed(self, manifest: Mapping[str, Any], reached: Reached, new: str) -> dict[str, Any]:
@@ -179,4 +179,4 @@ def _asking(name: str, sink: object) -> Iterator[None]:
     except (PlanError, SinkError):
         raise
     except Exception as error:
-        raise SinkError(name, f"{describe(sink)} cannot be looked at: {what_failed(error)}") from error
+        raise SinkError(name, f"{describe(sink)} cannot be inspected: {what_failed(error)}") from error

@@ -51,7 +51,7 @@ class Progress:
         """Prints that a live run has started, and the path of its checkpoint."""
         if self.live and not self._bar.disable:
             self.tell(
-                f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the batch in hand"
+                f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the current batch"
             )
 
     def update(self, record: BatchRecord) -> None:

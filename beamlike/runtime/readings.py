@@ -22,7 +22,7 @@ def with_readings_as_files(plan: Plan, folder: str, clock: Clock) -> Plan:
         if isinstance(source.source, Refreshed):
             if is_remote(folder):
                 raise CheckpointError(
-                    f"source {name!r}: what is read again and again needs a checkpoint on this machine, not {folder}"
+                    f"source {name!r}: a refreshed source needs a checkpoint on this machine, not {folder}"
                 )
             own = os.path.join(folder, file_name(name))
             for damaged in damaged_readings(own):

@@ -116,7 +116,7 @@ class Savepoint:
         for kind in ("source", "stage"):
             for name in self.manifest[f"{kind}s"]:
                 if name not in described[f"{kind}s"]:
-                    yield f"{kind} {name!r} is gone: what the savepoint has of it is left out"
+                    yield f"{kind} {name!r} is gone: its part of the savepoint is left out"
 
 
 def load(path: str, files: SavedFiles) -> Savepoint:
@@ -157,7 +157,7 @@ def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoi
         )
     if manifest["drained"]:
         raise CheckpointError(
-            f"{where} was drained: its windows are closed, and no state is left to go on with"
+            f"{where} was drained: its windows are closed, and no state is left to continue from"
         )
     if done < 0:
         raise CheckpointError(f"{where} has not finished a batch; there is nothing to save")

@@ -34,7 +34,7 @@ def _of_run(name: str, sink: Sink) -> Sink:
         return found
     kind = type(sink).__name__
     raise PlanError(
-        f"{kind}.for_run() must give a sink for one run, such as a copy, not {found!r}", step=name
+        f"{kind}.for_run() must return a sink for one run, such as a copy, not {found!r}", step=name
     )
 
 
@@ -99,7 +99,7 @@ def require_in_process(plan: Plan) -> None:
     """Raises `PlanError` for a sink that only Spark can write."""
     for name, sink in plan.sinks.items():
         if not isinstance(sink.sink, WrittenInFrames):
-            raise PlanError("only Spark can write it: run with runner=bl.SparkRunner(...)", step=name)
+            raise PlanError("only Spark can write this sink: run with runner=bl.SparkRunner(...)", step=name)
 
 
 def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:

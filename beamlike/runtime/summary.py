@@ -99,7 +99,9 @@ def log_open(run: Run, *, goes_on: bool) -> None:
     """Logs elements and timers that are pending at the end of a run. `goes_on`: a later run can continue with them."""
     for text in left_open(run):
         if goes_on:
-            _LOG.info("%s: %s; the next run goes on there, and drain=True closes them", run.plan.name, text)
+            _LOG.info(
+                "%s: %s; the next run continues with them, and drain=True closes them", run.plan.name, text
+            )
         else:
             _LOG.warning("%s: %s; without a checkpoint they are lost", run.plan.name, text)
 

@@ -14,10 +14,15 @@ from windowing.time import day_and_clock, format_duration, format_time
 
 
 def watermarks_table(batches: Sequence[BatchRecord]) -> Table:
-    """Input and output watermark of every source and stage after each of these batches, and what holds it, for a
-    terminal.
+    """Makes a table of the watermarks of every source and stage after each batch, with their holders, for a terminal.
 
-    Times are UTC, to the second; where all are of one day, that stands in the title only. It is a table of rich's.
+    Times are UTC, to the second. If all are of one day, the date is in the title only.
+
+    Args:
+        batches: The records of batches, as a run or a `History` has them.
+
+    Returns:
+        A `rich.table.Table`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -69,7 +74,14 @@ def _held_by(stage: StageRecord, short: bool) -> str:
 
 
 def totals_table(batches: Iterable[BatchRecord]) -> Table:
-    """The elements, panes and dropped elements of each source and stage over all batches, and dead letters of steps."""
+    """Makes a table of the counts of each source, stage and step over all batches, for a terminal.
+
+    Args:
+        batches: The records of batches, as a run or a `History` has them.
+
+    Returns:
+        A `rich.table.Table`.
+    """
     first, *others = TOTALS
     table = Table(first, title="Totals", title_justify="left")
     for name in others:

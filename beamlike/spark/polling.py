@@ -41,7 +41,7 @@ class FilePoller:
     def check(self) -> None:
         """Raises `RunError` if polling has failed."""
         if self.error is not None:
-            raise RunError("the run ended, as it could not look for new files") from self.error
+            raise RunError("the run ended, since it could not look for new files") from self.error
 
     def _watch(self) -> None:
         pause = max(_SHORTEST, seconds(self.interval) / 2)

@@ -42,26 +42,31 @@ from beamlike.system.signals import signals
 class SparkRunner:
     """Runs a pipeline on Spark Structured Streaming.
 
-    `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one was.
-    Without one, a temporary folder is made and the run cannot be continued: it closes all windows at the end of its
-    input, and the next one replaces its files, as a run in process does. With a new checkpoint, file sinks add to what
-    is in their folders, and so they do without one where there is a `SparkSource` or `SparkSink`.
-    `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
-    Triggers of processing time are looked at in every batch. An interval has batches also when nothing comes, and a run
-    with "available_now" on a checkpoint has one then, so that what has become due since the last run is done.
-    `drain`: when no new input is left, closes all windows; the checkpoint is finished with that. Without a checkpoint a
-    run with "available_now" does so anyway, unless one of its sources is a `SparkSource`, which may have no end.
-    Test streams are played a step a batch, whatever the trigger, and drained; processing time is theirs.
-    `shards`: how many parts each keyed stage is cut into; by default those of the checkpoint, or for a new one
-    the cores of the cluster, at most 200.
-    `session`: a session to work in (in a new one beside it: nothing in it changes); otherwise one is made, on
-    `master` (default "local[*]") and with `config`.
-    `records`: where the checkpoint is not on this machine's file system, a file that is, for the records of all
-    batches, which `beamlike status`, `why`, `watch` and `report` read; otherwise the checkpoint has them.
-    `on_batch` is called with the record of each batch.
-    `continue_as`: for an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
-    are removed from sinks that can do that; the log tells which rows are doubled in others.
-    `quiet`: a terminal shows no progress.
+    A run without a checkpoint uses a temporary folder, and cannot be continued: it closes all windows at the end of its
+    input, and the next run replaces its files, as in process. With a new checkpoint, file sinks add to the files in
+    their folders; so do they without a checkpoint if there is a `SparkSource` or `SparkSink`. Test streams are played a
+    step a batch, whatever the trigger, and drained; processing time is theirs.
+
+    Args:
+        checkpoint: A folder that every executor can reach, from which a later run with the same checkpoint continues.
+        trigger: "available_now" processes the available input and ends. With an interval ("10 seconds"), the run
+            continues until `stop`. Triggers of processing time are evaluated in every batch. A run with an interval has
+            batches also without input. A run with "available_now" on a checkpoint has one then, for what has become due
+            since the last run.
+        drain: If True, closes all windows when no input is left, which finishes the checkpoint. Without a checkpoint, a
+            run with "available_now" drains anyway, unless a source is a `SparkSource`, which may have no end.
+        shards: The number of shards of each keyed stage; by default that of the checkpoint, or for a new one the number
+            of cores of the cluster, at most 200.
+        session: A session to run in. The run uses a new session beside it, and changes nothing in it. By default, a
+            session is made.
+        master: The master for a session that is made, by default "local[*]".
+        config: Settings for a session that is made.
+        records: A file on this machine for the records of all batches, which `beamlike status`, `why`, `watch` and
+            `report` read. Only for a checkpoint on another file system; other checkpoints have the records in them.
+        on_batch: A function that is called with the record of each batch.
+        quiet: If True, a terminal shows no progress.
+        continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
+            are removed from sinks that can do that; the log reports which rows are doubled in others.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Parquet("out"))
@@ -85,7 +90,7 @@ class SparkRunner:
     def __attrs_post_init__(self) -> None:
         if self.records is not None and (self.checkpoint is None or not is_remote(self.checkpoint)):
             raise ValueError(
-                "SparkRunner: records= is for a checkpoint that is not on this machine; else it has them in it"
+                "SparkRunner: records= is for a checkpoint that is not on this machine; others have them in them"
             )
         if self.continue_as is not None and self.checkpoint is None:
             raise ValueError("SparkRunner: continue_as= needs checkpoint=, whose run continues")
@@ -93,10 +98,19 @@ class SparkRunner:
             raise ValueError("SparkRunner: drain=True needs trigger='available_now': an interval has no end")
 
     def run(self, plan: Plan | Planned) -> SparkRun:
-        """Runs a plan, or that of a pipeline, and waits for its end; with an interval, until it is stopped.
+        """Runs a plan, and waits for its end; with an interval, until it is stopped. Users call `Pipeline.run`.
 
-        SIGTERM or Ctrl-C stops it after the batch in hand; a second one gives that batch up. Raises what `start`
-        raises, and `RunError` or its kinds, with the traceback of what failed in a worker.
+        SIGTERM or Ctrl-C stops the run after the current batch; a second one abandons that batch.
+
+        Args:
+            plan: A plan or a pipeline.
+
+        Returns:
+            The run, with its records.
+
+        Raises:
+            RunError: The run fails; the message has the traceback of a worker, if one failed. The errors of `start`
+                are raised, too.
 
         Example:
             >>> run = bl.SparkRunner(checkpoint="checkpoint").run(p.plan())  # doctest: +SKIP
@@ -105,7 +119,7 @@ class SparkRunner:
         """
         run = self.start(plan)
         try:
-            with signals(lambda: run.ask_to_stop("a second signal gives it up")):
+            with signals(lambda: run.ask_to_stop("a second signal abandons it")):
                 run.wait()
         except KeyboardInterrupt:
             run.stop(now=True)
@@ -115,10 +129,15 @@ class SparkRunner:
         return run
 
     def start(self, plan: Plan | Planned) -> SparkRun:
-        """Starts a plan, or that of a pipeline, and returns at once.
+        """Starts a plan, and returns at once.
 
-        Raises `CheckpointError` if the checkpoint is of another plan, `PlanError` for what Spark cannot run, and
-        `ValueError` for a cluster without a checkpoint.
+        Args:
+            plan: A plan or a pipeline.
+
+        Raises:
+            CheckpointError: The checkpoint belongs to another plan, or is in use.
+            PlanError: Spark cannot run the plan.
+            ValueError: The master is a cluster, and there is no checkpoint.
 
         Example:
             >>> run = bl.SparkRunner(checkpoint="checkpoint", trigger="10 seconds").start(p.plan())  # doctest: +SKIP
@@ -285,7 +304,7 @@ class SparkRun(Shown):
         if not self._query.is_active():
             return
         if notice:
-            self._opened.run.progress.tell(f"{self.plan.name}: stopping after the batch in hand; {notice}")
+            self._opened.run.progress.tell(f"{self.plan.name}: stopping after the current batch; {notice}")
         try:
             self._query.finish()
         except Py4JError:

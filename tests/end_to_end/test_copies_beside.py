@@ -70,6 +70,6 @@ def test_a_sink_that_cannot_be_asked_is_named(tmp_path: Path) -> None:
 
     job.memory = Away()
     with pytest.raises(
-        SinkError, match=r"sink 'memory': Away\(\) cannot be looked at: OSError: the network is away"
+        SinkError, match=r"sink 'memory': Away\(\) cannot be inspected: OSError: the network is away"
     ):
         job.run()

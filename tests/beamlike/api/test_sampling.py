@@ -175,5 +175,5 @@ def test_counts_are_checked_and_what_only_spark_reads_is_refused() -> None:
             plays.head(wrong)
     with pytest.raises(WrongType, match="collect: input_rows must be a whole number of at least 1, not 0"):
         plays.collect(input_rows=0)
-    with pytest.raises(bl.PlanError, match="step 'plays': only Spark can read it"):
+    with pytest.raises(bl.PlanError, match="step 'plays': only Spark can read this source"):
         read(bl.SparkSource(lambda spark: spark.readStream, {"at": int})).head()

@@ -214,7 +214,7 @@ def test_half_a_transaction_is_as_if_there_was_none(run: Path) -> None:
 def test_storage_that_is_full_is_told_and_the_next_run_goes_on(run: Path, size: int) -> None:
     lines = "".join(f'{{"user": "other {n}", "at": {n}}}\n' for n in range(5_000))
     Path("data/1.jsonl").write_text(lines)
-    with full(size), pytest.raises(bl.CheckpointError, match=r"see to its storage .*is there room"):
+    with full(size), pytest.raises(bl.CheckpointError, match=r"check its storage .*is there room"):
         again()
     again()
     records = (run / "records.jsonl").read_text().splitlines()

@@ -177,7 +177,7 @@ def test_a_spark_source_says_that_only_spark_reads_it() -> None:
     p = bl.Pipeline("p")
     source = bl.SparkSource(lambda spark: spark, schema={"at": datetime})
     p.read("source", source, timestamp="at", watermark=bl.MonotonousTimestamps()).write("out", bl.Memory())
-    with pytest.raises(bl.PlanError, match=r"step .source.: only Spark can read it"):
+    with pytest.raises(bl.PlanError, match=r"step .source.: only Spark can read this source"):
         p.run()
 
 

@@ -30,7 +30,7 @@ def shown(*, terminal: bool = True, live: bool = True, quiet: bool = False) -> s
 
 def test_a_live_run_shows_where_its_checkpoint_is_and_each_batch() -> None:
     lines = shown()
-    assert "plays: up, with the checkpoint the/checkpoint; Ctrl-C stops it after the batch in hand" in lines
+    assert "plays: up, with the checkpoint the/checkpoint; Ctrl-C stops it after the current batch" in lines
     assert "plays: batch 3, 1,200 elements, 1,002 rows written, to 1970-01-01T00:01:01Z" in lines
 
 
